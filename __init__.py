@@ -34,6 +34,22 @@ _PROTO = os.path.join(os.path.dirname(__file__), "proto")
 if os.path.isdir(_PROTO):  # inside an archive there are no folders, nor source trees
     _require_generated_modules(_PROTO)
 
+_ERRORS = (
+    "OpscopeError",
+    "UnknownOperatorError",
+    "SlotError",
+    "AttributeTypeError",
+    "ShapeError",
+    "VariableError",
+    "TreeError",
+    "CycleError",
+    "GradientError",
+    "FormatError",
+    "SaveError",
+    "RunError",
+    "NotFiniteError",
+    "DeviceError",
+)
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
     "load_parameters": ".framework.files.loading",
@@ -44,15 +60,22 @@ _HOMES = {
     **dict.fromkeys(("Callback", "TrainingState"), ".python_api.train.callbacks"),
     **dict.fromkeys(("Measure", "Metric"), ".python_api.train.metrics"),
     "History": ".python_api.train.history",
+    "to_half": ".python_api.builder.half",
+    "LossScale": ".framework.passes.loss_scaling",
     "Minibatches": ".python_api.train.minibatches",
     "Generator": ".python_api.generate.generation",
-    "Scope": ".framework.base.scope",
+    **dict.fromkeys(("Scope", "copy"), ".framework.base.scope"),
     "Sequences": ".framework.base.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.base.backend"),
     **dict.fromkeys(("set_threads", "get_threads"), ".framework.base.threads"),
     "OpContext": ".framework.base.context",
     "Net": ".framework.runtime.net",
+    "PlainNet": ".framework.runtime.plain_net",
+    "RecurrentNet": ".framework.loops.recurrent.net",
+    "RecursiveNet": ".framework.loops.trees.net",
+    "OptimizerAttrs": ".framework.passes.optimizer",
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),
+    **dict.fromkeys(_ERRORS, ".framework.base.errors"),
 }
 _SUBMODULES = ("cntk", "framework", "nnet3", "operators", "proto", "python_api")
 _MODULES = {"metrics": ".python_api.metrics"}

@@ -42,6 +42,19 @@ def _face() -> Iterator[str]:
     yield "\n".join(rows)
 
 
+def _builder() -> Iterator[str]:
+    """An entry for each function that is a method of NetBuilder, by the module it is written in."""
+    from opscope.python_api.builder.methods import BUILDER_METHODS
+
+    modules: dict[str, list[str]] = {}
+    for name, function in sorted(BUILDER_METHODS.items()):
+        modules.setdefault(function.__module__, []).append(name)
+    for module, names in sorted(modules.items(), key=lambda entry: entry[0].rpartition(".")[2]):
+        title = module.rpartition(".")[2].replace("_", " ").capitalize()
+        yield f"## {title}"
+        yield from (f"::: {module}.{name}" for name in names)
+
+
 def _switches() -> Iterator[str]:
     """A row for each environment switch."""
     from opscope.framework.base.settings import SWITCHES
@@ -110,6 +123,7 @@ _OPERATORS = "opscope.operators."
 _OPTIM = f"{_OPERATORS}optim."
 
 FILLED: dict[str, Callable[[], Iterator[str]]] = {
+    "reference/builder.md": _builder,
     "reference/face.md": _face,
     "reference/switches.md": _switches,
     "reference/initialisers.md": _initialisers,

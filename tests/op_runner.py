@@ -14,11 +14,12 @@ import numpy as np
 
 from opscope.framework.base.backend import Place, array_module, on_device, to_host, to_place
 from opscope.framework.base.context import OpContext
+from opscope.framework.base.dtypes import is_float
 from opscope.framework.ir.infer import infer_one
-from opscope.framework.ir.kernel_args import KernelArgs, RunState
+from opscope.framework.ir.kernel_args import RunState
 from opscope.framework.ir.op_list import OpNode
 from opscope.framework.ir.operation import Operator
-from opscope.framework.runtime.executor import _deciding_dtype
+from opscope.framework.runtime.binding import bind_operator
 
 
 @dataclass
@@ -74,8 +75,8 @@ def poisoned(xp: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 
 def poison(array: Any) -> None:
-    kind = array.dtype.kind
-    array[...] = np.nan if kind == "f" else True if kind == "b" else np.iinfo(array.dtype).max // 2
+    dtype = array.dtype
+    array[...] = np.nan if is_float(dtype) else True if dtype == bool else np.iinfo(dtype).max // 2
 
 
 def execute(
@@ -144,14 +145,8 @@ def _call(
     fresh: Collection[str],
 ) -> None:
     """Bind a kernel and call it: twice, if all that it writes is in `fresh`."""
-    call = None
     with np.errstate(all="ignore"):
-        dtype = _deciding_dtype(op, specs)
-        for kernel in op.entry.kernels_for(bench.place.kind, dtype, libraries):
-            call = kernel.bind(KernelArgs(op, arrays, specs, bench))
-            if call is not None:
-                break
-        assert call is not None, f"{title}: no kernel of {op.type} for {dtype} on {bench.place}"
+        call = bind_operator(op, arrays, specs, bench, libraries)
         bench.start()
         call()
         written = op.output_vars()

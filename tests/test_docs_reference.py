@@ -32,16 +32,17 @@ def object_of(path: str) -> object:
         return getattr(object_of(owner), name)
 
 
-def entries() -> set[object]:
+def entries(pages: ModuleType) -> set[object]:
     """All that the reference pages explain: what they name, and what modules among it define."""
     found: set[object] = set()
     for page in (DOCS / "reference").glob("*.md"):
-        for path in ENTRY.findall(page.read_text()):
+        for path in ENTRY.findall(filled(pages, page.stem)):
             entry = object_of(path)
             found.add(entry)
             if isinstance(entry, ModuleType):
                 own = (value for key, value in vars(entry).items() if not key.startswith("_"))
-                found |= {one for one in own if getattr(one, "__module__", "") == entry.__name__}
+                made = (one for one in own if inspect.isclass(one) or inspect.isfunction(one))
+                found |= {one for one in made if one.__module__ == entry.__name__}
     return found
 
 
@@ -63,7 +64,7 @@ def filled(pages: ModuleType, name: str) -> str:
 
 @pytest.mark.parametrize("package", [opscope, opscope.nnet3], ids=lambda found: found.__name__)
 def test_public_names(package: ModuleType, pages: ModuleType) -> None:
-    known = entries()
+    known = entries(pages)
     missing = [
         name
         for name in package.__all__
@@ -81,7 +82,7 @@ def test_the_list_of_names(pages: ModuleType) -> None:
 
 
 def test_methods_of_the_builder(pages: ModuleType) -> None:
-    known = entries()
+    known = entries(pages)
     own = [value for key, value in vars(opscope.NetBuilder).items() if key[0] != "_"]
     assert opscope.NetBuilder in known
     assert all(inspect.getdoc(method) for method in own if inspect.isfunction(method))

@@ -103,6 +103,23 @@ def to_host(array: Any) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
+@functools.lru_cache(maxsize=64)
+def require_dtype(place: Place, dtype: np.dtype) -> None:
+    """Refuse bfloat16 on a GPU whose CuPy does not have it, as CuPy 13.
+
+    Raises:
+        DeviceError: that is so.
+    """
+    if place.kind == "cpu" or dtype.name != "bfloat16":
+        return
+    try:
+        place.xp.empty(1, dtype).fill(0)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DeviceError(
+            f"bfloat16 cannot be on {place}: this CuPy does not have it ({error}); float16 can"
+        ) from None
+
+
 def to_place(array: Any, place: Place, *, copy: bool = False) -> Any:
     """`array`, C-contiguous, on `place`; itself where nothing is to do and `copy` is false."""
     on_gpu = array_module(array) is not np
@@ -111,6 +128,7 @@ def to_place(array: Any, place: Place, *, copy: bool = False) -> Any:
         if copy and host is array:
             return np.array(host, order="C")
         return np.asarray(host, order="C")
+    require_dtype(place, array.dtype)
     xp = place.xp
     with on_device(place):
         return xp.array(array, order="C") if copy else xp.asarray(array, order="C")

@@ -10,31 +10,68 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from .errors import ShapeError, nearest
 
-_NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
-_TO_PB = {np.dtype(name): getattr(pb, name.upper()) for name in _NAMES}
-_BY_NAME = {name: np.dtype(name) for name in _NAMES}
+try:  # an optional package: NumPy itself has no bfloat16
+    from ml_dtypes import bfloat16
+except ImportError:
+    bfloat16 = None
+
+_NAMES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+)
+_NO_BFLOAT16 = "bfloat16 needs the package ml_dtypes: pip install opscope[bf16]"
+_BY_NAME = {name: np.dtype(name) for name in _NAMES if name != "bfloat16"}
+if bfloat16 is not None:
+    _BY_NAME["bfloat16"] = np.dtype(bfloat16)
+_TO_PB = {dtype: getattr(pb, name.upper()) for name, dtype in _BY_NAME.items()}
 _FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
 DTYPES = frozenset(_TO_PB)
 """The dtypes that a net can hold."""
-FLOATS = (np.dtype("float16"), np.dtype("float32"), np.dtype("float64"))
+HALVES = tuple(_BY_NAME[name] for name in ("float16", "bfloat16") if name in _BY_NAME)
+"""Floats of 16 bits; kernels compute on float32 copies of them (framework/runtime/binding.py)."""
+SINGLE, DOUBLE = np.dtype("float32"), np.dtype("float64")
+FLOATS = (*HALVES, SINGLE, DOUBLE)
+
+
+def is_float(dtype: Any) -> bool:
+    """Whether a NumPy dtype is a floating one; NumPy itself does not count bfloat16 as such."""
+    return dtype.kind == "f" or dtype in HALVES
+
+
+def wide(dtype: np.dtype) -> np.dtype:
+    """float32 for a float of 16 bits, any other dtype as it is: what sums and losses are in."""
+    return SINGLE if dtype in HALVES else dtype
 
 
 def to_dtype(value: Any) -> np.dtype:
     """NumPy dtype of a name, a NumPy dtype or type, or a wire value.
 
     Raises:
-        ShapeError: `value` names no dtype that a net can hold.
+        ShapeError: `value` names no dtype that a net can hold, or bfloat16 where ml_dtypes is not
+            installed.
     """
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
     if isinstance(value, int) and not isinstance(value, bool):
         if value in _FROM_PB:
             return _FROM_PB[value]
+        if value == pb.BFLOAT16:
+            raise ShapeError(_NO_BFLOAT16)
         raise ShapeError(f"dtype number {value} is none of a net's dtypes")
     dtype: np.dtype | None = None
     with contextlib.suppress(TypeError):
         dtype = np.dtype(value)  # pyright: ignore[reportCallIssue, reportArgumentType]  or fails
     if dtype is None or dtype not in _TO_PB:
+        if isinstance(value, str) and value in _NAMES:
+            raise ShapeError(_NO_BFLOAT16)
         hint = nearest(str(value), _NAMES)
         raise ShapeError(f"{value!r} is not a dtype of a net{hint}; known: {', '.join(_NAMES)}")
     return dtype

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .backend import CPUPlace, Place, array_module, copy_into, to_host, to_place
+from .dtypes import is_float
 from .errors import ShapeError, VariableError, format_shape, nearest
 from .sequence import Sequences, check_offsets
 
@@ -271,7 +272,7 @@ def _as_array(value: Any, name: str, dtype: object) -> Any:
         array = xp.asarray(value, dtype=dtype)
     except (ValueError, TypeError) as error:
         raise ShapeError(f"variable {name!r}: the value is no array: {error}") from None
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" and not is_float(array.dtype):
         raise ShapeError(f"variable {name!r}: an array of dtype {array.dtype} holds no numbers")
     return array
 

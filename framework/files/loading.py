@@ -14,6 +14,7 @@ import numpy as np
 
 from ..base.atomic import PathLike
 from ..base.backend import to_place
+from ..base.dtypes import is_float
 from ..base.errors import FormatError, VariableError, format_shape, nearest
 from ..base.scope import Scope, default_scope
 from ..ir.desc import OPTIMIZE, PARAMETER, NetDesc
@@ -27,7 +28,6 @@ from .tensor_file import TensorFile
 Renaming = Mapping[str, str | None] | Callable[[str], str | None]
 """From a name in the file to one in the net; None leaves the array out."""
 
-_FLOATING = "fV"  # bfloat16, which NumPy itself lacks, is of the kind V
 _SHOWN = 8  # names of a kind that a report writes out
 
 
@@ -171,7 +171,7 @@ def can_take(var: VarDecl, array: np.ndarray) -> bool:
         return False
     if var.dtype is None or var.dtype == array.dtype:
         return True
-    floats = all(dtype.kind in _FLOATING for dtype in (var.dtype, array.dtype))
+    floats = all(is_float(dtype) for dtype in (var.dtype, array.dtype))
     return floats and np.can_cast(array.dtype, var.dtype, "same_kind")
 
 

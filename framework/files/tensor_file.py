@@ -19,7 +19,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..base.atomic import PathLike
-from ..base.errors import FormatError
+from ..base.dtypes import to_dtype
+from ..base.errors import FormatError, ShapeError
 
 # NumPy dtype -> the format's name of it; read the other way round, too
 _DTYPES = {
@@ -30,10 +31,11 @@ _DTYPES = {
     "int64": "I64",
     "uint8": "U8",
     "float16": "F16",
+    "bfloat16": "BF16",
     "float32": "F32",
     "float64": "F64",
 }
-_NUMPY = {name: np.dtype(dtype) for dtype, name in _DTYPES.items()}
+_DTYPE_OF = {name: dtype for dtype, name in _DTYPES.items()}
 _META = "__metadata__"
 
 
@@ -112,13 +114,17 @@ class TensorFile:
         """Shape and dtype of an array.
 
         Raises:
-            FormatError: its dtype (bfloat16, say) is none of a net's.
+            FormatError: its dtype is none of a net's, or it is bfloat16 and ml_dtypes, which has
+                it for NumPy, is not installed.
         """
         shape, kind = self.specs[name]
-        if kind not in _NUMPY:
-            known = ", ".join(_NUMPY)
+        if kind not in _DTYPE_OF:
+            known = ", ".join(_DTYPE_OF)
             raise FormatError(f"{self.path}: {name!r} is of dtype {kind}; a net holds {known}")
-        return shape, _NUMPY[kind]
+        try:
+            return shape, to_dtype(_DTYPE_OF[kind])
+        except ShapeError as error:
+            raise FormatError(f"{self.path}: {name!r}: {error}") from None
 
     def read(self, name: str) -> np.ndarray:
         """One array, in memory of its own."""

@@ -9,16 +9,17 @@ from math import prod
 
 import numpy as np
 
-from ..base.dtypes import FLOATS, NAMES
+from ..base.dtypes import FLOATS, NAMES, wide
 from ..base.shape import ArraySpec, Shape
 from ..ir.operation import Operator
-from .codegen import C_TYPES, COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Operand
+from .codegen import C_TYPES, COLUMN, FULL, GPU_ARRAYS, HALF_NAMES, ONE, ROW, Operand
 from .expression import ExpressionError, Tree, cost, names, parse, part_name, written_out
+
+_COPIES = 8
+"""Cost of copying halves to float32 and back, that a loop saves."""
 
 ABSENT = {"grad_scale": 1.0}
 """Optional input slots, and what an expression takes for them where they are left out."""
-
-_FLOATS = {"cpu": FLOATS[1:], "gpu": FLOATS}
 
 
 @dataclass
@@ -26,9 +27,12 @@ class Pointwise:
     """An operator that can be part of a loop.
 
     Attributes:
+        dtype: that the loop computes in; float32 for halves, which are rounded where they are
+            stored.
         expressions: of the operator, shared with others of its kind.
         operands: name in the trees -> input variable.
         reads: input variable -> how it meets the loop, and its dtype.
+        writes: output variable -> the same.
         columns: where rows or columns are among the operands, the width of a row; else 0.
     """
 
@@ -38,10 +42,14 @@ class Pointwise:
     expressions: Expressions
     operands: dict[str, str]
     reads: dict[str, Operand]
-    writes: list[str]
+    writes: dict[str, Operand]
     columns: int
 
     def cost(self) -> int:
+        """Work of one element; with halves, of the copies that a kernel would need, too."""
+        operands = (*self.reads.values(), *self.writes.values())
+        if any(operand.dtype in HALF_NAMES for operand in operands):
+            return _COPIES + self.expressions.cost
         return self.expressions.cost + 2 * (len(self.writes) - 1)
 
 
@@ -61,11 +69,12 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
     if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
         return None
     writes = [names[0] for names in op.outputs.values()]
-    if not writes or len({specs[name] for name in writes}) > 1:
+    if not writes or len({(specs[name][0], wide(specs[name][1])) for name in writes}) > 1:
         return None
     shape, dtype = specs[writes[0]]
-    if dtype not in _FLOATS[device]:
+    if dtype not in FLOATS:
         return None
+    dtype = wide(dtype)
     counts = tuple((slot, len(own)) for slot, own in inputs.items())
     found = _expressions(tuple(scalar.items()), tuple(slots), counts, tuple(op.outputs))
     if found is None:
@@ -94,7 +103,8 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
     if len(widths) > 1:
         return None
     columns = widths.pop() if widths else 0
-    made = Pointwise(op, shape, dtype, found, operands, reads, writes, columns)
+    stored = {name: Operand(FULL, NAMES[specs[name][1]]) for name in writes}
+    made = Pointwise(op, shape, dtype, found, operands, reads, stored, columns)
     return made if device == "cpu" or count_arrays([made]) <= GPU_ARRAYS else None
 
 
@@ -162,7 +172,7 @@ def _kind(spec: ArraySpec, shape: Shape, dtype: np.dtype) -> str | None:
     rank = len(shape)
     if len(own) > rank:
         return None
-    if own_dtype != dtype:
+    if wide(own_dtype) != dtype:
         return ONE if prod(own) == 1 and NAMES[own_dtype] in C_TYPES else None
     if own == shape:
         return FULL

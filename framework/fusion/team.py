@@ -304,7 +304,7 @@ class Prepared:
 
     def __init__(self) -> None:
         self._constant: dict[int, Any] = {}
-        self._made: dict[Any, tuple[Any, ParallelTask]] = {}
+        self._made: dict[Any, tuple[Any, ParallelTask | Callable[[], Any]]] = {}
         self._buffer: Any = None
 
     def declare(self, arrays: Iterable[Any]) -> None:
@@ -317,8 +317,13 @@ class Prepared:
         """Whether an array was declared, or begins where a declared one does."""
         return type(array) is np.ndarray and array.ctypes.data in self._constant
 
-    def get(self, key: Any, make: Callable[[], tuple[Any, ParallelTask]]) -> Any:
-        """The memory of a key. For a new key, `make` returns it with the task that fills it."""
+    def get(
+        self, key: Any, make: Callable[[], tuple[Any, ParallelTask | Callable[[], Any]]]
+    ) -> Any:
+        """The memory of a key. For a new key, `make` returns it with what fills it.
+
+        That is a task or a call; these run in the order of the keys.
+        """
         if key not in self._made:
             self._made[key] = make()
         return self._made[key][0]
@@ -331,4 +336,7 @@ class Prepared:
 
     def calls(self) -> list[Callable[[], Any]]:
         """The calls that fill this memory; they run before the loop."""
-        return [run_together([task]) for _, task in self._made.values()]
+        return [
+            run_together([fill]) if isinstance(fill, ParallelTask) else fill
+            for _, fill in self._made.values()
+        ]

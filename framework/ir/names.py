@@ -13,7 +13,24 @@ CONCAT_OP = "concat"
 DENSE_OP = "rows_to_dense"
 COPY_OP = "assign"
 MERGE_OP = "merge_rows"
+CAST_OP = "cast"
+SEED_OP = "loss_scale_seed"
+CHECK_OP = "loss_scale_check"
+RESCALE_OP = "loss_scale_update"
+UNDO_OP = "loss_scale_undo"
+COMMIT_OP = "loss_scale_commit"
+SYNC_OP = "master_sync"
+STORE_OP = "master_store"
 """Operators that the framework's own passes need: the registry must hold them."""
+
+LOSS_SCALE = "optimizer@LOSS_SCALE"
+"""The factor of a scaled loss."""
+LOSS_SCALE_STEPS = "optimizer@LOSS_SCALE_STEPS"
+"""Steps with finite gradients since the factor changed."""
+UNSCALE = "optimizer@UNSCALE"
+"""1 / the factor of this step."""
+FINITE = "optimizer@FINITE"
+"""1 where all gradients of this step are finite, else 0; there only where steps can be skipped."""
 
 
 def grad_name(name: str) -> str:
@@ -47,6 +64,21 @@ def optimizer_name(what: str, number: int = 1) -> str:
     `number`: which of the net's optimizers it is, from 1; later ones have it behind their names.
     """
     return f"optimizer@{what.upper()}" + (f"@{number}" if number > 1 else "")
+
+
+def single_name(name: str) -> str:
+    """`name`, of half precision, as an operator reads it that wants float32."""
+    return f"{name}@SINGLE"
+
+
+def unscaled_name(grad: str) -> str:
+    """A gradient as updates read it: of the loss without its scale, for masters in float32."""
+    return f"{grad}@UNSCALED"
+
+
+def next_name(name: str) -> str:
+    """What an update that may be skipped has computed for `name`."""
+    return f"{name}@NEXT"
 
 
 def inner_name(outer: str, part: str) -> str:

@@ -40,6 +40,8 @@ from .schema import REQUIRED, AttrSpec, Slot
 
 ENTRY_POINTS = "opscope.operators"
 BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
+EVERYWHERE = ("cpu", "gpu")
+"""The devices, for `takes_halves`."""
 REFERENCE = "xp"
 """The library of the kernels that NumPy and CuPy share, against which all others are tested."""
 
@@ -95,6 +97,7 @@ class OperatorDef:
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
     state_rule: StateRule | None = None
+    takes_halves: tuple[str, ...] = ()
     module: str = ""
 
     def __post_init__(self) -> None:
@@ -220,6 +223,7 @@ class OperatorDef:
             shape=shape,
             scalar=scalar,
             no_gradient="the gradient of a gradient is not built",
+            takes_halves=self.takes_halves,
         )
 
         def maker(g: GradientArgs) -> list[OpNode]:
@@ -299,6 +303,7 @@ def operator(
     accumulates: bool = False,
     column_views: tuple[str, str] | None = None,
     state_rule: StateRule | None = None,
+    takes_halves: tuple[str, ...] = (),
 ) -> OperatorDef:
     """Register an operator type; kernels, gradient and shape rule are added to the result.
 
@@ -316,6 +321,9 @@ def operator(
             side along the attribute `axis`; these may be views of its columns instead.
         state_rule: for optimizers whose states are not of the parameter's shape; see
             passes/optimizer.py.
+        takes_halves: devices on which its kernels, and those of its gradient, get float16 and
+            bfloat16 as they are: they only move values, or are exact enough by themselves. All
+            others see float32 (see framework/runtime/binding.py).
 
     Raises:
         OpscopeError: no doc text, or the type is taken.
@@ -340,6 +348,7 @@ def operator(
         accumulates=accumulates,
         column_views=column_views,
         state_rule=state_rule,
+        takes_halves=takes_halves,
         module=_module_being_imported(),
     )
     with _lock:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..base.dtypes import is_float
 from ..base.errors import GradientError, VariableError, nearest
 from ..ir.desc import (
     BACKWARD,
@@ -31,6 +32,7 @@ from ..ir.names import (
     DENSE_OP,
     EMPTY,
     FILL_OP,
+    SEED_OP,
     SUM_OP,
     grad_name,
     grad_part_name,
@@ -232,7 +234,7 @@ class _Builder:
     def _floating(self, name: str) -> bool:
         var = self.vars.get(name)
         dtype = var.dtype if var is not None else None
-        return dtype is None or dtype.kind == "f"
+        return dtype is None or is_float(dtype)
 
     # -- gradients by name ---------------------------------------------------------------------
 
@@ -333,12 +335,14 @@ def build_backward(
     wrt: Sequence[str] | None = None,
     stop: Sequence[str] = (),
     required: bool = True,
+    scale: str = "",
 ) -> BackwardResult:
     """Gradient operators for the forward operators of `net`; see `PlainNet.add_backward_ops`.
 
     Args:
         targets: as there; several given gradients of one variable are summed.
         required: whether it is an error that no gradient flows from `targets` to `wrt`.
+        scale: variable that holds the factor of the targets; "": 1.
 
     Raises:
         GradientError: nothing to differentiate, an operator without a gradient maker, or a gradient
@@ -372,9 +376,15 @@ def build_backward(
             continue
         if given is None:
             given = builder.new_part(value)
-            fill = make_op(FILL_OP, {"x": name}, {"out": given}, {"value": 1.0}, role=BACKWARD)
-            builder.result.append(fill)
+            seed = (SEED_OP, {"x": name, "scale": scale}, {"out": given})
+            if not scale:
+                seed = (FILL_OP, {"x": name}, {"out": given}, {"value": 1.0})
+            builder.result.append(make_op(*seed, role=BACKWARD))
             continue
+        if scale:
+            raise GradientError(
+                f"a loss scale wants losses without a gradient of their own: {name!r}"
+            )
         var = builder.vars.get(name)
         shape = var.shape if var is not None else None
         for one in as_names(given):

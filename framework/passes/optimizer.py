@@ -8,7 +8,7 @@ edit here; what an operator gets follows from its slots:
   gives states of other shapes.
 - `step` gets the step counter, which all optimizers of a net share.
 - Any other input slot NAME gets a number that the operator `TYPE_NAME` computes once for all
-  parameters; its own states are single numbers.
+  parameters, as its output `out`; where it has a slot `previous`, the number is a state.
 - Where `param` is duplicable, one operator updates all parameters.
 - Without a slot `rows`, sparse gradients are made dense before.
 
@@ -40,6 +40,7 @@ from ..ir.desc import (
 from ..ir.names import DENSE_OP, MERGE_OP, grad_name, optimizer_name, rows_name, state_name
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
+from .mixed_precision import in_mixed_precision
 
 STEP = optimizer_name("step")
 REST = "rest"
@@ -73,6 +74,8 @@ class OptimizerAttrs:
             the norm over the parameters of this optimizer.
         parameters: names to update, or one name; None = every parameter that has a gradient,
             "rest" = those of them that no earlier optimizer of the net updates.
+        master: whether parameters of half precision are updated in float32 copies, in which small
+            updates are not lost; their states are float32, too.
 
     Raises:
         AttributeTypeError: a number is negative or none; attributes of a schedule without one.
@@ -86,6 +89,7 @@ class OptimizerAttrs:
     clip_value: float = 0.0
     clip_norm: float = 0.0
     parameters: Sequence[str] | str | None = None
+    master: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str):
@@ -157,7 +161,8 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     else:
         for var in chosen:
             build.update(var, grads[var.name], scale, rows.get(var.name))
-    return build.result
+    made = build.result
+    return OptimizerResult(*in_mixed_precision(declared, made.ops, made.vars, master=attrs.master))
 
 
 def optimizer_types() -> list[str]:
@@ -339,15 +344,11 @@ class _Builder:
     def shared_numbers(self) -> None:
         """Numbers that the updates read, by operators that run once for all parameters."""
         for slot, entry in self._shared().items():
-            inputs, outputs = {}, {"out": self._own(f"{entry.type}")}
-            if "step" in entry.input_slots:
-                inputs["step"] = STEP
-            for name in entry.input_slots:
-                if f"{name}_out" in entry.output_slots:
-                    state = self.state(self._own(f"{entry.type}_{name}"), (), "float64", 0.0)
-                    inputs[name] = outputs[f"{name}_out"] = state
-            self.op(entry.type, inputs, outputs, self._attributes_of(entry))
-            self._numbers[slot] = outputs["out"]
+            name = self._numbers[slot] = self._own(entry.type)
+            inputs = {"step": STEP} if "step" in entry.input_slots else {}
+            if "previous" in entry.input_slots:
+                inputs["previous"] = self.state(name, (), "float64", 0.0)
+            self.op(entry.type, inputs, {"out": name}, self._attributes_of(entry))
 
     def dense(self, name: str, grad: str, rows: str) -> str:
         """A sparse gradient as one of the parameter's shape."""

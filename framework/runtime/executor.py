@@ -24,6 +24,7 @@ from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
+from .binding import bind_operator
 from .plan import Plan, PlanStep
 
 FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
@@ -225,23 +226,8 @@ class Frame:
         return self._bind_one(step.operators[0])
 
     def _bind_one(self, op: Operator) -> Callable[[], Any]:
-        args = KernelArgs(op, self.arrays, self.plan.specs, self)
         self._scratch.restart()
-        dtype = _deciding_dtype(op, self.plan.specs)
-        for kernel in op.entry.kernels_for(self.place.kind, dtype, self.plan.options.libraries):
-            if kernel.in_loops and self.prepared is None:
-                continue
-            try:
-                call = kernel.bind(args)
-            except OpscopeError:
-                raise
-            except Exception as error:
-                raise RunError(
-                    op.describe(f"cannot be bound: {error!r}", self.plan.specs)
-                ) from error
-            if call is not None:
-                return call
-        raise RunError(op.describe(f"no kernel for {dtype} on {self.place}", self.plan.specs))
+        return bind_operator(op, self.arrays, self.plan.specs, self, self.plan.options.libraries)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -331,18 +317,6 @@ def as_view(block: Any, spec: ArraySpec) -> Any:
     shape, dtype = spec
     size = math.prod(shape) * dtype.itemsize
     return block[:size].view(dtype).reshape(shape)
-
-
-def _deciding_dtype(op: Operator, specs: dict[str, ArraySpec]) -> np.dtype:
-    """The dtype that kernels are chosen by: the first floating operand's, outputs first."""
-    first = None
-    for name in (*op.output_vars(), *op.input_vars()):
-        if name in specs:
-            dtype = specs[name][1]
-            if dtype.kind == "f":
-                return dtype
-            first = first or dtype
-    return first or np.dtype("float32")
 
 
 def external_specs(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import copy_into
+from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences
@@ -79,7 +80,7 @@ class Feeder:
     def _array(self, name: str, value: Any, where: Callable[[], str]) -> tuple[Any, Levels]:
         _, dtype, var = self._targets.get(name) or self._target(name, where)
         array, levels = _as_declared(value, var, dtype, lambda: f"{where()}: variable")
-        if array.dtype.kind == "f" and isinstance(array, np.ndarray):
+        if is_float(array.dtype) and isinstance(array, np.ndarray):
             bad = not_finite(array)
             if bad:
                 raise NotFiniteError(

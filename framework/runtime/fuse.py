@@ -264,7 +264,8 @@ def build_loop(members: Sequence[Pointwise], in_memory: set[str]) -> BoundLoop:
         names.update((name, slots[slot]) for slot, (name, *_) in p.op.outputs.items())
     dtype = NAMES[members[0].dtype]
     written = dict.fromkeys(name for p in members for name in p.writes if name in in_memory)
-    stores = tuple([(place(name, Operand(FULL, dtype)), names[name]) for name in written])
+    stored = {name: operand for p in members for name, operand in p.writes.items()}
+    stores = tuple([(place(name, stored[name]), names[name]) for name in written])
     loop = _loop(dtype, tuple(operands), tuple(parts), stores)
     columns = next((p.columns for p in members if p.columns), 0)
     return BoundLoop(loop, tuple(variables), columns)

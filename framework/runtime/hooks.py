@@ -25,6 +25,7 @@ import numpy as np
 from ..base.atomic import write_atomically
 from ..base.backend import to_host
 from ..base.context import Hook
+from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
 from ..ir.names import EMPTY
 from .executor import Frame
@@ -190,7 +191,7 @@ class FiniteCheck(Hook):
     def _look(self, frame: Frame, name: str) -> str:
         """`nan at [3, 2]` for the first bad element; "" where all is well."""
         array = frame.array(name)
-        if array is None or array.dtype.kind != "f" or name in self.ignore:
+        if array is None or not is_float(array.dtype) or name in self.ignore:
             return ""
         bad = ~frame.xp.isfinite(array)
         if not bad.any():

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...proto import net_pb2 as pb
 from ..base import settings, threads
-from ..base.backend import Place, on_device
+from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
@@ -19,10 +19,12 @@ from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
 from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import from_message, op_from_message, to_message, var_from_message
+from ..ir.names import LOSS_SCALE
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, expand_op
 from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries, load_operators
 from ..passes.backward import build_backward
+from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
@@ -45,7 +47,6 @@ class PlainNet(Net):
         name: that of the network.
         operators: in the order in which they run.
         vars: declared variables by name, in the order of their declaration.
-        version: another number after each change of the operators or variables.
 
     Raises:
         OpscopeError: an operator is unknown or wrongly used.
@@ -83,6 +84,7 @@ class PlainNet(Net):
         self.version = next(_tokens)
         self._ranges: dict[Any, Range] = {}
         self._plans: dict[Any, Plan] = {}
+        self._last_forward: int | None = None
         self._metadata = dict(self.metadata)
         self._desc = None
 
@@ -209,6 +211,8 @@ class PlainNet(Net):
         targets: str | Sequence[str] | Mapping[str, str] | None = None,
         wrt: Sequence[str] | None = None,
         stop: Sequence[str] = (),
+        *,
+        loss_scale: LossScale | None = None,
     ) -> dict[str, str]:
         """Append gradient operators.
 
@@ -217,6 +221,7 @@ class PlainNet(Net):
                 of a variable that holds its gradient. None: the last forward operator's output.
             wrt: variables whose gradients are wanted; None: every parameter that is not stopped.
             stop: variables that no gradient flows through, besides those declared so.
+            loss_scale: factor of the targets, so of all gradients; optimizers undo it.
 
         Returns:
             Variable -> name of its gradient, for each of `wrt` that `targets` depend on.
@@ -224,8 +229,15 @@ class PlainNet(Net):
         Raises:
             GradientError: an operator has no gradient, or it would read an overwritten value.
         """
-        result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop)
-        self._extend(result.ops, result.vars)
+        if self.predicts:
+            self._refuse_training("gradients are asked for")
+        scale = LOSS_SCALE if loss_scale is not None else ""
+        result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop, scale=scale)
+        ops, variables = result.ops, result.vars
+        if loss_scale is not None:
+            ops = [*ops, *scale_ops(loss_scale, result.gradients.values())]
+            variables = [*scale_vars(loss_scale), *variables]
+        self._extend(ops, variables)
         return result.gradients
 
     def add_optimizer_ops(self, attrs: OptimizerAttrs) -> list[str]:
@@ -234,6 +246,8 @@ class PlainNet(Net):
         Returns:
             Names of the optimizer's state variables.
         """
+        if self.predicts:
+            self._refuse_training("updates are asked for")
         result = build_optimizer(self.op_list, attrs)
         self._extend(result.ops, result.vars)
         return [var.name for var in result.vars if var.kind == STATE]
@@ -241,10 +255,10 @@ class PlainNet(Net):
     @property
     def last_forward_op(self) -> int:
         """Index of the last FORWARD operator before the first other one; -1 where there is none."""
-        for index, op in enumerate(self.operators):
-            if op.role != FORWARD:
-                return index - 1
-        return len(self.operators) - 1
+        if self._last_forward is None:
+            roles = (index for index, op in enumerate(self.operators) if op.role != FORWARD)
+            self._last_forward = next(roles, len(self.operators)) - 1
+        return self._last_forward
 
     # -- running -------------------------------------------------------------------------------
 
@@ -268,6 +282,8 @@ class PlainNet(Net):
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
+        if self.predicts:
+            context, end = self._to_predict(context, begin, end)
         train = context.phase is not False
         key = (self._token, begin, end, train, context.live_out, context.device)
         frame = scope.bound.get(key)
@@ -278,6 +294,30 @@ class PlainNet(Net):
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
+
+    def _to_predict(self, context: OpContext, begin: int, end: int) -> tuple[OpContext, int]:
+        """The context and the end of a run of a net that only predicts.
+
+        Raises:
+            OpscopeError: the run would train.
+        """
+        last = self.last_forward_op + 1
+        why = ""
+        if context.phase:
+            why = "the context says train=True"
+        elif max(begin, end) > last:
+            why = f"operators {begin}:{end} reach into its gradients and updates, {last} and up"
+        if why:
+            self._refuse_training(why)
+        if context.phase is None:
+            context = context.derive(train=False, live_out=context.live_out)
+        return context, last if end < 0 else end
+
+    def _refuse_training(self, why: str) -> None:
+        raise OpscopeError(
+            f"{self._title()} was loaded to predict, but {why}; load(path, train=True) gives a net"
+            " to train"
+        )
 
     def bound_frame(self, scope: Scope, context: OpContext) -> Frame | None:
         """The frame of a run of all operators where it still fits: preparing it cannot fail."""
@@ -326,6 +366,8 @@ class PlainNet(Net):
         train: bool,
     ) -> Frame:
         plan = self._plan(sources, (key, place), options, place)
+        for dtype in {dtype for _, dtype in plan.specs.values()}:
+            require_dtype(place, dtype)
         try:
             return Frame(plan, scope, place, train, bind_chain)
         except CannotFuseError:

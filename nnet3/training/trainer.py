@@ -25,7 +25,7 @@ from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, PARAMETER, STATE
 from ...framework.ir.op_list import OpList
-from ...framework.passes.to_float64 import ToFloat64
+from ...framework.passes.to_dtype import ToFloat64
 from ...framework.runtime.plain_net import PlainNet
 from ..cache.computations import CachingCompiler
 from ..components import part_of, set_statistic

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ...framework.base.backend import address
 from ...framework.ir.kernel_args import Call
 
@@ -53,7 +51,7 @@ def reducing(xp: Any, source: Any, target: Any) -> Call | None:
     reduced = target[(*index, ...)]  # the ellipsis makes it a view even where no axis is left
     leading = axes == tuple(range(len(axes)))
     packed = source.flags.c_contiguous and reduced.flags.c_contiguous
-    if leading and packed and source.size and reduced.ndim and source.dtype != np.float16:
+    if leading and packed and source.size and reduced.ndim:
         rows = source.reshape(-1, reduced.size)
         ones = xp.ones(len(rows), source.dtype)
         return partial(xp.dot, ones, rows, out=reduced.reshape(-1))

@@ -13,7 +13,7 @@ import numpy as np
 from ...framework.base.shape import ArraySpec, Levels, ShapeArgs
 from ...framework.ir.kernel_args import KernelArgs
 from ...framework.ir.operation import Operator
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ...framework.loops.inner_gradient import saving_of
 from ...framework.loops.inner_links import Memory
 from ...framework.loops.recurrent.description import StepNet, describe_lengths, step_net
@@ -78,6 +78,7 @@ recurrent = operator(
     ],
     attrs=[AttrSpec("net", "net", "the RECURRENT net")],
     source="Paddle: paddle/operators/recurrent_op.cc, doc/design/ops/rnn.md",
+    takes_halves=EVERYWHERE,
 )
 
 
@@ -344,6 +345,7 @@ recurrent_grad = operator(
         AttrSpec("like", "strings", "for each memory the forward variable of its shape", ()),
     ],
     no_gradient="the gradient of a gradient is not built",
+    takes_halves=EVERYWHERE,
 )
 
 

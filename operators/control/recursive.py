@@ -11,7 +11,7 @@ import numpy as np
 
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.ir.kernel_args import KernelArgs
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ...framework.loops.trees import net as recursive_net  # noqa: F401  registers the net
 from ...framework.loops.trees.description import TreeNet, tree_net
 from ...framework.loops.trees.grad import TreeGradientProgram, make_gradient
@@ -75,6 +75,7 @@ recursive = operator(
         "C. Goller and A. Kuechler, Learning task-dependent distributed representations by"
         " backpropagation through structure"
     ),
+    takes_halves=EVERYWHERE,
 )
 
 
@@ -185,6 +186,7 @@ recursive_grad = operator(
         AttrSpec("finals", "bools", "for each state of roots, whether a gradient arrives", ()),
     ],
     no_gradient="the gradient of a gradient is not built",
+    takes_halves=EVERYWHERE,
 )
 
 

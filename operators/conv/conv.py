@@ -94,6 +94,7 @@ def _register(rank: int) -> OperatorDef:
         ],
         attrs=[STRIDE, PADDING, PADDING_ALGORITHM, DILATION, GROUPS],
         shape=_rule,
+        takes_halves=("gpu",),
     )
     entry.kernel(bind_conv)
     entry.backward("x", "w", "b")(bind_conv_grad)

@@ -105,6 +105,7 @@ def _register(rank: int) -> OperatorDef:
         attrs=[STRIDE, PADDING, _OUTPUT_PADDING, DILATION, GROUPS],
         source="Zeiler et al. 2010, Deconvolutional networks",
         shape=_rule,
+        takes_halves=("gpu",),
     )
     entry.kernel(bind_conv_transpose)
     entry.backward("x", "w", "b")(bind_conv_transpose_grad)

@@ -49,6 +49,7 @@ matmul = operator(
     source="Paddle: paddle/operators/matmul_op.cc",
     rows=_product_rows,
     accumulates=True,
+    takes_halves=("gpu",),
 )
 
 
@@ -223,6 +224,7 @@ affine = operator(
     attrs=[NUM_FLATTEN_DIMS],
     source="Paddle: python/paddle/v2/framework/layers.py (fc)",
     rows=_affine_rows,
+    takes_halves=("gpu",),
 )
 
 

@@ -1,7 +1,7 @@
 """Losses over classes, one value a sample: cross entropy in its three forms.
 
 Labels are class numbers or, with `soft_label`, a distribution for each sample; no gradient flows to
-them. Take `mean` of the result for the usual cost.
+them. Take `mean` of the result for the usual cost. Losses of float16 and bfloat16 are float32.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import wide
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -31,7 +32,7 @@ _SOFT = AttrSpec("soft_label", "bool", "label holds a weight for each class", Fa
 def _rule(s: ShapeArgs) -> None:
     soft = s.attrs.get("soft_label", False)
     samples = soft_rule(s) if soft else index_rule(s)
-    x, dtype = s["x"], s.dtype("x")
+    x, dtype = s["x"], wide(s.dtype("x"))
     if x[-1] == 0:
         s.fail("x has no classes")
     if s.has("weight"):

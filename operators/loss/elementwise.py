@@ -1,7 +1,7 @@
 """Losses that compare two arrays element by element; reduce them with `mean` or `sum`.
 
 Each is one entry of a table, with value and derivative as expressions. NumPy, C and CUDA kernels
-follow from these.
+follow from these. Losses of float16 and bfloat16 are float32.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import wide
 from ...framework.base.shape import ShapeArgs, ShapeRule
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -129,7 +130,7 @@ _OUT = Slot("out", "shape of x", not_in_gradient=True)
 def _same_shapes(other: str) -> ShapeRule:
     def rule(s: ShapeArgs) -> None:
         dtype = s.floats("x", other)
-        s.set("out", (s.same_shape(f"x and {other}", s["x"], s[other]), dtype))
+        s.set("out", (s.same_shape(f"x and {other}", s["x"], s[other]), wide(dtype)))
 
     return rule
 

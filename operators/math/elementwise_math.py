@@ -16,7 +16,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
-from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.ir.registry import EVERYWHERE, AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
 from ..base.calls import copying
 from ..base.derived import derived_kernel
@@ -261,6 +261,7 @@ cast = operator(
     attrs=[AttrSpec("dtype", "dtype", "dtype of out")],
     shape=lambda s: s.set("out", (s["x"], s.attrs["dtype"])),
     rows=rows_of("x"),
+    takes_halves=EVERYWHERE,
 )
 
 

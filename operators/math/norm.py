@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
+from ...framework.base.dtypes import HALVES, wide
 from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
@@ -63,18 +62,10 @@ def _stat(k: KernelArgs, view: _View, slot: str, dtype: Any) -> Any:
 
 
 def _mean(k: KernelArgs, view: _View, source: Any, target: Any) -> Call:
-    """target = mean of source; halves are added up in float32, where their sums fit."""
-    scale, total_of = 1 / view.size, k.xp.sum
-    if source.dtype != np.float16:
-        return in_order(
-            partial(total_of, source, axis=view.axes, keepdims=True, out=target),
-            partial(k.xp.multiply, target, target.dtype.type(scale), out=target),
-        )
-    total = k.scratch(target.shape, np.float32)
+    """target = mean of source."""
     return in_order(
-        partial(total_of, source, axis=view.axes, dtype=np.float32, keepdims=True, out=total),
-        partial(k.xp.multiply, total, np.float32(scale), out=total),
-        partial(k.xp.copyto, target, total, casting="unsafe"),
+        partial(k.xp.sum, source, axis=view.axes, keepdims=True, out=target),
+        partial(k.xp.multiply, target, target.dtype.type(1 / view.size), out=target),
     )
 
 
@@ -195,7 +186,8 @@ out = (x - mean) / sqrt(variance + epsilon) * scale + bias.
 
 While training, mean and (biased) variance are those of the batch, and the running ones move on:
 mean_out = (1 - momentum) * mean + momentum * batch mean, and alike variance_out with the unbiased
-variance; they are usually written to the variables of `mean` and `variance`. While testing, or with
+variance; they are usually written to the variables of `mean` and `variance`, which may be float32
+where x is of half precision. While testing, or with
 `use_global_stats`, the running ones are used and stay.""",
     inputs=[
         Slot("x", "[N, C, ...]"),
@@ -236,14 +228,19 @@ variance; they are usually written to the variables of `mean` and `variance`. Wh
 
 @batch_norm.shape_rule
 def batch_norm_shape(s: ShapeArgs) -> None:
-    x, dtype = s["x"], s.floats("x", *_CHANNELS)
+    x, dtype = s["x"], s.floats("x", "scale", "bias")
+    running = s.floats("mean", "variance")
+    if running not in (dtype, wide(dtype)):
+        s.fail(f"mean and variance want dtype {dtype}" + (" or float32" * (dtype in HALVES)))
     if len(x) < 2:
         s.fail("x wants at least 2 dimensions")
     sizes = [s.rank(slot, 1)[0] for slot in _CHANNELS]
     channels = s.same(f"the channels of x and the sizes of {', '.join(_CHANNELS)}", x[1], *sizes)
     s.set("out", (x, dtype))
-    for slot in ("mean_out", "variance_out", "saved_mean", "saved_inv_std"):
-        s.set(slot, ((channels,), dtype))
+    for slot in ("mean_out", "variance_out"):
+        s.set(slot, ((channels,), running))
+    for slot in ("saved_mean", "saved_inv_std"):
+        s.set(slot, ((channels,), wide(dtype)))
 
 
 @batch_norm.kernel
@@ -339,7 +336,7 @@ def _register(
             s.same_shape(f"{slot} and what it scales or shifts of x", s[slot], param)
         s.set("out", (s["x"], dtype))
         for slot in stats:
-            s.set(slot, (stat, dtype))
+            s.set(slot, (stat, wide(dtype)))
 
     entry = operator(
         name,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ShapeArgs, ShapeRule
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -58,7 +59,7 @@ def _same(s: ShapeArgs) -> np.dtype:
 def _total(s: ShapeArgs) -> np.dtype:
     """Of a sum or product: int64 for integers and booleans, as in NumPy."""
     dtype = s.dtype("x")
-    return dtype if dtype.kind == "f" else np.dtype("int64")
+    return dtype if is_float(dtype) else np.dtype("int64")
 
 
 def reduced_axes(k: KernelArgs) -> tuple[int, ...]:
@@ -125,7 +126,7 @@ logsumexp = _reduction(
 @reduce_sum.kernel
 def reduce_sum_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
-    if x.dtype.kind == "f":
+    if is_float(x.dtype):
         return reducing(k.xp, x, kept(k, out)) or nothing
     return partial(x.sum, reduced_axes(k), out.dtype, out, k.attrs["keepdims"])
 
@@ -143,12 +144,8 @@ def reduce_mean_kernel(k: KernelArgs) -> Call:
 def _mean(k: KernelArgs, out: Any) -> Any:
     """The mean of x over the axes along which `out`, of the same rank or a scalar, has size 1."""
     x = k["x"]
-    wide = np.dtype("float32") if out.dtype == np.float16 else out.dtype  # a sum soon overflows
-    total = out if wide == out.dtype else k.scratch(out.shape, wide)
-    share = _share(x.size, out.size, wide)
-    return in_order(
-        reducing(k.xp, x, total) or nothing, partial(k.xp.multiply, total, share, out=out)
-    )
+    share = _share(x.size, out.size, out.dtype)
+    return in_order(reducing(k.xp, x, out) or nothing, partial(k.xp.multiply, out, share, out=out))
 
 
 def _share(elements: int, results: int, dtype: np.dtype) -> Any:
@@ -278,7 +275,7 @@ def mean_shape(s: ShapeArgs) -> None:
 @mean.kernel
 def mean_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
-    if 0 < x.size <= _SMALL and x.dtype != np.float16 and x.flags.c_contiguous:
+    if 0 < x.size <= _SMALL and x.flags.c_contiguous:
         shares = k.xp.full(x.size, _share(x.size, 1, x.dtype), x.dtype)
         return partial(k.xp.dot, x.reshape(-1), shares, out)
     return _mean(k, out)

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -76,7 +77,7 @@ global_norm_scale = operator(
 @global_norm_scale.shape_rule
 def global_norm_scale_shape(s: ShapeArgs) -> None:
     dtypes = {dtype for _, dtype in s.specs("x")}
-    if any(dtype.kind != "f" for dtype in dtypes):
+    if not all(map(is_float, dtypes)):
         s.fail("every x wants a floating dtype")
     s.set("scale", ((), np.result_type(np.float32, *dtypes)))
 

@@ -12,7 +12,7 @@ from ...framework.base.sequence import lengths_of, offsets_of, runs
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ..base.indexing import taker
 from .sequences import (
     equal_levels,
@@ -101,6 +101,7 @@ sequence_reverse = operator(
     inputs=[_X],
     outputs=[Slot("out", "sequences [N, ...]", not_in_gradient=True)],
     source="Paddle: paddle/fluid/operators/sequence_ops/sequence_reverse_op.cc",
+    takes_halves=EVERYWHERE,
 )
 
 

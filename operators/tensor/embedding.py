@@ -14,7 +14,7 @@ from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
 from ..base.indexing import id_check, scatter_adder, taker
 from .shape import copier
@@ -36,6 +36,7 @@ embedding = operator(
     attrs=[AttrSpec("sparse", "bool", "write sparse-row gradients", False), _PADDING],
     source="Paddle's lookup_table_op",
     rows=rows_of("ids", but=("w",)),
+    takes_halves=EVERYWHERE,
 )
 
 

@@ -12,7 +12,7 @@ from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
 
 _X = Slot("x", "any shape", not_in_gradient=True)
@@ -52,6 +52,7 @@ concat = operator(
     attrs=[AttrSpec("axis", "int", "axis to join along", 0)],
     rows=beside("axis"),
     column_views=("out", "x"),
+    takes_halves=EVERYWHERE,
 )
 
 
@@ -92,6 +93,7 @@ stack = operator(
     outputs=[Slot("out", "shape of x with the new axis", not_in_gradient=True)],
     attrs=[AttrSpec("axis", "int", "place of the new axis in the result", 0)],
     rows=beside("axis", added=1),
+    takes_halves=EVERYWHERE,
 )
 
 
@@ -134,6 +136,7 @@ split = operator(
     ],
     rows=beside("axis"),
     column_views=("x", "out"),
+    takes_halves=EVERYWHERE,
 )
 
 
@@ -197,6 +200,7 @@ slice_op = operator(
         AttrSpec("steps", "ints", "distance between positions; none = 1", ()),
     ],
     rows=beside("axes"),
+    takes_halves=EVERYWHERE,
 )
 
 

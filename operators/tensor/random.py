@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import random_generator
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import Shape, ShapeArgs, count
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
@@ -44,10 +45,7 @@ def _drawable(k: KernelArgs, out: Any) -> Any:
 
     They get the size besides: without it CuPy draws one number and copies it everywhere.
     """
-    if out.dtype != np.float16 and out.flags.c_contiguous:
-        return out
-    wide = np.dtype("float32") if out.dtype == np.float16 else out.dtype
-    return k.scratch(out.shape, wide)
+    return out if out.flags.c_contiguous else k.scratch(out.shape, out.dtype)
 
 
 def _uniform(k: KernelArgs, out: Any, low: float, high: float) -> Callable[[], None]:
@@ -95,7 +93,7 @@ def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "
 
     @entry.shape_rule
     def random_shape(s: ShapeArgs) -> None:
-        if s.attrs["dtype"].kind != "f":
+        if not is_float(s.attrs["dtype"]):
             s.fail(f"draws floating numbers, not {s.attrs['dtype']}")
         if not s.attrs.get("low", 0) <= s.attrs.get("high", np.inf):
             s.fail(f"low {s.attrs['low']} is above high {s.attrs['high']}")

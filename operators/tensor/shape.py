@@ -11,7 +11,7 @@ from typing import Any
 from ...framework.base.shape import ShapeArgs, ShapeRule, count
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.ir.registry import EVERYWHERE, AttrSpec, OperatorDef, Slot, operator
 from ..base.calls import reducing, same_memory
 
 _X = Slot("x", "any shape", not_in_gradient=True)
@@ -44,6 +44,7 @@ def _reshaping(
         outputs=[Slot("out", out, not_in_gradient=True, inplace="x")],
         attrs=attrs,
         shape=rule,
+        takes_halves=EVERYWHERE,
     )
 
     @entry.kernel
@@ -154,6 +155,7 @@ transpose = operator(
     inputs=[_X],
     outputs=[Slot("out", "shape of x, permuted", not_in_gradient=True)],
     attrs=[AttrSpec("perm", "ints", "axis of x for each axis of out; none = reversed", ())],
+    takes_halves=EVERYWHERE,
 )
 
 

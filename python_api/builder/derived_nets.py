@@ -11,9 +11,11 @@ from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER
 from ...framework.ir.op_list import VarDecl
+from ...framework.passes.loss_scaling import LossScale
 from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.feeding import Inputs
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.runtime.predict import Predictor
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,14 @@ class Objective:
         wrt: variables to differentiate with respect to.
         all_parameters: whether these are every trainable parameter, too.
         optimizers: what updates the parameters, one after the other.
+        loss_scale: factor of the costs, for gradients in half precision.
     """
 
     costs: tuple[str, ...] = ()
     wrt: tuple[str, ...] = ()
     all_parameters: bool = False
     optimizers: tuple[OptimizerAttrs, ...] = ()
+    loss_scale: LossScale | None = None
 
     def wrt_of(self, variables: Iterable[VarDecl]) -> list[str] | None:
         """What the costs are differentiated by, as `add_backward_ops` takes it."""
@@ -67,8 +71,10 @@ class RunCache:
             for no variables.
         runs: what is prepared of runs, by the context that the caller gave, whether it trains, and
             the variables that are fetched.
+        predictor: of the forward operators, where somebody predicted.
     """
 
     initialized: weakref.WeakSet[Scope] = field(default_factory=weakref.WeakSet)
     nets: dict[frozenset[str], PlainNet] = field(default_factory=dict)
     runs: dict[tuple[OpContext, bool, tuple[str, ...]], BoundRun] = field(default_factory=dict)
+    predictor: Predictor | None = None

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, GradientError, format_shape
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import PARAMETER
+from ...framework.ir.desc import PARAMETER, STATE
+from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
 from .methods import builder_method
 from .net_builder import NetBuilder
@@ -65,6 +66,8 @@ def add_optimization(
     clip_value: float = 0.0,
     clip_norm: float = 0.0,
     parameters: Sequence[Var | str] | Var | str | None = None,
+    master: bool = True,
+    loss_scale: LossScale | str | float | None = None,
     **attrs: Any,
 ) -> None:
     """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`.
@@ -92,13 +95,18 @@ def add_optimization(
             at most this; 0 = not.
         parameters: which parameters, as handles or names, or one of them. None: every one that has
             a gradient; "rest": those of them that no earlier call updates.
+        master: whether parameters of half precision are updated in float32 copies.
+        loss_scale: factor of the cost, so that float16 holds its gradients: a number, "dynamic" for
+            one that is found while training, or a `LossScale`. It goes for all optimizers of the
+            net; `gradient` then names gradients of the scaled cost.
         attrs: attributes of the optimizer (`beta1`, `momentum`, `weight_decay`, ...).
 
     Raises:
         GradientError: no `backward_from` before, or a parameter without gradient.
         VariableError: a parameter that does not exist, is named twice, or is updated by an earlier
             call already.
-        AttributeTypeError: unknown optimizer, schedule or attribute; no number as the rate.
+        AttributeTypeError: unknown optimizer, schedule or attribute; no number as the rate;
+            two different loss scales.
     """
     _check_order(learning_rate, type)
     if not builder.objective.costs:
@@ -119,9 +127,17 @@ def add_optimization(
         clip_value=clip_value,
         clip_norm=clip_norm,
         parameters=None if parameters is None else _names(parameters, REST),
+        master=master,
     )
-    before = builder.objective
-    builder.set_objective(replace(before, optimizers=(*before.optimizers, wanted)))
+    before, scale = builder.objective, as_loss_scale(loss_scale)
+    if scale is not None and before.loss_scale not in (None, scale):
+        raise AttributeTypeError(
+            f"{where()}: a net has one loss scale; {before.loss_scale} came before {scale}"
+        )
+    scale = scale or before.loss_scale
+    builder.set_objective(
+        replace(before, optimizers=(*before.optimizers, wanted), loss_scale=scale)
+    )
 
 
 def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) -> None:
@@ -169,6 +185,53 @@ def _check_order(rate: Any, op_type: Any) -> None:
         f"{where()}: the learning rate comes first, the type of the optimizer second:"
         f' add_optimization({number}, "{name}"), not add_optimization({rate!r}, {op_type!r})'
     )
+
+
+@builder_method
+def add_backward_ops(
+    builder: NetBuilder,
+    targets: Var | str | Sequence[Var | str] | None = None,
+    wrt: Sequence[Var | str] | None = None,
+) -> dict[str, str]:
+    """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by default.
+
+    Returns:
+        Variable -> name of its gradient, for every variable that has one now.
+
+    Raises:
+        GradientError: no operators, or no gradient flows.
+    """
+    if targets is None:
+        operators = builder.forward_net.operators
+        names = operators[-1].output_vars()[:1] if operators else []
+        if not names:
+            raise GradientError(f"{where()}: add_backward_ops: the net has no operator yet")
+    else:
+        names = [targets] if isinstance(targets, (str, Var)) else list(targets)
+    for name in names:
+        builder.declared(str(name))
+    before = builder.objective
+    more = before.wrt if wrt is None else (*(before.wrt or ()), *map(str, wrt))
+    costs = (*before.costs, *map(str, names))
+    builder.set_objective(replace(before, costs=costs, wrt=more))
+    return dict(builder.gradients)
+
+
+@builder_method
+def add_optimizer_ops(builder: NetBuilder, attrs: OptimizerAttrs) -> list[str]:
+    """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`.
+
+    Returns:
+        Names of its state variables.
+
+    Raises:
+        GradientError: no gradients are asked for, or a parameter has none.
+    """
+    if not builder.objective.costs:
+        raise GradientError(f"{where()}: add_optimizer_ops needs add_backward_ops() first")
+    before, known = builder.objective, set(builder.net.vars)
+    builder.set_objective(replace(before, optimizers=(*before.optimizers, attrs)))
+    return [n for n, var in builder.net.vars.items() if var.kind == STATE and n not in known]
 
 
 @builder_method

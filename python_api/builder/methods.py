@@ -26,8 +26,36 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 BUILDER_METHODS: dict[str, Callable[..., Any]] = {}
 """Functions that are methods of NetBuilder, by name."""
 
-_ELSEWHERE = {"upsample": "interpolate", "linear": "fc", "dense": "fc", "conv": "conv2d"}
-"""Names of layers in PyTorch and Keras -> ours, for messages."""
+_ELSEWHERE = {
+    "all": "reduce_all",
+    "amax": "reduce_max",
+    "amin": "reduce_min",
+    "any": "reduce_any",
+    "broadcast_to": "expand",
+    "cat": "concat",
+    "clamp": "clip",
+    "concatenate": "concat",
+    "conv": "conv2d",
+    "dense": "fc",
+    "detach": "stop_gradient",
+    "hardsigmoid": "hard_sigmoid",
+    "hardswish": "hard_swish",
+    "hardtanh": "hard_tanh",
+    "linear": "fc",
+    "logsigmoid": "log_sigmoid",
+    "max": "reduce_max",
+    "min": "reduce_min",
+    "permute": "transpose",
+    "prod": "reduce_prod",
+    "remainder": "mod",
+    "repeat": "repeat_interleave",
+    "scatter": "put_along_axis",
+    "std": "reduce_std",
+    "swish": "silu",
+    "topk": "top_k",
+    "upsample": "interpolate",
+}
+"""Names of layers and operators in PyTorch, NumPy and Keras -> ours, for messages."""
 
 _PARAMETERS: dict[str, str] = {}
 """Operator type -> its first parameter slot, for operators that have a layer of the same name."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...framework.base.dtypes import wide
 from ...framework.ir.registry import lookup
 from .layers import known_size, nothing_to_learn
 from .methods import layer, takes
@@ -93,8 +94,16 @@ def batch_norm(
     width = [known_size(builder, x, 1, name, "batch_norm")]
     given = {"scale": scale, "bias": bias}
     made = _parameters(builder, f"layer {name!r} (batch_norm)", name, width, given, o)
-    mean = builder.state(f"{name}.mean", width, 0.0) if mean is None else mean
-    variance = builder.state(f"{name}.variance", width, 1.0) if variance is None else variance
+    mean = (
+        builder.state(f"{name}.mean", width, 0.0, dtype=wide(builder.dtype))
+        if mean is None
+        else mean
+    )
+    variance = (
+        builder.state(f"{name}.variance", width, 1.0, dtype=wide(builder.dtype))
+        if variance is None
+        else variance
+    )
     attrs = {"momentum": momentum, "epsilon": epsilon, "use_global_stats": use_global_stats}
     running = {"mean_out": str(mean), "variance_out": str(variance)}
     inputs = (x, *made, mean, variance)

@@ -265,9 +265,19 @@ def _kind(entry: OperatorDef, key: str) -> str | None:
 
 
 def pop_count(entry: OperatorDef, keywords: dict[str, Any]) -> int:
-    """Take `num` out of the keywords where it says how many variables an output slot gets."""
+    """Take `num`, the number of variables in an output slot, out of the keywords; 0 for none."""
     counted = _COUNT not in entry.attr_specs and any(slot.duplicable for slot in entry.outputs)
-    return keywords.pop(_COUNT, 1) if counted else 1
+    return keywords.pop(_COUNT, 0) if counted else 0
+
+
+def counterparts(entry: OperatorDef, slots: Mapping[str, Sequence[str]]) -> int:
+    """How many variables a duplicable output slot gets where the call does not say it.
+
+    One for each variable of the input, where one input and one output are duplicable; else 1.
+    """
+    inputs = [slot.name for slot in entry.inputs if slot.duplicable]
+    outputs = [slot.name for slot in entry.outputs if slot.duplicable]
+    return len(slots.get(inputs[0], ())) if len(inputs) == len(outputs) == 1 else 1
 
 
 def output_names(

@@ -95,9 +95,7 @@ def _annotations(text: str) -> set[str]:
 
 def _is_of_this_package(entry: OperatorDef) -> bool:
     """Whether an operator is one of `opscope.operators`, not of a dialect or a plug-in."""
-    functions = [kernel.bind for kernel in entry.kernels]
-    functions += [entry.expand] if entry.expand is not None else []
-    return any(function.__module__.startswith(_OPERATORS) for function in functions)
+    return entry.module.startswith(_OPERATORS)
 
 
 def _function(function: Callable[..., Any], indent: str) -> list[str]:

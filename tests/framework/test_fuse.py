@@ -146,11 +146,6 @@ def test_kept_temporaries_are_stored(monkeypatch: Any) -> None:
             {"a": np.arange(3)},
             [["fz_add"], ["fz_add"]],
         ),
-        (
-            [("fz_add", "a a", "t"), ("fz_add", "t t", "w")],
-            {"a": np.ones(3, np.float16)},
-            [["fz_add"], ["fz_add"]],
-        ),
         # an expression out of the grammar
         (
             [("fz_bad", "a", "t"), ("fz_half", "t", "u"), ("fz_half", "u", "w")],

@@ -13,7 +13,8 @@ import opscope
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base import errors
 from opscope.framework.ir.desc import BACKWARD, FORWARD, OPTIMIZE, PARAMETER
-from opscope.framework.ir.registry import lookup
+from opscope.framework.ir.registry import Slot, lookup, operator, unregister
+from opscope.operators.base.derived import derived_kernel
 from opscope.python_api.builder import Var, methods
 from opscope.python_api.builder.operator_methods import method_types
 from opscope.python_api.to_python import stubs
@@ -393,6 +394,16 @@ def test_the_stub_tells_the_signatures_of_methods() -> None:
         assert bool(arguments.kwarg) == any(p.kind is p.VAR_KEYWORD for p in signature)
     names = {member.name for member in members}
     assert {"fc", "lstm", "recurrent", "tree_lstm", "attention", "run", "softmax"} <= names
+
+
+def test_the_stub_leaves_out_operators_of_plugins() -> None:
+    """Also those whose kernels are derived by this package."""
+    entry = operator("plugin_op", doc="x.", inputs=[Slot("x", "")], outputs=[Slot("out", "")])
+    try:
+        entry.kernel(derived_kernel)
+        assert "def plugin_op(" not in stubs.methods_text()
+    finally:
+        unregister("plugin_op")
 
 
 def test_the_layer_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:

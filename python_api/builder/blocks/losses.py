@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ....framework.base.dtypes import is_float
 from ....framework.base.errors import AttributeTypeError
 from ..methods import builder_method
 from ..net_builder import NetBuilder
@@ -49,7 +50,7 @@ def cross_entropy_loss(
         [], or [...] with reduction="none".
     """
     name = name or builder.unique_name("cross_entropy_loss")
-    soft = (as_var(builder, label).dtype or builder.dtype).kind == "f"
+    soft = is_float(as_var(builder, label).dtype or builder.dtype)
     weight = _weights(builder, scores, weight, name)
     losses = builder.softmax_cross_entropy(
         scores,

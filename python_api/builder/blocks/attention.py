@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
-from .methods import builder_method
-from .net_builder import NetBuilder
-from .var import Var
+from ....framework.base.errors import AttributeTypeError, ShapeError, format_shape
+from ..methods import builder_method
+from ..net_builder import NetBuilder
+from ..var import Var
 
 KINDS = ("dot", "additive")
 
