@@ -1150,11 +1150,13 @@ class BuilderMethods:
         x: Var | str,
         *,
         p: float = 0.5,
+        channels: bool = False,
         seed: int = 0,
         name: str = "",
     ) -> Var:
         """While training, sets elements to 0 with probability p and divides the others by 1 - p,
-        so that the expected value stays; while testing, out = x."""
+        so that the expected value stays; while testing, out = x. With `channels` that happens to
+        whole channels of [N, C, ...]."""
     def edit_distance(
         self,
         x: Var | str,
