@@ -187,9 +187,12 @@ def split_arguments(
         AttributeTypeError: a keyword that is neither a slot nor an attribute.
     """
     if len(inputs) > len(entry.inputs):
-        raise SlotError(
-            f"{where()}: {entry.type} takes {len(entry.inputs)} inputs, not {len(inputs)}"
-        )
+        said = f"{where()}: {entry.type} takes {len(entry.inputs)} inputs, not {len(inputs)}"
+        extra = inputs[len(entry.inputs)]
+        if entry.attrs and isinstance(extra, (bool, int, float, list, tuple)):
+            names = ", ".join(f"{attr.name}=" for attr in entry.attrs).replace("=", f"={extra}", 1)
+            said += f"; attributes are given by name: {names}"
+        raise SlotError(said)
     slots = {}
     for slot, value in zip(entry.inputs, inputs, strict=False):
         if value is not None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, OpContext, Scope
-from opscope.framework.base.errors import AttributeTypeError, UnknownOperatorError
+from opscope.framework.base.errors import AttributeTypeError, SlotError, UnknownOperatorError
 from opscope.framework.base.sequence import Sequences
 from opscope.framework.ir.desc import PARAMETER
 from opscope.python_api.builder.methods import BUILDER_METHODS
@@ -168,6 +168,8 @@ def test_rates_of_layers_reach_their_parameters(kind: str) -> None:
         (lambda b, x: b.conv2d(x, out_channels=8), AttributeTypeError, ["write filters=8"]),
         (lambda b, x: b.max_pool2d(x, kernel_size=2), AttributeTypeError, ["write kernel=2"]),
         (lambda b, x: b.fc(x, units=2), AttributeTypeError, ["write size=2", "it has x, size"]),
+        (lambda b, x: b.max_pool2d(x, 2), SlotError, ["not 2", "by name: kernel=2"]),
+        (lambda b, x: b.interpolate(x, 3), SlotError, ["by name: size=3, scale="]),
         (lambda b, x: b.fc(x, siez=2), AttributeTypeError, ["did you mean size?"]),
         (lambda b, x: b.conv2d(x, 4, 3, paddin=1), AttributeTypeError, ["did you mean padding"]),
         (lambda b, x: b.lstm(x, hidden_size=4), AttributeTypeError, ["write size=4"]),
@@ -285,10 +287,11 @@ def test_normalisations_without_and_with_given_parameters() -> None:
     b.layer_norm(x, affine=False)
     assert not [var for var in b.forward_net.op_list.vars if var.kind == PARAMETER]
     scale, bias = b.parameter("s", [4], 2.0), b.parameter("b", [4], 1.0)
-    shared = b.group_norm(x, scale, bias, groups=2)
+    shared = b.group_norm(x, 2, scale=scale, bias=bias)
     single = b.instance_norm(x, scale=scale)
-    b.batch_norm(x, scale, bias, name="first")
-    again = b.batch_norm(x, scale, bias, "first.mean", "first.variance")
+    b.batch_norm(x, scale=scale, bias=bias, name="first")
+    running = {"mean": "first.mean", "variance": "first.variance"}
+    again = b.batch_norm(x, scale=scale, bias=bias, **running)
     kinds = [var.name for var in b.forward_net.op_list.vars if var.kind == PARAMETER]
     assert kinds == ["s", "b"]
     given = {"x": rows(2, 4, 3)}
