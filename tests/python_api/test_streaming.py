@@ -13,6 +13,7 @@ import pytest
 import opscope
 from opscope import NetBuilder, Scope, metrics
 from opscope.framework.base.errors import AttributeTypeError, RunError
+from opscope.metrics import F1
 
 CUTS = [0, 1, 1, 30, 37, 100]  # unequal minibatches, an empty one among them
 
@@ -312,4 +313,5 @@ def test_by_hand() -> None:
 
 def test_the_face_knows_the_module() -> None:
     assert opscope.metrics is metrics and "metrics" in dir(opscope)
+    assert opscope.metrics.F1 is F1
     assert set(metrics.__all__) >= {"Metric", "Precision", "Recall", "F1", "AUC", "Accuracy"}
