@@ -299,6 +299,45 @@ def test_in_a_training(tmp_path: pathlib.Path) -> None:
     assert 0 < history["f1"][0] <= 1
 
 
+def test_a_resumed_epoch_counts_all_its_minibatches(tmp_path: pathlib.Path) -> None:
+    _, data = classifier()
+    parts = [{k: v[i:j] for k, v in data.items()} for i, j in ((0, 7), (7, 20), (20, 50))]
+
+    def run(stop: bool, **more: Any) -> opscope.History:
+        b, _ = classifier()
+        score = b.fc("x", size=1, activation="sigmoid", name="score")
+        b.cast(
+            b.equal(b.var("label"), b.fill_constant(shape=[], dtype="int64", value=1.0)),
+            dtype="int64",
+            name="one",
+        )
+        seen = []
+
+        def batches(epoch: int) -> Iterator[dict[str, np.ndarray]]:
+            for number, part in enumerate(parts):
+                if stop and (epoch, number) == (1, 2):
+                    raise KeyboardInterrupt
+                seen.append((epoch, number))
+                yield part
+
+        measured = [
+            F1("scores", "label", "macro"),
+            metrics.AUC(score, "one"),
+            metrics.ConfusionMatrix("scores", "label", 3),
+        ]
+        return opscope.train(
+            b, batches, epochs=2, scope=Scope(), metrics=measured, seed=0, progress=False, **more
+        )
+
+    whole = run(False)
+    with pytest.raises(KeyboardInterrupt):
+        run(True, checkpoint=tmp_path / "run", checkpoint_batches=1)
+    resumed = run(False, checkpoint=tmp_path / "run", resume=True)
+    for column in whole.columns:
+        if column != "seconds":
+            assert resumed[column] == whole[column], column
+
+
 def test_by_hand() -> None:
     """The lines of the module's text."""
     b, data = classifier()
