@@ -350,6 +350,22 @@ def test_by_hand() -> None:
     assert f1.result() == whole.result() > 0
 
 
+def test_sequences_are_counted_by_rows() -> None:
+    b = NetBuilder()
+    x, label = b.input("x", [-1, 4], levels=1), b.input("label", [-1], "int64", levels=1)
+    scores = b.fc(x, size=3)
+    rng = np.random.default_rng(0)
+    feed = {
+        "x": opscope.Sequences.from_list([rng.normal(size=(n, 4)) for n in (3, 1, 4)]),
+        "label": opscope.Sequences.from_list([rng.integers(0, 3, n) for n in (3, 1, 4)]),
+    }
+    accuracy = metrics.Accuracy(scores, label)
+    found = b.run(Scope(), feed=feed, fetch=accuracy.fetch, need_backward=False)
+    accuracy.update(found)
+    guess, truth = (np.asarray(found[name].data) for name in accuracy.fetch)
+    assert accuracy.result() == np.mean(guess.argmax(1) == truth)
+
+
 def test_the_face_knows_the_module() -> None:
     assert opscope.metrics is metrics and "metrics" in dir(opscope)
     assert opscope.metrics.F1 is F1
