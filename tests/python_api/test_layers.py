@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, OpContext, Scope
-from opscope.framework.base.errors import AttributeTypeError, SlotError, UnknownOperatorError
+from opscope.framework.base.errors import (
+    AttributeTypeError,
+    ShapeError,
+    SlotError,
+    UnknownOperatorError,
+)
 from opscope.framework.base.sequence import Sequences
 from opscope.framework.ir.desc import PARAMETER
 from opscope.python_api.builder.methods import BUILDER_METHODS
@@ -191,6 +196,16 @@ def test_rates_of_layers_reach_their_parameters(kind: str) -> None:
             AttributeTypeError,
             ["lr_factor=2.0", "with affine=False it makes none"],
         ),
+        (lambda b, x: b.fc(x, 3, w="m"), ShapeError, ["size=3", "w 'm' is [5, 2]"]),
+        (lambda b, x: b.conv2d(x, 3, w="w"), ShapeError, ["filters=3", "is [2, 4, 3, 3]"]),
+        (lambda b, x: b.conv2d(x, kernel=[3, 5], w="w"), ShapeError, ["kernel=[3, 5]"]),
+        (lambda b, x: b.conv_transpose2d(x, 6, w="w"), ShapeError, ["filters=6"]),
+        (lambda b, x: b.embedding(x, [5, 3], w="m"), ShapeError, ["size=[5, 3]"]),
+        (
+            lambda b, x: b.attention("m", "s", trainable=False),
+            AttributeTypeError,
+            ["trainable=False", "with kind='dot' it makes none"],
+        ),
         (lambda b, x: b.conv2d(x, 4, 3, padding="sam"), AttributeTypeError, ["'sam'", "same"]),
         (lambda b, x: b.group_norm(x), AttributeTypeError, ["missing", "'groups'"]),
     ],
@@ -199,6 +214,8 @@ def test_mistakes(call: Callable[..., Any], error: type, words: list[str]) -> No
     b = NetBuilder()
     x = b.input("x", [-1, 4, 5, 5])
     b.parameter("w", [2, 4, 3, 3])
+    b.parameter("m", [5, 2])
+    b.input("s", [-1, 2], levels=1)
     before = len(b.forward_net.op_list.vars)
     with pytest.raises(error) as caught:
         call(b, x)
@@ -208,6 +225,14 @@ def test_mistakes(call: Callable[..., Any], error: type, words: list[str]) -> No
         assert f"{pathlib.Path(__file__).name}:" in str(caught.value)
     if words != ["'sam'", "same"]:
         assert len(b.forward_net.op_list.vars) == before  # nothing was made
+
+
+def test_what_is_asked_of_given_parameters_may_be_said() -> None:
+    b = NetBuilder()
+    x, w = b.input("x", [-1, 4, 5, 5]), b.parameter("w", [6, 4, 3, 3])
+    assert b.conv2d(x, 6, 3, w=w).shape == (-1, 6, 3, 3)
+    assert b.conv_transpose2d(b.input("y", [-1, 6, 5, 5]), 8, 3, w=w, groups=2).shape[1] == 8
+    assert b.fc(b.input("z", [-1, 3]), 2, w=b.parameter("m", [3, 2])).shape == (-1, 2)
 
 
 def test_type_errors_of_other_calls_stay_what_they_are() -> None:
