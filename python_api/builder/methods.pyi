@@ -325,11 +325,11 @@ class BuilderMethods:
     def batch_norm(
         self,
         x: Any,
+        *,
         scale: Any = None,
         bias: Any = None,
         mean: Any = None,
         variance: Any = None,
-        *,
         momentum: float | None = None,
         epsilon: float | None = None,
         use_global_stats: bool | None = None,
@@ -343,9 +343,9 @@ class BuilderMethods:
     def layer_norm(
         self,
         x: Any,
+        *,
         scale: Any = None,
         bias: Any = None,
-        *,
         begin_norm_axis: int | None = None,
         epsilon: float | None = None,
         init: Any = 1.0,
@@ -359,8 +359,8 @@ class BuilderMethods:
     def rms_norm(
         self,
         x: Any,
-        scale: Any = None,
         *,
+        scale: Any = None,
         begin_norm_axis: int | None = None,
         epsilon: float | None = None,
         init: Any = 1.0,
@@ -374,10 +374,10 @@ class BuilderMethods:
     def group_norm(
         self,
         x: Any,
+        groups: int,
+        *,
         scale: Any = None,
         bias: Any = None,
-        *,
-        groups: int,
         epsilon: float | None = None,
         init: Any = 1.0,
         bias_init: Any = 0.0,
@@ -390,9 +390,9 @@ class BuilderMethods:
     def instance_norm(
         self,
         x: Any,
+        *,
         scale: Any = None,
         bias: Any = None,
-        *,
         epsilon: float | None = None,
         init: Any = 1.0,
         bias_init: Any = 0.0,
@@ -1176,11 +1176,13 @@ class BuilderMethods:
         x: Var | str,
         *,
         p: float = 0.5,
+        channels: bool = False,
         seed: int = 0,
         name: str = "",
     ) -> Var:
         """While training, sets elements to 0 with probability p and divides the others by 1 - p,
-        so that the expected value stays; while testing, out = x."""
+        so that the expected value stays; while testing, out = x. With `channels` that happens to
+        whole channels of [N, C, ...]."""
     def edit_distance(
         self,
         x: Var | str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....framework.base.errors import AttributeTypeError, ShapeError, format_shape
+from ..layers import nothing_to_learn
 from ..methods import builder_method
 from ..net_builder import NetBuilder
 from ..var import Var
@@ -58,6 +59,8 @@ def attention(
     name = name or builder.unique_name("attention")
     shared = {"init": init, "lr_factor": lr_factor, "trainable": trainable}
     if kind == "dot":
+        learned = {"lr_factor": lr_factor, "trainable": trainable}
+        nothing_to_learn(f"attention {name!r}", "kind='dot'", learned)
         searched = memory if keys is None else keys
         _check_dot(builder, name, query, searched)
         spread = builder.sequence_expand(query, searched)
