@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 
 import numpy as np
 import pytest
@@ -45,6 +48,45 @@ def test_digits_with_convolutions(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("sklearn")
     out = run(ROOT / "examples/digits_conv/train.py", "--out", tmp_path, "--epochs", 4)
     assert float(re.search(r"test accuracy ([0-9.]+)", out)[1]) >= 0.93
+
+
+TRANSFORMER = ROOT / "examples/transformer"
+
+
+def test_transformer() -> None:
+    pytest.importorskip("sklearn")
+    out = run(TRANSFORMER / "train.py", "--epochs", 4)
+    assert float(re.search(r"test accuracy ([0-9.]+)", out)[1]) >= 0.9
+
+
+@pytest.mark.slow
+def test_transformers_reach_the_same_accuracy() -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("torch")
+    ours, theirs = (
+        float(re.search(r"test accuracy ([0-9.]+)", run(TRANSFORMER / name))[1])
+        for name in ("train.py", "pytorch.py")
+    )
+    assert ours >= 0.97 and abs(ours - theirs) <= 0.015
+
+
+def lines_of_code(path: pathlib.Path) -> int:
+    """Lines that hold more than comments and the texts of documentation."""
+    text = path.read_text()
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    skipped = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, documented) and ast.get_docstring(node):
+            skipped |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    blank = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    used = [range(t.start[0], t.end[0] + 1) for t in tokens if t.type not in blank and t.string]
+    return len({number for span in used for number in span} - skipped)
+
+
+def test_a_transformer_takes_no_more_lines_than_in_pytorch() -> None:
+    ours, theirs = (lines_of_code(TRANSFORMER / name) for name in ("train.py", "pytorch.py"))
+    assert 15 < ours <= theirs
 
 
 def test_trees(tmp_path: pathlib.Path) -> None:

@@ -23,8 +23,7 @@ from ..ir.desc import NetDesc
 from ..ir.messages import from_message, parse_net, serialize_net, to_message
 from ..ir.op_list import OpList
 from ..runtime.initialize import persistent_vars
-from ..runtime.net import Net
-from .saved import Loaded, check_fits, persistent_values, put_values
+from .saved import Loaded, check_fits, loaded, persistent_values
 from .tensor_file import TensorFile, digest, write_tensors
 
 SUFFIX = ".checkpoint"
@@ -111,17 +110,14 @@ def _under(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarr
     }
 
 
-def load_checkpoint(prefix: PathLike, scope: Scope | None = None) -> Loaded:
+def load_checkpoint(prefix: PathLike, scope: Scope | None = None, *, train: bool = False) -> Loaded:
     """The net and the values of a checkpoint, as `load` gives those of a saved net.
 
     Raises:
         FormatError: see `read_checkpoint`; a given scope is unchanged then.
     """
     found = read_checkpoint(prefix)
-    net = Net.create(found.op_list)
-    scope = scope if scope is not None else Scope()
-    put_values(found.values, scope)
-    return Loaded(net, scope)
+    return loaded(found.op_list, found.values, scope, train)
 
 
 def net_difference(found: OpList, wanted: OpList) -> str:

@@ -8,7 +8,7 @@ edit here; what an operator gets follows from its slots:
   gives states of other shapes.
 - `step` gets the step counter, which all optimizers of a net share.
 - Any other input slot NAME gets a number that the operator `TYPE_NAME` computes once for all
-  parameters; its own states are single numbers.
+  parameters, as its output `out`; where it has a slot `previous`, the number is a state.
 - Where `param` is duplicable, one operator updates all parameters.
 - Without a slot `rows`, sparse gradients are made dense before.
 
@@ -344,15 +344,11 @@ class _Builder:
     def shared_numbers(self) -> None:
         """Numbers that the updates read, by operators that run once for all parameters."""
         for slot, entry in self._shared().items():
-            inputs, outputs = {}, {"out": self._own(f"{entry.type}")}
-            if "step" in entry.input_slots:
-                inputs["step"] = STEP
-            for name in entry.input_slots:
-                if f"{name}_out" in entry.output_slots:
-                    state = self.state(self._own(f"{entry.type}_{name}"), (), "float64", 0.0)
-                    inputs[name] = outputs[f"{name}_out"] = state
-            self.op(entry.type, inputs, outputs, self._attributes_of(entry))
-            self._numbers[slot] = outputs["out"]
+            name = self._numbers[slot] = self._own(entry.type)
+            inputs = {"step": STEP} if "step" in entry.input_slots else {}
+            if "previous" in entry.input_slots:
+                inputs["previous"] = self.state(name, (), "float64", 0.0)
+            self.op(entry.type, inputs, {"out": name}, self._attributes_of(entry))
 
     def dense(self, name: str, grad: str, rows: str) -> str:
         """A sparse gradient as one of the parameter's shape."""

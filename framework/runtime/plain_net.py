@@ -47,7 +47,6 @@ class PlainNet(Net):
         name: that of the network.
         operators: in the order in which they run.
         vars: declared variables by name, in the order of their declaration.
-        version: another number after each change of the operators or variables.
 
     Raises:
         OpscopeError: an operator is unknown or wrongly used.
@@ -85,6 +84,7 @@ class PlainNet(Net):
         self.version = next(_tokens)
         self._ranges: dict[Any, Range] = {}
         self._plans: dict[Any, Plan] = {}
+        self._last_forward: int | None = None
         self._metadata = dict(self.metadata)
         self._desc = None
 
@@ -229,6 +229,8 @@ class PlainNet(Net):
         Raises:
             GradientError: an operator has no gradient, or it would read an overwritten value.
         """
+        if self.predicts:
+            self._refuse_training("gradients are asked for")
         scale = LOSS_SCALE if loss_scale is not None else ""
         result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop, scale=scale)
         ops, variables = result.ops, result.vars
@@ -244,6 +246,8 @@ class PlainNet(Net):
         Returns:
             Names of the optimizer's state variables.
         """
+        if self.predicts:
+            self._refuse_training("updates are asked for")
         result = build_optimizer(self.op_list, attrs)
         self._extend(result.ops, result.vars)
         return [var.name for var in result.vars if var.kind == STATE]
@@ -251,10 +255,10 @@ class PlainNet(Net):
     @property
     def last_forward_op(self) -> int:
         """Index of the last FORWARD operator before the first other one; -1 where there is none."""
-        for index, op in enumerate(self.operators):
-            if op.role != FORWARD:
-                return index - 1
-        return len(self.operators) - 1
+        if self._last_forward is None:
+            roles = (index for index, op in enumerate(self.operators) if op.role != FORWARD)
+            self._last_forward = next(roles, len(self.operators)) - 1
+        return self._last_forward
 
     # -- running -------------------------------------------------------------------------------
 
@@ -278,6 +282,8 @@ class PlainNet(Net):
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
+        if self.predicts:
+            context, end = self._to_predict(context, begin, end)
         train = context.phase is not False
         key = (self._token, begin, end, train, context.live_out, context.device)
         frame = scope.bound.get(key)
@@ -288,6 +294,30 @@ class PlainNet(Net):
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
+
+    def _to_predict(self, context: OpContext, begin: int, end: int) -> tuple[OpContext, int]:
+        """The context and the end of a run of a net that only predicts.
+
+        Raises:
+            OpscopeError: the run would train.
+        """
+        last = self.last_forward_op + 1
+        why = ""
+        if context.phase:
+            why = "the context says train=True"
+        elif max(begin, end) > last:
+            why = f"operators {begin}:{end} reach into its gradients and updates, {last} and up"
+        if why:
+            self._refuse_training(why)
+        if context.phase is None:
+            context = context.derive(train=False, live_out=context.live_out)
+        return context, last if end < 0 else end
+
+    def _refuse_training(self, why: str) -> None:
+        raise OpscopeError(
+            f"{self._title()} was loaded to predict, but {why}; load(path, train=True) gives a net"
+            " to train"
+        )
 
     def bound_frame(self, scope: Scope, context: OpContext) -> Frame | None:
         """The frame of a run of all operators where it still fits: preparing it cannot fail."""

@@ -95,7 +95,7 @@ silu = unary(
 softplus = unary(
     "softplus",
     "Smooth rectifier: out = log(1 + exp(beta * x)) / beta.",
-    "(fmax(beta * x, 0) + log1p(exp(-fabs(beta * x)))) / beta",
+    "((beta * x > 0 ? beta * x : 0) + log1p(exp(-fabs(beta * x)))) / beta",
     gradient="out_grad / (1 + exp(-beta * x))",
     attrs=[AttrSpec("beta", "float", "sharpness, above 0", 1.0)],
     shape=_above_zero("beta"),
@@ -138,15 +138,15 @@ hard_tanh = unary(
 hard_swish = unary(
     "hard_swish",
     "Swish in straight lines: out = x * min(max(x + 3, 0), 6) / 6.",
-    "x * fmin(fmax(x + 3, 0), 6) / 6",
-    gradient="x > -3 ? (x < 3 ? out_grad * (x / 3 + 0.5) : out_grad) : 0 * x",
+    "x * (x + 3 < 0 ? 0 : x + 3 > 6 ? 6 : x + 3) / 6",
+    gradient="x > -3 ? (x < 3 ? out_grad * (x / 3 + 0.5) : out_grad) : 0",
     source="A. Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
 )
 
 log_sigmoid = unary(
     "log_sigmoid",
     "Logarithm of the logistic function: out = -log(1 + exp(-x)), without overflow.",
-    "fmin(x, 0) - log1p(exp(-fabs(x)))",
+    "(x < 0 ? x : 0) - log1p(exp(-fabs(x)))",
     gradient="out_grad / (1 + exp(x))",
 )
 

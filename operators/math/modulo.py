@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import OperatorDef, Slot, operator
+from ...framework.ir.rows import elementwise
 from ..base.derived import derived_kernel, summed_back_kernel
 
 _SLOTS = (
@@ -75,11 +75,12 @@ floor_divide = operator(
     outputs=[Slot("out", _OUT_DOC, inplace="x")],
     shape=_numbers,
     no_gradient="its derivative is zero wherever there is one",
+    rows=elementwise,
 )
 
 
 @floor_divide.kernel
-def floor_divide_kernel(k: KernelArgs) -> Any:
+def floor_divide_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.floor_divide, k["x"], k["y"], k["out"])
 
 

@@ -124,12 +124,12 @@ def norm_grad_kernel(k: KernelArgs) -> Call:
 
 normalize = operator(
     "normalize",
-    doc="Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, eps).",
+    doc="Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, epsilon).",
     inputs=[Slot("x", "any shape")],
     outputs=[Slot("out", "shape of x", not_in_gradient=True)],
     attrs=[
         AttrSpec("axis", "int", "axis of the vectors", -1),
-        AttrSpec("eps", "float", "least length to divide by", 1e-12, minimum=0.0),
+        AttrSpec("epsilon", "float", "least length to divide by", 1e-12, minimum=0.0),
     ],
     source="torch.nn.functional.normalize",
     rows=beside("axis"),
@@ -143,9 +143,9 @@ def normalize_shape(s: ShapeArgs) -> None:
 
 
 def _lengths(k: KernelArgs, x: Any, axis: int) -> tuple[Any, list[Call]]:
-    """Memory for max(|x|, eps) with size 1 along `axis`, and the calls that compute it.
+    """Memory for max(|x|, epsilon) with size 1 along `axis`, and the calls that compute it.
 
-    In float32 at least: float16 has no eps of 1e-12, and squares soon leave its range.
+    In float32 at least: float16 has no epsilon of 1e-12, and squares soon leave its range.
     """
     xp = k.xp
     wide = np.dtype("float32") if x.dtype == np.float16 else x.dtype
@@ -154,7 +154,7 @@ def _lengths(k: KernelArgs, x: Any, axis: int) -> tuple[Any, list[Call]]:
         partial(xp.multiply, x, x, squares, dtype=wide),
         reducing(xp, squares, length) or nothing,
         partial(xp.sqrt, length, length),
-        partial(xp.maximum, length, wide.type(k.attrs["eps"]), out=length),
+        partial(xp.maximum, length, wide.type(k.attrs["epsilon"]), out=length),
     ]
 
 
@@ -184,13 +184,13 @@ def normalize_grad_kernel(k: KernelArgs) -> Call:
     wide = length.dtype
     along, along_calls = _dot(k, x, out_grad, axis, wide)
     flat, part = k.scratch(length.shape, bool), k.scratch(x.shape, wide)
-    # (out_grad - x (x . out_grad) / |x|^2) / |x|; without the second term where eps divides.
+    # (out_grad - x (x . out_grad) / |x|^2) / |x|; without the second term where epsilon divides.
     return in_order(
         *calls,
         *along_calls,
         partial(xp.divide, along, length, along),
         partial(xp.divide, along, length, along),
-        partial(xp.less_equal, length, wide.type(k.attrs["eps"]), flat),
+        partial(xp.less_equal, length, wide.type(k.attrs["epsilon"]), flat),
         partial(xp.copyto, along, wide.type(0), where=flat),
         partial(xp.multiply, x, along, part),
         partial(xp.subtract, out_grad, part, part),
@@ -203,7 +203,7 @@ def normalize_grad_kernel(k: KernelArgs) -> Call:
 cosine_similarity = operator(
     "cosine_similarity",
     doc="Cosine of the angle between vectors along an axis:"
-    " out = sum(x y) / (max(|x|, eps) max(|y|, eps)). x and y broadcast as in NumPy.",
+    " out = sum(x y) / (max(|x|, epsilon) max(|y|, epsilon)). x and y broadcast as in NumPy.",
     inputs=[
         Slot("x", "any shape that broadcasts with y"),
         Slot("y", "any shape that broadcasts with x; dtype of x"),
@@ -211,7 +211,7 @@ cosine_similarity = operator(
     outputs=[Slot("out", "the shape that x and y broadcast to, without axis")],
     attrs=[
         AttrSpec("axis", "int", "axis of the vectors, of the broadcast shape", -1),
-        AttrSpec("eps", "float", "least length to divide by", 1e-8, minimum=0.0),
+        AttrSpec("epsilon", "float", "least length to divide by", 1e-8, minimum=0.0),
     ],
     source="torch.nn.functional.cosine_similarity",
 )
@@ -230,7 +230,8 @@ class _Vectors:
     Attributes:
         shape: that both broadcast to. axis: of the vectors, counted from the front.
         x, y: the views, of that rank and as long as each other along the axis.
-        length_x, length_y: memory for max(|x|, eps) and max(|y|, eps), with size 1 along the axis.
+        length_x, length_y: memory for max(|x|, epsilon) and max(|y|, epsilon), of size 1 along
+            the axis.
         calls: compute the lengths.
     """
 
@@ -285,11 +286,11 @@ def cosine_similarity_grad_kernel(k: KernelArgs) -> Call:
         total, flat = k.scratch(target.shape, wide), k.scratch(length.shape, bool)
         calls += [
             # out_grad (other / (|mine| |other|) - out mine / |mine|^2), without the second term
-            # where eps stands for |mine|.
+            # where epsilon stands for |mine|.
             partial(xp.divide, out_grad, length, cross),
             partial(xp.multiply, cross, out, own),
             partial(xp.divide, own, length, own),
-            partial(xp.less_equal, length, wide.type(k.attrs["eps"]), flat),
+            partial(xp.less_equal, length, wide.type(k.attrs["epsilon"]), flat),
             partial(xp.copyto, own, wide.type(0), where=flat),
             partial(xp.divide, cross, other_length, cross),
             partial(xp.multiply, other, cross, whole),

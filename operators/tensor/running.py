@@ -103,19 +103,20 @@ def cumprod_grad_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     x, out_grad, x_grad = _along_last(k, "x", "out_grad", "x_grad")
     size, late = x.shape[-1], int(k.attrs["exclusive"])
-    # Rows of contiguous memory, one for each place along the axis.
-    suffix = k.scratch((size, *x.shape[:-1]), x.dtype)
-    before = k.scratch(x.shape, x.dtype)
-    rows, arriving = xp.moveaxis(x, -1, 0), xp.moveaxis(out_grad, -1, 0)
-    product, steps = k.scratch(x.shape[:-1], x.dtype), []
-    for i in reversed(range(size)):
-        first = arriving[i + late, ...] if i + late < size else x.dtype.type(0)
-        steps.append(partial(xp.copyto, suffix[i, ...], first))
-        if i + 1 < size:
-            steps += [
-                partial(xp.multiply, rows[i + 1, ...], suffix[i + 1, ...], product),
-                partial(xp.add, suffix[i, ...], product, suffix[i, ...]),
-            ]
+    # In contiguous memory, with a row for each place along the axis.
+    rows, suffix = (k.scratch((size, *x.shape[:-1]), x.dtype) for _ in range(2))
+    before, product = k.scratch(x.shape, x.dtype), k.scratch(x.shape[:-1], x.dtype)
+    arriving = xp.moveaxis(out_grad, -1, 0)[late:]
+    steps: list[Call] = [
+        partial(xp.copyto, rows, xp.moveaxis(x, -1, 0)),
+        partial(xp.copyto, suffix[: size - late], arriving),
+        partial(suffix[size - late :].fill, 0),
+    ]
+    for i in reversed(range(size - 1)):
+        steps += [
+            partial(xp.multiply, rows[i + 1, ...], suffix[i + 1, ...], product),
+            partial(xp.add, suffix[i, ...], product, suffix[i, ...]),
+        ]
     target = xp.moveaxis(suffix, 0, -1)
 
     def run() -> None:

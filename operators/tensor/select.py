@@ -15,7 +15,14 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import copying
-from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker
+from ..base.indexing import (
+    along_axis,
+    counted_from_front,
+    id_check,
+    open_mesh,
+    scatter_adder,
+    taker,
+)
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 _IDS = np.dtype("int64")
@@ -29,7 +36,10 @@ gather = operator(
     doc="Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...].",
     inputs=[_X, Slot("ids", "integers of any shape, 0 <= ids < x.shape[axis]")],
     outputs=[Slot("out", "shape of x with that of ids in place of axis", not_in_gradient=True)],
-    attrs=[AttrSpec("axis", "int", "axis of x that ids count along", 0)],
+    attrs=[
+        AttrSpec("axis", "int", "axis of x that ids count along", 0),
+        AttrSpec("from_end", "bool", "ids below 0 are allowed and count from the end", False),
+    ],
 )
 
 
@@ -41,29 +51,40 @@ def gather_shape(s: ShapeArgs) -> None:
     s.set("out", ((*shape[:axis], *s["ids"], *shape[axis + 1 :]), s.dtype("x")))
 
 
+def _ids(k: KernelArgs, bound: int) -> tuple[Any, Call | None]:
+    """The ids counted from the front, and the call that counts them so where that takes one."""
+    ids = k["ids"]
+    if not k.attrs["from_end"] or ids.dtype.kind == "u" or not ids.size:
+        return ids, None
+    return counted_from_front(k, ids, bound)
+
+
 @gather.kernel
 def gather_kernel(k: KernelArgs) -> Call:
-    x, ids = k["x"], k["ids"]
+    x = k["x"]
     axis = k.attrs["axis"] % x.ndim
-    check = id_check(k, "ids", x.shape[axis])
+    ids, count = _ids(k, x.shape[axis])
     if not ids.size:
         return nothing
-    take = taker(k, x, ids, axis, k["out"])
-
-    return in_order(check, take)
+    if count is None:
+        check = id_check(k, "ids", x.shape[axis])
+    else:
+        check = in_order(count, id_check(k, "ids", x.shape[axis], counted=ids))
+    return in_order(check, taker(k, x, ids, axis, k["out"]))
 
 
 @gather.backward("x")
 def gather_grad_kernel(k: KernelArgs) -> Call:
-    ids, x_grad, out_grad = k["ids"], k["x_grad"], k["out_grad"]
+    x_grad, out_grad = k["x_grad"], k["out_grad"]
     axis = k.attrs["axis"] % x_grad.ndim
+    ids, count = _ids(k, x_grad.shape[axis])
     # The axis in front, on both sides: a view without cost where it is the first already.
     rows = k.xp.moveaxis(x_grad, axis, 0)
     taken = range(axis, axis + ids.ndim)
     values = out_grad.transpose(*taken, *(a for a in range(out_grad.ndim) if a not in taken))
     add = scatter_adder(k, rows, ids, values)
 
-    return in_order(partial(x_grad.fill, 0), add)
+    return in_order(count, partial(x_grad.fill, 0), add)
 
 
 scatter_add = operator(

@@ -16,8 +16,15 @@ from . import (  # noqa: F401
     running,
     trees,
 )
-from .blocks import attention, losses, multi_head, positions, transformer  # noqa: F401
+from .blocks import (  # noqa: F401
+    attention,
+    losses,
+    multi_head,
+    operands,
+    positions,
+    transformer,
+)
 from .net_builder import NetBuilder
-from .var import Var
+from .var import Var, reductions  # noqa: F401
 
 __all__ = ["NetBuilder", "Var"]

@@ -15,6 +15,7 @@ from ...framework.passes.loss_scaling import LossScale
 from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.feeding import Inputs
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.runtime.predict import Predictor
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,10 @@ class RunCache:
             for no variables.
         runs: what is prepared of runs, by the context that the caller gave, whether it trains, and
             the variables that are fetched.
+        predictor: of the forward operators, where somebody predicted.
     """
 
     initialized: weakref.WeakSet[Scope] = field(default_factory=weakref.WeakSet)
     nets: dict[frozenset[str], PlainNet] = field(default_factory=dict)
     runs: dict[tuple[OpContext, bool, tuple[str, ...]], BoundRun] = field(default_factory=dict)
+    predictor: Predictor | None = None

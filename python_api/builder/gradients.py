@@ -10,7 +10,7 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, GradientError, format_shape
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import PARAMETER
+from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
 from .methods import builder_method
@@ -185,6 +185,53 @@ def _check_order(rate: Any, op_type: Any) -> None:
         f"{where()}: the learning rate comes first, the type of the optimizer second:"
         f' add_optimization({number}, "{name}"), not add_optimization({rate!r}, {op_type!r})'
     )
+
+
+@builder_method
+def add_backward_ops(
+    builder: NetBuilder,
+    targets: Var | str | Sequence[Var | str] | None = None,
+    wrt: Sequence[Var | str] | None = None,
+) -> dict[str, str]:
+    """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by default.
+
+    Returns:
+        Variable -> name of its gradient, for every variable that has one now.
+
+    Raises:
+        GradientError: no operators, or no gradient flows.
+    """
+    if targets is None:
+        operators = builder.forward_net.operators
+        names = operators[-1].output_vars()[:1] if operators else []
+        if not names:
+            raise GradientError(f"{where()}: add_backward_ops: the net has no operator yet")
+    else:
+        names = [targets] if isinstance(targets, (str, Var)) else list(targets)
+    for name in names:
+        builder.declared(str(name))
+    before = builder.objective
+    more = before.wrt if wrt is None else (*(before.wrt or ()), *map(str, wrt))
+    costs = (*before.costs, *map(str, names))
+    builder.set_objective(replace(before, costs=costs, wrt=more))
+    return dict(builder.gradients)
+
+
+@builder_method
+def add_optimizer_ops(builder: NetBuilder, attrs: OptimizerAttrs) -> list[str]:
+    """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`.
+
+    Returns:
+        Names of its state variables.
+
+    Raises:
+        GradientError: no gradients are asked for, or a parameter has none.
+    """
+    if not builder.objective.costs:
+        raise GradientError(f"{where()}: add_optimizer_ops needs add_backward_ops() first")
+    before, known = builder.objective, set(builder.net.vars)
+    builder.set_objective(replace(before, optimizers=(*before.optimizers, attrs)))
+    return [n for n, var in builder.net.vars.items() if var.kind == STATE and n not in known]
 
 
 @builder_method

@@ -363,3 +363,34 @@ def embedding(
             raise AttributeTypeError(f"layer {name!r} (embedding): give `size` or `w`")
         w = builder.parameter(f"{name}.w", size, init, **learned)
     return builder.append(lookup("embedding"), (ids, w), attrs, name=name)
+
+
+@layer("w")
+def prelu(
+    builder: NetBuilder,
+    x: Var | str,
+    w: Any = None,
+    *,
+    shared: bool = False,
+    init: Any = 0.25,
+    lr_factor: float | None = None,
+    trainable: bool = True,
+    name: str = "",
+) -> Var:
+    """Parametric rectifier: out = x where x > 0, else w * x, with slopes w that are learned.
+
+    Args:
+        x: [N, C, ...].
+        w: existing parameter [C], or [1].
+        shared: one slope for all channels.
+        init: of the slopes; see `initializers.initializer`.
+        lr_factor: multiplies their learning rate. trainable: False keeps them as they are.
+    """
+    name = name or builder.unique_name("prelu")
+    learned = {"lr_factor": lr_factor, "trainable": trainable}
+    if w is not None:
+        nothing_to_learn(f"layer {name!r} (prelu)", "w=", learned)
+    else:
+        slopes = 1 if shared else known_size(builder, x, 1, name, "prelu")
+        w = builder.parameter(f"{name}.w", [slopes], init, **learned)
+    return builder.append(lookup("prelu"), (x, w), {}, name=name)

@@ -13,22 +13,49 @@ builder, registered by `builder_method` or `layer`:
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ...framework.base.errors import AttributeTypeError, UnknownOperatorError
+from ...framework.base.errors import UnknownOperatorError
 from ...framework.ir.registry import OperatorDef, lookup
-from .operator_methods import check_activation, instead_of, make_method, method_types, where
+from .operator_methods import checked, make_method, method_types
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 BUILDER_METHODS: dict[str, Callable[..., Any]] = {}
 """Functions that are methods of NetBuilder, by name."""
 
-_ELSEWHERE = {"upsample": "interpolate", "linear": "fc", "dense": "fc", "conv": "conv2d"}
-"""Names of layers in PyTorch and Keras -> ours, for messages."""
+_ELSEWHERE = {
+    "all": "reduce_all",
+    "amax": "reduce_max",
+    "amin": "reduce_min",
+    "any": "reduce_any",
+    "broadcast_to": "expand",
+    "cat": "concat",
+    "clamp": "clip",
+    "concatenate": "concat",
+    "conv": "conv2d",
+    "dense": "fc",
+    "detach": "stop_gradient",
+    "hardsigmoid": "hard_sigmoid",
+    "hardswish": "hard_swish",
+    "hardtanh": "hard_tanh",
+    "linear": "fc",
+    "logsigmoid": "log_sigmoid",
+    "max": "reduce_max",
+    "min": "reduce_min",
+    "permute": "transpose",
+    "prod": "reduce_prod",
+    "remainder": "mod",
+    "repeat": "repeat_interleave",
+    "scatter": "put_along_axis",
+    "std": "reduce_std",
+    "swish": "silu",
+    "topk": "top_k",
+    "upsample": "interpolate",
+}
+"""Names of layers and operators in PyTorch, NumPy and Keras -> ours, for messages."""
 
 _PARAMETERS: dict[str, str] = {}
 """Operator type -> its first parameter slot, for operators that have a layer of the same name."""
@@ -77,54 +104,8 @@ def builder_method(function: _F) -> _F:
     AttributeTypeError that names the line of the call; so does an `activation` that is no name.
     """
     BUILDER_METHODS[function.__name__] = function
-    setattr(BuilderMethods, function.__name__, _checked(function))
+    setattr(BuilderMethods, function.__name__, checked(function))
     return function
-
-
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(function)
-    activation = signature.parameters.get("activation")
-    has_activation = activation is not None and activation.annotation in (str, "str")
-
-    @functools.wraps(function)
-    def method(*args: Any, **keywords: Any) -> Any:
-        if has_activation:
-            given = _bound(function, signature, args, keywords).arguments
-            if "activation" in given:
-                check_activation(f"{where()}: {function.__name__}", given["activation"])
-        try:
-            return function(*args, **keywords)
-        except TypeError:
-            _bound(function, signature, args, keywords)  # says it better where the call is wrong
-            raise
-
-    return method
-
-
-def _bound(
-    function: Callable[..., Any],
-    signature: inspect.Signature,
-    args: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> inspect.BoundArguments:
-    """The arguments of a call by name.
-
-    Raises:
-        AttributeTypeError: the function does not take them.
-    """
-    known = [name for name in signature.parameters][1:]
-    title = f"{where()}: {function.__name__}"
-    if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-        for key, value in keywords.items():
-            if key not in known:
-                raise AttributeTypeError(
-                    f"{title} has no argument {key!r}{instead_of(key, value, known)};"
-                    f" it has {', '.join(known)}"
-                )
-    try:
-        return signature.bind(*args, **keywords)
-    except TypeError as error:
-        raise AttributeTypeError(f"{title}: {error}; it takes {', '.join(known)}") from None
 
 
 def takes(options: type) -> Callable[[_F], _F]:

@@ -10,6 +10,7 @@ from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import OperatorDef
 from ...framework.passes.loss_scaling import LossScale
+from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
 from .cells import LSTMState
@@ -103,6 +104,18 @@ class BuilderMethods:
         **attrs: Any,
     ) -> None:
         """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`."""
+    def add_backward_ops(
+        self,
+        targets: Var | str | Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | None = None,
+    ) -> dict[str, str]:
+        """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by
+        default."""
+    def add_optimizer_ops(
+        self,
+        attrs: OptimizerAttrs,
+    ) -> list[str]:
+        """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`."""
     def gradient(
         self,
         var: Var | str,
@@ -288,6 +301,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Rows of a table: out[...] = w[ids[...]]."""
+    def prelu(
+        self,
+        x: Var | str,
+        w: Any = None,
+        *,
+        shared: bool = False,
+        init: Any = 0.25,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Parametric rectifier: out = x where x > 0, else w * x, with slopes w that are learned."""
     def recurrent_net(
         self,
         desc: OpList | NetDesc,
@@ -464,8 +489,9 @@ class BuilderMethods:
         context: OpContext | None = None,
         *,
         overwrite: bool = False,
+        share: bool = False,
     ) -> None:
-        """Fill parameters and states that hold no value (or all of them) by their initialisers."""
+        """Fill parameters and states that hold no value by their initialisers."""
     def run(
         self,
         scope: Scope | None = None,
@@ -476,6 +502,15 @@ class BuilderMethods:
         fetch: Var | str | Iterable[Var | str] = ...,
     ) -> dict[str, np.ndarray]:
         """Run the net once."""
+    def predict(
+        self,
+        feed: Mapping[Any, Any],
+        fetch: Var | str | Iterable[Var | str] | None = None,
+        batch_size: int | None = 256,
+        *,
+        scope: Scope | None = None,
+    ) -> dict[str, Any]:
+        """Values of some variables for given inputs: forward, in test phase, batch by batch."""
     def bound_net(
         self,
         names: frozenset[str],
@@ -565,6 +600,21 @@ class BuilderMethods:
     ) -> Var:
         """Multi-head attention: each head looks with its own projections of query, key and
         value."""
+    def einsum(
+        self,
+        equation: str,
+        *operands: Var | str | Sequence[Var | str],
+        name: str = "",
+    ) -> Var:
+        """Sum of products by Einstein's convention, as numpy.einsum and torch.einsum."""
+    def meshgrid(
+        self,
+        *x: Var | str | Sequence[Var | str],
+        indexing: str = "ij",
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Coordinates of a grid: each vector along an axis of its own, repeated along all
+        others."""
     def positional_encoding(
         self,
         x: Var | str,
@@ -670,6 +720,24 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
+    def sum(
+        self,
+        x: Var | str | Sequence[Var | str],
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Sum of x over axes, over all where none is given; of a list of variables, their sum."""
+    def mean(
+        self,
+        x: Var | str,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
     def abs(
         self,
         x: Var | str,
@@ -1006,11 +1074,11 @@ class BuilderMethods:
         y: Var | str,
         *,
         axis: int = -1,
-        eps: float = 1e-08,
+        epsilon: float = 1e-08,
         name: str = "",
     ) -> Var:
-        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, eps)
-        max(|y|, eps)). x and y broadcast as in NumPy."""
+        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, epsilon)
+        max(|y|, epsilon)). x and y broadcast as in NumPy."""
     def cross_entropy(
         self,
         x: Var | str,
@@ -1236,6 +1304,7 @@ class BuilderMethods:
         ids: Var | str,
         *,
         axis: int = 0,
+        from_end: bool = False,
         name: str = "",
     ) -> Var:
         """Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...]."""
@@ -1864,13 +1933,6 @@ class BuilderMethods:
     ) -> Var:
         """Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to
         x. Shapes broadcast as in NumPy."""
-    def mean(
-        self,
-        x: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Arithmetic mean of all elements of x, a scalar: the usual last operator of a cost."""
     def merge_rows(
         self,
         x: Var | str,
@@ -1880,15 +1942,6 @@ class BuilderMethods:
     ) -> tuple[Var, ...]:
         """Sparse rows, each number at most once: values of equal rows are summed at the first of
         them; the others become zeros with row -1. Shapes stay."""
-    def meshgrid(
-        self,
-        x: Sequence[Var | str],
-        *,
-        indexing: str = "ij",
-        name: str = "",
-    ) -> tuple[Var, ...]:
-        """Coordinates of a grid: each vector along an axis of its own, repeated along all
-        others. There are as many results as vectors."""
     def minimum(
         self,
         x: Var | str,
@@ -1922,6 +1975,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Product of elements: out = x * y. Shapes broadcast as in NumPy."""
+    def nadam_correction(
+        self,
+        step: Var | str,
+        previous: Var | str,
+        *,
+        beta1: float = 0.9,
+        momentum_decay: float = 0.004,
+        name: str = "",
+    ) -> Var:
+        """The bias correction of `nadam`: out = 1 - P, where P is the product of mu(1) to
+        mu(step), mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2): out = previous + (1 -
+        previous) (1 - mu(step))."""
     def neg(
         self,
         x: Var | str,
@@ -1957,10 +2022,10 @@ class BuilderMethods:
         x: Var | str,
         *,
         axis: int = -1,
-        eps: float = 1e-12,
+        epsilon: float = 1e-12,
         name: str = "",
     ) -> Var:
-        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, eps)."""
+        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, epsilon)."""
     def not_equal(
         self,
         x: Var | str,
@@ -2019,15 +2084,6 @@ class BuilderMethods:
     ) -> Var:
         """Power: out = x ** y; NaN for negative x unless y is whole. The gradient of y is 0 at x
         = 0. Shapes broadcast as in NumPy."""
-    def prelu(
-        self,
-        x: Var | str,
-        w: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Parametric rectifier: out = x where x > 0, else w * x, with one slope w for each
-        channel, axis 1 of x [N, C, ...], or one for all."""
     def put_along_axis(
         self,
         x: Var | str,
@@ -2649,13 +2705,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Difference: out = x - y. Shapes broadcast as in NumPy."""
-    def sum(
-        self,
-        x: Sequence[Var | str],
-        *,
-        name: str = "",
-    ) -> Var:
-        """Sum of several arrays of one shape and dtype: out = x[0] + x[1] + ..."""
     def take_along_axis(
         self,
         x: Var | str,

@@ -28,6 +28,7 @@ from numpy.typing import DTypeLike
 from ...framework.base.context import OpContext
 from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import (
+    OpscopeError,
     SlotError,
     VariableError,
     nearest,
@@ -46,33 +47,64 @@ from ...framework.ir.desc import (
 from ...framework.ir.messages import as_op_list
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.registry import OperatorDef, lookup
+from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
 from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
-from .operator_methods import encoded_attrs, output_names, pop_count, split_arguments, where
+from .operator_methods import (
+    counterparts,
+    encoded_attrs,
+    output_names,
+    pop_count,
+    split_arguments,
+    where,
+)
 from .var import Var
 
 _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
 
 
+def _forward_net(given: str | PlainNet) -> PlainNet:
+    """The net that a builder adds to: a new one of a name, or the given one."""
+    if isinstance(given, str):
+        return PlainNet(OpList(given))
+    if not isinstance(given, PlainNet):
+        raise OpscopeError(f"NetBuilder wants a name or a PlainNet, not {given!r}")
+    if given.predicts or given.last_forward_op + 1 < len(given.operators):
+        why = "was loaded to predict" if given.predicts else "holds gradients or updates"
+        raise OpscopeError(
+            f"net {given.name!r} {why}: NetBuilder.from_desc(net.desc) goes on from its forward"
+            " operators"
+        )
+    return given
+
+
 class NetBuilder(BuilderMethods):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
     Args:
-        name: of the net.
+        name: of the net; or a PlainNet of forward operators, to which the builder then adds. Its
+            variables may be in use in a scope already.
         dtype: of parameters and of inputs that name none.
+
+    Raises:
+        OpscopeError: the net holds operators of gradients or updates, or was loaded to predict;
+            `NetBuilder.from_desc(net.desc)` goes on from its forward operators.
     """
 
-    def __init__(self, name: str = "", dtype: DTypeLike = "float32") -> None:
+    def __init__(self, name: str | PlainNet = "", dtype: DTypeLike = "float32") -> None:
+        net = _forward_net(name)
         self.dtype = to_dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
         self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
         self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
+        self.owner = Owner(net.name, net.vars)
+        self.shared_scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
         self._counters: dict[str, itertools.count[int]] = {}
-        self.switch_to(PlainNet(OpList(name)))
+        self.switch_to(net)
 
     @classmethod
     def from_desc(cls, desc: OpList | NetDesc) -> NetBuilder:
@@ -83,6 +115,7 @@ class NetBuilder(BuilderMethods):
         """
         forward = as_op_list(desc).copy()
         builder = cls(forward.name)
+        builder.owner = Owner(forward.name, [var.name for var in forward.vars])
         forward.ops = [op for op in forward.ops if op.role == FORWARD]
         used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}
         forward.vars = [var for var in forward.vars if var.name in used]
@@ -96,6 +129,7 @@ class NetBuilder(BuilderMethods):
 
     def _changed(self) -> None:
         """Forget what was derived from the forward operators."""
+        self._seen = self._forward.version
         self._whole: tuple[PlainNet, dict[str, str]] | None = None
         self._run_cache: RunCache | None = None
 
@@ -133,6 +167,8 @@ class NetBuilder(BuilderMethods):
 
     def _net_and_gradients(self) -> tuple[PlainNet, dict[str, str]]:
         """A copy of the forward operators, followed by those of the objective."""
+        if self._seen != self._forward.version:
+            self._changed()
         if self._whole is None:
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
@@ -146,9 +182,16 @@ class NetBuilder(BuilderMethods):
     @property
     def run_cache(self) -> RunCache:
         """What runs share until the net changes."""
+        if self._seen != self._forward.version:
+            self._changed()  # somebody added to the net itself
         if self._run_cache is None:
             self._run_cache = RunCache()
         return self._run_cache
+
+    @property
+    def last_forward_op(self) -> int:
+        """Index in `net` of the last forward operator; -1 where there is none."""
+        return self.net.last_forward_op
 
     @property
     def desc(self) -> NetDesc:
@@ -306,7 +349,7 @@ class NetBuilder(BuilderMethods):
         count = pop_count(entry, keywords)
         slots, attrs = split_arguments(entry, inputs, keywords, self.names_of)
         name = name or self.unique_name(entry.type)
-        names = output_names(entry, name, count, attrs, existing)
+        names = output_names(entry, name, count or counterparts(entry, slots), attrs, existing)
         source = caller_location()
         op = make_op(entry.type, slots, names, encoded_attrs(entry, attrs), source=source)
         for out in itertools.chain.from_iterable(names.values()):

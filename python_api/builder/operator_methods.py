@@ -6,6 +6,7 @@ such as `b.split(x, num=3)`, become input slots and attributes.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -264,9 +265,19 @@ def _kind(entry: OperatorDef, key: str) -> str | None:
 
 
 def pop_count(entry: OperatorDef, keywords: dict[str, Any]) -> int:
-    """Take `num` out of the keywords where it says how many variables an output slot gets."""
+    """Take `num`, the number of variables in an output slot, out of the keywords; 0 for none."""
     counted = _COUNT not in entry.attr_specs and any(slot.duplicable for slot in entry.outputs)
-    return keywords.pop(_COUNT, 1) if counted else 1
+    return keywords.pop(_COUNT, 0) if counted else 0
+
+
+def counterparts(entry: OperatorDef, slots: Mapping[str, Sequence[str]]) -> int:
+    """How many variables a duplicable output slot gets where the call does not say it.
+
+    One for each variable of the input, where one input and one output are duplicable; else 1.
+    """
+    inputs = [slot.name for slot in entry.inputs if slot.duplicable]
+    outputs = [slot.name for slot in entry.outputs if slot.duplicable]
+    return len(slots.get(inputs[0], ())) if len(inputs) == len(outputs) == 1 else 1
 
 
 def output_names(
@@ -288,3 +299,50 @@ def output_names(
         first = False
         names[slot.name] = [f"{own}.{n}" for n in range(count)] if slot.duplicable else [own]
     return names
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of (builder, further arguments) whose wrong calls say where they are and why."""
+    signature = inspect.signature(function)
+    activation = signature.parameters.get("activation")
+    has_activation = activation is not None and activation.annotation in (str, "str")
+
+    @functools.wraps(function)
+    def method(*args: Any, **keywords: Any) -> Any:
+        if has_activation:
+            given = _bound(function, signature, args, keywords).arguments
+            if "activation" in given:
+                check_activation(f"{where()}: {function.__name__}", given["activation"])
+        try:
+            return function(*args, **keywords)
+        except TypeError:
+            _bound(function, signature, args, keywords)  # says it better where the call is wrong
+            raise
+
+    return method
+
+
+def _bound(
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> inspect.BoundArguments:
+    """The arguments of a call by name.
+
+    Raises:
+        AttributeTypeError: the function does not take them.
+    """
+    known = [name for name in signature.parameters][1:]
+    title = f"{where()}: {function.__name__}"
+    if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        for key, value in keywords.items():
+            if key not in known:
+                raise AttributeTypeError(
+                    f"{title} has no argument {key!r}{instead_of(key, value, known)};"
+                    f" it has {', '.join(known)}"
+                )
+    try:
+        return signature.bind(*args, **keywords)
+    except TypeError as error:
+        raise AttributeTypeError(f"{title}: {error}; it takes {', '.join(known)}") from None

@@ -24,6 +24,7 @@ from ...framework.runtime.feeding import (
 from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.runtime.predict import BATCH_SIZE, Predictor
 from .derived_nets import BoundRun
 from .gradients import settle_rates
 from .methods import builder_method
@@ -41,12 +42,46 @@ def initialize(
     context: OpContext | None = None,
     *,
     overwrite: bool = False,
+    share: bool = False,
 ) -> None:
-    """Fill parameters and states that hold no value (or all of them) by their initialisers."""
-    scope = scope or default_scope()
+    """Fill parameters and states that hold no value by their initialisers.
+
+    Values that the user set, or that come from a file, are used. Those that another NetBuilder
+    initialised, in this scope or in a parent, are not: two nets have no parameters in common unless
+    somebody says so.
+
+    Args:
+        overwrite: fill all of them, also those that hold a value, whoever made it.
+        share: use the values of other builders under the same names, now and in later runs in this
+            scope and its kids.
+
+    Raises:
+        VariableError: values of another builder, without `share` or `overwrite`; or variables with
+            neither value nor initialiser.
+    """
+    if scope is None:
+        scope = default_scope()
     settle_rates(builder, scope)
-    fill_variables(builder.op_list, scope, context or builder.run_context, overwrite=overwrite)
+    if share:
+        builder.shared_scopes.add(scope)
+    fill_variables(
+        builder.op_list,
+        scope,
+        context or builder.run_context,
+        overwrite=overwrite,
+        owner=builder.owner,
+        share=_is_shared(builder, scope),
+    )
     builder.run_cache.initialized.add(scope)
+
+
+def _is_shared(builder: NetBuilder, scope: Scope) -> bool:
+    above: Scope | None = scope
+    while above is not None:
+        if above in builder.shared_scopes:
+            return True
+        above = above.parent
+    return False
 
 
 @builder_method
@@ -216,6 +251,50 @@ def _bind_run(
         Inputs(builder.op_list),
         tuple(dict.fromkeys(inputs)),
     )
+
+
+@builder_method
+def predict(
+    builder: NetBuilder,
+    feed: Mapping[Any, Any],
+    fetch: Var | str | Iterable[Var | str] | None = None,
+    batch_size: int | None = BATCH_SIZE,
+    *,
+    scope: Scope | None = None,
+) -> dict[str, Any]:
+    """Values of some variables for given inputs: forward, in test phase, batch by batch.
+
+    It changes nothing in the scope, and several threads may predict at once.
+
+    Args:
+        feed: input name -> array or `Sequences`, cut into batches along the first axis (the
+            outermost sequences) where the input declares -1 there; other inputs go whole into each
+            batch. Inputs that the user set in `scope` need not be fed.
+        fetch: the results. None: what the net ends in, labels and losses left aside; see
+            `Predictor.predict`.
+        batch_size: rows of a batch; None: all at once.
+        scope: holds parameters and states that were trained, loaded or initialised; None: the
+            process's default scope.
+
+    Returns:
+        Name -> array on the host, with the rows of all batches; `Sequences` where the variable
+        carries sequences.
+
+    Raises:
+        VariableError: unknown names, inputs or parameters without a value, nothing to compute.
+        ShapeError: an array that does not fit, inputs with different numbers of rows, or a
+            result without a row for each row of a batch.
+    """
+    if isinstance(feed, Scope) or not (scope is None or isinstance(scope, Scope)):
+        raise VariableError("predict: want predict({'x': array}, scope=scope)")
+    cache = builder.run_cache
+    if cache.predictor is None:
+        cache.predictor = Predictor(builder.forward_net.op_list)
+    wanted = None if fetch is None else [_name_of(builder, var) for var in _listed(fetch)]
+    named = feed
+    if isinstance(feed, Mapping):
+        named = {_name_of(builder, key): value for key, value in feed.items()}
+    return cache.predictor.predict(scope or default_scope(), named, wanted, batch_size)
 
 
 @builder_method

@@ -54,12 +54,16 @@ def kaldi_kind(path: str) -> str:
 
 
 def read_net(path: str, device: str = "") -> Loaded:
-    """The net and the values in a saved net or a checkpoint, on a device (`cpu`, `gpu:0`)."""
+    """The net and the values in a saved net or a checkpoint, on a device (`cpu`, `gpu:0`).
+
+    The commands say themselves which operators run and in which phase.
+    """
     from ...framework.base.backend import parse_place
     from ...framework.base.scope import Scope
 
     scope = Scope(parse_place(device)) if device else Scope()
-    return load_checkpoint(path, scope) if path.endswith(SUFFIX) else load(path, scope)
+    read = load_checkpoint if path.endswith(SUFFIX) else load
+    return read(path, scope, train=True)
 
 
 def read_array(path: str) -> np.ndarray:

@@ -133,11 +133,7 @@ def _owner(op: OpNode) -> str:
 
 def _states(op: OpNode) -> frozenset[str]:
     """The states that an operator of an optimizer carries from run to run."""
-    if op.role != OPTIMIZE:
+    if op.role != OPTIMIZE or not op.inputs.keys() & {"param", "previous"}:
         return frozenset()
-    return frozenset(
-        name
-        for slot, names in op.inputs.items()
-        if slot != "param" and op.outputs.get(f"{slot}_out") == names
-        for name in names
-    )
+    both = set(op.input_names()) & set(op.output_names())
+    return frozenset(both.difference(op.inputs.get("param", ())))

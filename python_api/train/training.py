@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,13 @@ import numpy as np
 from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_float
-from ...framework.base.errors import FormatError, NotFiniteError, OpscopeError
+from ...framework.base.errors import (
+    FormatError,
+    NotFiniteError,
+    OpscopeError,
+    VariableError,
+    nearest,
+)
 from ...framework.base.scope import Scope, default_scope
 from ...framework.files.checkpoint import (
     Checkpoint,
@@ -31,7 +37,8 @@ from ...framework.files.checkpoint import (
 )
 from ...framework.files.loading import place_values
 from ...framework.files.saved import op_list_of, persistent_values
-from ...framework.ir.desc import OPTIMIZE
+from ...framework.ir.desc import FORWARD, OPTIMIZE
+from ...framework.ir.op_list import OpList
 from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
@@ -39,6 +46,7 @@ from ...framework.runtime.plain_net import PlainNet
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState
+from .data import Data, batches_of, check_reiterable, length_of
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
 from .measuring import Measurements
@@ -48,8 +56,6 @@ from .resuming import take_over
 
 WEIGHTS = "weights"
 """Value of `resume`: go on with a net that was changed."""
-Batches = Iterable[Mapping[Any, Any]]
-Data = Batches | Callable[[int], Batches]
 
 
 def train(
@@ -82,12 +88,13 @@ def train(
     from the ends of epochs only).
 
     Args:
-        net: a NetBuilder, a Net or a NetDesc.
+        net: a NetBuilder, a Net, a NetDesc, or what `load(path, train=True)` gives.
         data: minibatches, each a mapping of input names to arrays. Either something that can be
             iterated over once an epoch (a list, a `Minibatches`), or a function of the epoch's
             number from 0, so that an order can depend on it and a resumed training repeats it.
         epochs: number of epochs in all, those before a resume among them.
-        scope: holds parameters and states; None: the process's default scope.
+        scope: holds parameters and states; None: that of a loaded net, or the process's default
+            scope.
         evaluate: held-out data in the same form, run forward in test phase after each epoch.
         loss: the variable (handle or name) that is minimised: a single number.
         metrics: what to report beside the loss. Variables (handles or names), averaged over
@@ -132,7 +139,10 @@ def train(
     if isinstance(early_stop, tuple):
         early_stop = EarlyStop(*early_stop)
     base = context or OpContext(seed=seed)
-    trainer = _Trainer(net, scope or default_scope(), str(loss), as_metrics(metrics), base)
+    if scope is None:
+        held = getattr(net, "scope", None)
+        scope = held if isinstance(held, Scope) else default_scope()
+    trainer = _Trainer(net, scope, str(loss), as_metrics(metrics), base)
     trainer.use(evaluate, early_stop, hooks, options, Callbacks(callbacks))
     return trainer.train(data, progress)
 
@@ -188,10 +198,21 @@ class _Trainer:
         self.op_list = op_list_of(net)
         built = getattr(net, "net", net)
         runs = built if isinstance(built, Net) else Net.create(self.op_list)
+        if runs.predicts:
+            raise OpscopeError(
+                f"net {self.op_list.name!r} was loaded to predict; load(path, train=True) gives a"
+                " net to train"
+            )
         self.builder = net if isinstance(net, NetBuilder) else None
         self.scope = scope
         self.loss = loss
-        self.measured = Measurements(loss, metrics, (var.name for var in self.op_list.vars))
+        known = [var.name for var in self.op_list.vars]
+        if loss not in known:
+            raise VariableError(
+                f"the net has no variable {loss!r}{nearest(loss, known)}; loss= says what is"
+                f" minimised: {_candidates(self.op_list)}"
+            )
+        self.measured = Measurements(loss, metrics, known)
         updates = any(op.role == OPTIMIZE for op in self.op_list.ops)
         if not updates or not isinstance(runs, PlainNet):
             raise OpscopeError(
@@ -240,9 +261,9 @@ class _Trainer:
             print(self.history.resumed, file=sys.stderr)
         if self.builder is not None:
             settle_rates(self.builder, self.scope, resumed)
-        initialize(self.op_list, self.scope, self.base)
+        self._initialize()
         feeder = Feeder(self.net.op_list, self.scope)
-        _check_reiterable(data, options.epochs)
+        check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
             try:
                 while self.epoch < options.epochs and not self.finished and not self.at.stopping:
@@ -256,16 +277,22 @@ class _Trainer:
             self.history.plot(options.plot)
         return self.history
 
+    def _initialize(self) -> None:
+        if self.builder is not None:
+            self.builder.initialize(self.scope, self.base)
+        else:
+            initialize(self.op_list, self.scope, self.base)
+
     def _one_epoch(self, data: Data, feeder: Feeder, bar: Progress, ctrl_c: CtrlC) -> None:
         started = time.perf_counter()
         context = self._train_context()
         before = self.seconds
-        bar.start_epoch(self.epoch, _length(data), self.batch)
+        bar.start_epoch(self.epoch, length_of(data), self.batch)
         if not self.batch:
             self.measured.reset()
         self.at.epoch, self.at.step, self.at.row = self.epoch + 1, self.batch, {}
         every = self.options.checkpoint_batches
-        batches = itertools.islice(_batches(data, self.epoch), self.batch, None)
+        batches = itertools.islice(batches_of(data, self.epoch), self.batch, None)
         for batch in batches:
             values = self._one_batch(batch, feeder, context)
             self.seconds = before + time.perf_counter() - started
@@ -326,7 +353,7 @@ class _Trainer:
         )
         measured, minibatches = self.measured.fresh(), 0
         end = self.net.last_forward_op + 1
-        for batch in _batches(data, self.epoch):
+        for batch in batches_of(data, self.epoch):
             rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
             self.net.run(self.scope, context, 0, end)
             measured.update(measured.values(self.scope), rows)
@@ -374,7 +401,10 @@ class _Trainer:
 
     def _restore_best(self) -> None:
         for name, array in self.best.items():
-            self.scope.get(name).set(array)
+            variable = self.scope.get(name)
+            owner = variable.origin
+            variable.set(array)
+            variable.origin = owner
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -454,21 +484,14 @@ class _Trainer:
         return values
 
 
-def _batches(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:
-    return iter(data(epoch) if callable(data) else data)
-
-
-def _length(data: Data) -> int | None:
-    return len(data) if isinstance(data, Sized) else None
-
-
-def _check_reiterable(data: Data, epochs: int) -> None:
-    """An iterator is used up after one epoch."""
-    if epochs > 1 and not callable(data) and iter(data) is data:
-        raise OpscopeError(
-            "the data can be gone through only once; give a list, a Minibatches, or a function"
-            " of the epoch's number that returns minibatches"
-        )
+def _candidates(net: OpList) -> str:
+    """What may be the loss of a net: single numbers that a forward operator computes last."""
+    forward = [op for op in net.ops if op.role == FORWARD]
+    read = {name for op in forward for name in op.input_names()}
+    made = [name for op in forward for name in op.output_names() if name not in read]
+    single = {var.name for var in net.vars if var.shape in ((), (1,))}
+    names = [name for name in made if name in single] or made
+    return "perhaps " + " or ".join(repr(name) for name in names[-3:]) if names else "nothing yet"
 
 
 __all__ = ["EarlyStop", "History", "train"]

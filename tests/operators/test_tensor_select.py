@@ -20,6 +20,13 @@ class TestGather(OpTest):
         yield Case({"x": x, "ids": np.array([[2], [0]])}, {"axis": 1})
         yield Case({"x": x, "ids": np.array([3, 3], np.uint8)}, {"axis": -1})
         yield Case({"x": x, "ids": np.array(2)})
+        for kind in ("int64", "int8", "uint8"):
+            ids = np.array([[2, 0, 1], [1, 1, 2]], kind)
+            if kind != "uint8":
+                ids -= 2
+            yield Case({"x": x, "ids": ids}, {"axis": 1, "from_end": True})
+        wide = {"x": rng.normal(size=300), "ids": np.array([-1, 127, -128], np.int8)}
+        yield Case(wide, {"from_end": True})
 
     def reference(self, inputs, attrs):
         return {"out": np.take(inputs["x"], inputs["ids"], attrs["axis"])}
@@ -37,6 +44,12 @@ class TestGather(OpTest):
         inputs = {"x": np.zeros((5, 2)), "ids": np.array([[0, 4], [bad, 7]])}
         with pytest.raises(RunError, match=rf"op .*gather.*'ids' holds {bad}, want 0 <= ids < 5"):
             self.output(Case(inputs))
+
+    @pytest.mark.parametrize("bad", [-6, 5, -(1 << 40)])
+    def test_refuses_ids_out_of_range_from_the_end(self, bad):
+        inputs = {"x": np.zeros((5, 2)), "ids": np.array([[-5, 4], [bad, 7]])}
+        with pytest.raises(RunError, match=rf"op .*gather.*'ids' holds {bad}, want -5 <= ids < 5"):
+            self.output(Case(inputs, {"from_end": True}))
 
     def test_refuses_negative_small_integers(self):
         ids = np.array([0, -1], np.int8)

@@ -83,16 +83,16 @@ class TestNormalize(OpTest):
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(3, 4))})
         yield Case({"x": rng.normal(size=(3, 4, 2))}, {"axis": 1})
-        yield Case({"x": rng.normal(size=(3, 4, 2))}, {"axis": 0, "eps": 0.5})
-        yield Case({"x": rng.normal(size=(2, 5)) * 0.01}, {"eps": 1.0})  # eps divides
+        yield Case({"x": rng.normal(size=(3, 4, 2))}, {"axis": 0, "epsilon": 0.5})
+        yield Case({"x": rng.normal(size=(2, 5)) * 0.01}, {"epsilon": 1.0})  # epsilon divides
 
     def reference(self, inputs, attrs):
         x = inputs["x"]
         length = np.sqrt((x * x).sum(attrs["axis"], keepdims=True))
-        return {"out": x / np.maximum(length, attrs["eps"])}
+        return {"out": x / np.maximum(length, attrs["epsilon"])}
 
     def test_zeros(self):
-        setup = self.setup(Case({"x": np.zeros((1, 3))}, {"eps": 0.5}), "float64")
+        setup = self.setup(Case({"x": np.zeros((1, 3))}, {"epsilon": 0.5}), "float64")
         arrays = self.output(setup.case, "float64")
         np.testing.assert_array_equal(arrays["out"], [[0, 0, 0]])
         gradient = setup.gradients(arrays, ("x",))["x"]
@@ -121,11 +121,11 @@ class TestCosineSimilarity(OpTest):
         ]:
             yield Case({"x": rng.normal(size=x), "y": rng.normal(size=y)}, {"axis": axis})
         x, y = rng.normal(size=(2, 2, 5))
-        yield Case({"x": x * 0.01, "y": y}, {"eps": 1.0})  # eps stands for the length of x
+        yield Case({"x": x * 0.01, "y": y}, {"epsilon": 1.0})  # epsilon stands for the length of x
 
     def reference(self, inputs, attrs):
         x, y = np.broadcast_arrays(inputs["x"], inputs["y"])
-        axis, eps = attrs["axis"], attrs["eps"]
+        axis, eps = attrs["axis"], attrs["epsilon"]
         lengths = [np.maximum(np.sqrt((a * a).sum(axis)), eps) for a in (x, y)]
         return {"out": np.asarray((x * y).sum(axis) / lengths[0] / lengths[1])}
 

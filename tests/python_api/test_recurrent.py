@@ -219,7 +219,7 @@ def test_saved_and_loaded_nets_are_equal(tmp_path):
     feed = {"x": packed(np.random.default_rng(0), LENGTHS)}
     b.run(scope, feed=feed)
     opscope.save(b, scope, tmp_path / "net.pb")
-    net, other = opscope.load(tmp_path / "net.pb")
+    net, other = opscope.load(tmp_path / "net.pb", train=True)
     again = NetBuilder.from_desc(net.desc)
     one = b.run(scope, feed=feed, fetch=["layer"], need_backward=False)["layer"]
     two = again.run(other, feed=feed, fetch=["layer"], need_backward=False)["layer"]

@@ -338,7 +338,7 @@ def test_a_builder_saves_loads_and_predicts_the_same(tmp_path):
     feed = {"x": data(9)["x"]}
     before = b.run(scope, feed=feed, fetch=["scores"], need_backward=False)["scores"]
     opscope.save(b, scope, tmp_path / "n")
-    net, loaded = opscope.load(tmp_path / "n")
+    net, loaded = opscope.load(tmp_path / "n", train=True)
     again = opscope.NetBuilder.from_desc(net.desc)
     after = again.run(loaded, feed=feed, fetch=["scores"], need_backward=False)["scores"]
     assert np.array_equal(before, after)

@@ -245,6 +245,7 @@ def test_no_held_out_data():
         ({"checkpoint_every": 0}, OpscopeError, "checkpoint_every >= 1"),
         ({"resume": True}, OpscopeError, "needs checkpoint=PREFIX"),
         ({"loss": "los"}, VariableError, r"no variable 'los' \(did you mean loss"),
+        ({"loss": "cost"}, VariableError, "no variable 'cost'.* loss= says .* perhaps .*'loss'"),
         ({"metrics": ["wurst"]}, VariableError, r"no variable 'wurst' \(did you mean worst"),
         ({"metrics": ["losses"]}, VariableError, r"'losses' holds an array of shape \(16,\)"),
         ({"net": classifier(update=False)}, OpscopeError, "holds no optimizer"),
