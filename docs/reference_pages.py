@@ -13,8 +13,6 @@ EXPLAINED = {
     "VarDesc": "A variable of a `NetDesc`: name, dtype, dimensions, kind, initialiser.",
     "cntk": "CNTK's configs, networks, readers; see the section CNTK.",
     "framework": "Scopes, nets, operators' registry, files; see the pages below.",
-    "metrics": "Metrics that are counted over a whole pass: `F1`, `AUC` and others; see"
-    " [their entries](training.md#metrics).",
     "nnet3": "Kaldi's networks; see [nnet3](nnet3.md).",
     "operators": "The operators; see [their page](operators.md).",
     "proto": "`net.proto` and what is generated from it.",
@@ -39,7 +37,8 @@ def _face() -> Iterator[str]:
             rows.append(f"| `{name}` | {EXPLAINED[name]} |")
             continue
         found = getattr(opscope, name)
-        target = f"{found.__module__}.{found.__qualname__}"
+        module = inspect.ismodule(found)
+        target = found.__name__ if module else f"{found.__module__}.{found.__qualname__}"
         rows.append(f"| [`{name}`][{target}] | {_sentence(found)} |")
     yield "\n".join(rows)
 
