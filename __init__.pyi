@@ -1,4 +1,4 @@
-"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""
+"""Written by `python build.py stubs`; do not edit."""
 
 from . import cntk as cntk
 from . import framework as framework

@@ -2,7 +2,7 @@
 
 They are the methods of NetBuilder (methods.pyi of the builder), and the public names of the package
 and of nnet3, which are looked up on first use (their __init__.pyi).
-`python -m opscope.python_api.to_python.stubs` writes all; a test compares them with the registry.
+`python build.py stubs` writes all; a test compares them with the registry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..builder import NetBuilder, Var, methods
 from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer, takes
 from ..builder.operator_methods import method_parameters, method_types
 
-_HEAD = '"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""'
+_HEAD = '"""Written by `python build.py stubs`; do not edit."""'
 _ROOT = sys.modules[methods.__name__.partition(".")[0]]
 
 _OPERATORS = f"{_ROOT.__name__}.operators."

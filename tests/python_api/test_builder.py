@@ -370,7 +370,7 @@ def test_every_operator_has_a_documented_typed_method() -> None:
 @pytest.mark.parametrize("path", stubs.stubs(), ids=lambda path: path.name)
 def test_the_stubs_are_up_to_date(path: pathlib.Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text == stubs.stubs()[path], "run: python -m opscope.python_api.to_python.stubs"
+    assert text == stubs.stubs()[path], "run: python build.py stubs"
     ast.parse(text)
 
 
