@@ -184,7 +184,9 @@ def place_values(values: Mapping[str, np.ndarray], scope: Scope) -> None:
     """Give variables, where a run in this scope finds them, their values: all of them or none."""
     placed = {name: to_place(array, scope.place) for name, array in values.items()}
     for name, array in placed.items():
-        (scope.find(name) or scope.var(name)).bind(array)
+        variable = scope.find(name) or scope.var(name)
+        variable.bind(array)
+        variable.origin = None  # what comes from a file is nobody's: every builder may use it
 
 
 def spec_text(shape: tuple[int, ...] | None, dtype: np.dtype | None) -> str:

@@ -5,15 +5,74 @@ Also the plain operators that a composite one (`fc`, a nested plain net) stands 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
-from .desc import format_location
+from .desc import SlotMap, caller_location, format_location, make_op
+from .messages import op_from_message
 from .names import EMPTY
 from .op_list import Checked, OpNode, SlotNames, SourceLocation
 from .registry import REGISTERED, OperatorDef, lookup
 from .schema import REQUIRED, Slot
+
+SlotsGiven = SlotMap | Sequence["str | Sequence[str] | None"] | str | None
+"""The variables of an operator's inputs or outputs: by slot, or a list in the order of the slots.
+
+In a list a name stands for a slot of one variable, a list of names for a slot that takes several,
+and None for a slot that is left out; slots at the end that need nothing may be missing.
+"""
+
+
+def node_of(
+    op: OpNode | pb.OpDesc | str,
+    inputs: SlotsGiven,
+    outputs: SlotsGiven,
+    attrs: Mapping[str, Any] | None,
+) -> OpNode:
+    """The arguments of `Net.add_op` as a node: a made one, or type, slots and attributes.
+
+    Raises:
+        SlotError: lists with other slots than the operator has.
+    """
+    if isinstance(op, str):
+        source = caller_location()
+        read = _by_slot(op, "input", inputs)
+        return make_op(op, read, _by_slot(op, "output", outputs), attrs, source=source)
+    return op if isinstance(op, OpNode) else op_from_message(op)
+
+
+def _by_slot(op_type: str, kind: str, given: SlotsGiven) -> SlotMap:
+    """Variables by slot."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return given
+    entry = lookup(op_type)
+    if kind == "input":
+        slots, needed = list(entry.input_slots.values()), entry.required_inputs
+    else:
+        slots, needed = list(entry.output_slots.values()), entry.required_outputs
+    listed = [given] if isinstance(given, str) else list(given)
+    order = ", ".join(f"[{s.name}, ...]" if s.duplicable else s.name for s in slots) or "none"
+    required = [n for n, slot in enumerate(slots, 1) if slot in needed]
+    if not max(required, default=0) <= len(listed) <= len(slots):
+        raise SlotError(
+            f"{op_type}: {len(listed)} {kind}s are listed, {', '.join(map(repr, listed))}; its"
+            f" {kind} slots are, in this order: {order}"
+        )
+    found: dict[str, str | Sequence[str]] = {}
+    for slot, names in zip(slots, listed, strict=False):
+        if isinstance(names, str) == slot.duplicable and names is not None:
+            wants = "a list of variables" if slot.duplicable else "one variable"
+            raise SlotError(
+                f"{op_type}: {kind} slot {slot.name!r} takes {wants}, not {names!r}; its {kind}"
+                f" slots are, in this order: {order}"
+            )
+        if names is not None:
+            found[slot.name] = names
+    return found
 
 
 class Operator:

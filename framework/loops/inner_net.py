@@ -10,10 +10,10 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext
 from ..base.errors import OpscopeError
 from ..base.scope import Scope
-from ..ir.desc import INPUT, SlotMap, make_op
-from ..ir.messages import as_op_list, op_from_message, to_message
+from ..ir.desc import INPUT
+from ..ir.messages import as_op_list, to_message
 from ..ir.op_list import OpList, OpNode, VarDecl
-from ..ir.operation import Operator
+from ..ir.operation import Operator, SlotsGiven, node_of
 from ..passes.optimizer import OptimizerAttrs
 from ..runtime.net import Net
 from ..runtime.plain_net import PlainNet
@@ -101,8 +101,8 @@ class InnerNet(Net):
     def add_op(
         self,
         op: OpNode | pb.OpDesc | str,
-        inputs: SlotMap | None = None,
-        outputs: SlotMap | None = None,
+        inputs: SlotsGiven = None,
+        outputs: SlotsGiven = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> int:
         """Append an operator to the inner net; see `PlainNet.add_op`.
@@ -116,13 +116,10 @@ class InnerNet(Net):
                 f"{kind} net {self.op_list.name!r}: gradients have been added; its inner net is"
                 " closed"
             )
-        if isinstance(op, str):
-            op = make_op(op, inputs or {}, outputs or {}, attrs)
-        elif isinstance(op, pb.OpDesc):
-            op = op_from_message(op)
-        Operator(op)
+        node = node_of(op, inputs, outputs, attrs)
+        Operator(node)
         net = self.op_list.copy()
-        net.steps[0].net.ops.append(op)
+        net.steps[0].net.ops.append(node)
         self._change(net)
         return len(net.steps[0].net.ops) - 1
 

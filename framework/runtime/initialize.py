@@ -30,6 +30,10 @@ class Owner:
         self.name = name
         self.adopted = frozenset(adopted)
 
+    def is_kept_from(self, name: str, origin: object) -> bool:
+        """Whether a value, by its `Variable.origin`, is another owner's alone."""
+        return isinstance(origin, Owner) and origin is not self and name not in self.adopted
+
 
 def persistent_vars(desc: OpList | pb.NetDesc) -> Iterator[VarDecl]:
     """Parameters and states of a net and of the nets inside it, each name once.
@@ -116,7 +120,7 @@ def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
     for var in persistent_vars(desc):
         variable = scope.find(var.name)
         origin = None if variable is None or variable.array is None else variable.origin
-        if isinstance(origin, Owner) and origin is not owner and var.name not in owner.adopted:
+        if isinstance(origin, Owner) and owner.is_kept_from(var.name, origin):
             taken[var.name] = origin
     if not taken:
         return

@@ -10,9 +10,9 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext
 from ..base.errors import FormatError
 from ..base.scope import Scope
-from ..ir.desc import SlotMap
 from ..ir.messages import as_op_list
 from ..ir.op_list import OpList, OpNode
+from ..ir.operation import SlotsGiven
 from ..ir.registry import load_operators
 from ..passes.optimizer import OptimizerAttrs
 from ..passes.verify.verifier import verify
@@ -94,11 +94,15 @@ class Net(abc.ABC):
     def add_op(
         self,
         op: OpNode | pb.OpDesc | str,
-        inputs: SlotMap | None = None,
-        outputs: SlotMap | None = None,
+        inputs: SlotsGiven = None,
+        outputs: SlotsGiven = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> int:
-        """Append an operator: a made one, or type, slots and attributes. Returns its index."""
+        """Append an operator: a made one, or type, inputs, outputs and attributes.
+
+        Inputs and outputs are lists in the order of the slots, or mappings from slots to variables.
+        Returns the operator's index.
+        """
 
     @abc.abstractmethod
     def add_backward_ops(

@@ -16,12 +16,12 @@ from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec
-from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
+from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, make_var
 from ..ir.infer import declared_spec, infer_one
-from ..ir.messages import from_message, op_from_message, to_message, var_from_message
+from ..ir.messages import from_message, to_message, var_from_message
 from ..ir.names import LOSS_SCALE
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
-from ..ir.operation import Operator, expand_op
+from ..ir.operation import Operator, SlotsGiven, expand_op, node_of
 from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries, load_operators
 from ..passes.backward import build_backward
 from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
@@ -138,12 +138,16 @@ class PlainNet(Net):
     def add_op(
         self,
         op: OpNode | pb.OpDesc | str,
-        inputs: SlotMap | None = None,
-        outputs: SlotMap | None = None,
+        inputs: SlotsGiven = None,
+        outputs: SlotsGiven = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> int:
-        """Append an operator: a made one, or type, input slots, output slots and attributes.
+        """Append an operator: a made one, or type, inputs, outputs and attributes.
 
+            net.add_op("matmul", ["x", "w"], ["y"], {"transpose_y": True})
+
+        Inputs and outputs are lists in the order of the slots, a list for a slot that takes several
+        (`net.add_op("concat", [["a", "b"]], ["c"])`), or mappings from slots to variables.
         Variables that nobody declared are: outputs as temporaries with inferred shapes, inputs as
         variables to be found in the scope.
 
@@ -153,12 +157,9 @@ class PlainNet(Net):
         Raises:
             OpscopeError: the net is left as it was.
         """
-        if isinstance(op, str):
-            op = make_op(op, inputs or {}, outputs or {}, attrs, source=caller_location())
-        elif isinstance(op, pb.OpDesc):
-            op = op_from_message(op)
+        node = node_of(op, inputs, outputs, attrs)
         first = len(self.operators)
-        self._extend([op], ())
+        self._extend([node], ())
         return first
 
     def _extend(self, ops: Sequence[OpNode], variables: Sequence[VarDecl]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import AttributeTypeError, GradientError, format_shape
+from ...framework.base.errors import AttributeTypeError, GradientError, VariableError, format_shape
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
@@ -43,14 +43,24 @@ def backward_from(
             f" {format_shape(shape)}; take its mean or its sum: b.mean({name}) or"
             f" b.reduce_sum({name})"
         )
+    _differentiate(builder, "backward_from", [str(cost)], wrt)
+
+
+def _differentiate(
+    builder: NetBuilder,
+    method: str,
+    costs: Sequence[str],
+    wrt: Sequence[Var | str] | Var | str | None,
+) -> None:
+    """Add costs, and what to differentiate them by, to the objective; `method` was called."""
     before = builder.objective
-    wanted = replace(before, costs=(*before.costs, str(cost)))
+    wanted = replace(before, costs=(*before.costs, *costs))
     if wrt is None:
         wanted = replace(wanted, all_parameters=True)
     else:
         more = _names(wrt)
         if not more:
-            raise GradientError(f"{where()}: backward_from: wrt names no variable")
+            raise GradientError(f"{where()}: {method}: wrt names no variable")
         wanted = replace(wanted, wrt=(*before.wrt, *more))
     builder.set_objective(wanted)
 
@@ -112,7 +122,7 @@ def add_optimization(
     if not builder.objective.costs:
         raise GradientError(f"{where()}: add_optimization needs backward_from(cost) first")
     if not any(builder.declared(name).kind == PARAMETER for name in builder.gradients):
-        if parameters is None or parameters == REST:
+        if parameters is None or (isinstance(parameters, str) and parameters == REST):
             raise GradientError(
                 f"{where()}: nothing to update: backward_from asks for the gradients of"
                 f" {', '.join(builder.gradients)} and of no parameter; leave wrt out, or name"
@@ -152,10 +162,33 @@ def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) 
     settled = builder.settled_rates.setdefault(scope, {})
     for name, value in constant_rates(builder.op_list).items():
         if settled.get(name) != value:
-            settled[name] = value
-            variable = None if name in keep else scope.find(name)
-            if variable is not None and variable.array is not None:
+            variable = scope.find(name)
+            if variable is None or variable.array is None or name in keep:
+                settled[name] = value
+            elif not builder.owner.is_kept_from(name, variable.origin):
+                settled[name] = value
+                owner = variable.origin
                 variable.set(np.asarray(value, variable.array.dtype))
+                variable.origin = owner
+
+
+def check_shared_rates(builder: NetBuilder, scope: Scope) -> None:
+    """Refuse to share a learning rate that is another in this builder.
+
+    Raises:
+        VariableError: it is; the message says how both keep their own.
+    """
+    for name, value in constant_rates(builder.op_list).items():
+        variable = scope.find(name)
+        if variable is None or not builder.owner.is_kept_from(name, variable.origin):
+            continue
+        held = float(variable.numpy())
+        if not np.isclose(held, value, rtol=1e-6):
+            raise VariableError(
+                f"net {builder.name!r}: {name!r} is {held:g} in the scope, another NetBuilder's,"
+                f" and {value:g} here. To share parameters and not the rate, run one of them in a kid:"
+                f" kid = scope.new_scope(); kid.var({name!r})"
+            )
 
 
 def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[str] | str:
@@ -163,7 +196,7 @@ def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[s
 
     `word`: a text that stays one, since it stands for several.
     """
-    if given == word and isinstance(given, str):
+    if isinstance(given, str) and given == word:
         return given
     items = [given] if isinstance(given, (Var, str)) else list(given)
     return [str(item) for item in items]
@@ -191,9 +224,14 @@ def _check_order(rate: Any, op_type: Any) -> None:
 def add_backward_ops(
     builder: NetBuilder,
     targets: Var | str | Sequence[Var | str] | None = None,
-    wrt: Sequence[Var | str] | None = None,
+    wrt: Sequence[Var | str] | Var | str | None = None,
 ) -> dict[str, str]:
-    """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by default.
+    """Ask for gradients as `Net.add_backward_ops` does.
+
+    Args:
+        targets: variables of any shape, whose sum is differentiated; None: the last operator's
+            output.
+        wrt: see `backward_from`.
 
     Returns:
         Variable -> name of its gradient, for every variable that has one now.
@@ -203,17 +241,14 @@ def add_backward_ops(
     """
     if targets is None:
         operators = builder.forward_net.operators
-        names = operators[-1].output_vars()[:1] if operators else []
-        if not names:
+        if not operators:
             raise GradientError(f"{where()}: add_backward_ops: the net has no operator yet")
+        names = operators[-1].output_vars()[:1]
     else:
-        names = [targets] if isinstance(targets, (str, Var)) else list(targets)
+        names = _names(targets)
     for name in names:
-        builder.declared(str(name))
-    before = builder.objective
-    more = before.wrt if wrt is None else (*(before.wrt or ()), *map(str, wrt))
-    costs = (*before.costs, *map(str, names))
-    builder.set_objective(replace(before, costs=costs, wrt=more))
+        builder.declared(name)
+    _differentiate(builder, "add_backward_ops", names, wrt)
     return dict(builder.gradients)
 
 

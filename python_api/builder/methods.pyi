@@ -107,10 +107,9 @@ class BuilderMethods:
     def add_backward_ops(
         self,
         targets: Var | str | Sequence[Var | str] | None = None,
-        wrt: Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | Var | str | None = None,
     ) -> dict[str, str]:
-        """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by
-        default."""
+        """Ask for gradients as `Net.add_backward_ops` does."""
     def add_optimizer_ops(
         self,
         attrs: OptimizerAttrs,

@@ -99,10 +99,10 @@ class NetBuilder(BuilderMethods):
         self.dtype = to_dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
-        self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
-        self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self.owner = Owner(net.name, net.vars)
         self.shared_scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
+        self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
+        self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self._counters: dict[str, itertools.count[int]] = {}
         self.switch_to(net)
 

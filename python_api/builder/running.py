@@ -26,7 +26,7 @@ from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
 from ...framework.runtime.predict import BATCH_SIZE, Predictor
 from .derived_nets import BoundRun
-from .gradients import settle_rates
+from .gradients import check_shared_rates, settle_rates
 from .methods import builder_method
 from .net_builder import NetBuilder
 from .var import Var
@@ -61,17 +61,22 @@ def initialize(
     """
     if scope is None:
         scope = default_scope()
-    settle_rates(builder, scope)
-    if share:
-        builder.shared_scopes.add(scope)
+    shared = share or _is_shared(builder, scope)
+    updates = bool(builder.objective.optimizers)
+    if updates and shared and not overwrite:
+        check_shared_rates(builder, scope)
     fill_variables(
         builder.op_list,
         scope,
         context or builder.run_context,
         overwrite=overwrite,
         owner=builder.owner,
-        share=_is_shared(builder, scope),
+        share=shared,
     )
+    if share:
+        builder.shared_scopes.add(scope)
+    if updates:
+        settle_rates(builder, scope)
     builder.run_cache.initialized.add(scope)
 
 
@@ -124,7 +129,8 @@ def run(
         scope = default_scope()
     if type(scope) is not Scope or context is not None or type(need_backward) is not bool:
         _check_call(scope, context, need_backward)
-    names = tuple([_name_of(builder, var) for var in _listed(fetch)])
+    several = fetch if type(fetch) is list else _listed(fetch)
+    names = tuple([var if type(var) is str else _name_of(builder, var) for var in several])
     cache = builder.run_cache
     key = (context or builder.run_context, need_backward, names)
     bound = cache.runs.get(key)
@@ -140,7 +146,7 @@ def run(
                 why = missing_input(scope, name, bound.net.vars[name])
                 if why:
                     raise VariableError(why)
-    frame = bound.net.bound_frame(scope, bound.context) if scope in cache.initialized else None
+    frame = bound.net.bound_frame(scope, bound.context)  # made by a run that initialised the scope
     if frame is not None and replace_values(scope, given):
         frame.run(bound.context)
     else:
@@ -177,8 +183,6 @@ def _run_anew(
 
 def _listed(fetch: Any) -> Iterable[Any]:
     """What to fetch as several: one variable, or one name, is one of them."""
-    if type(fetch) is list or type(fetch) is tuple:
-        return fetch
     if isinstance(fetch, (str, Var)):
         return (fetch,)
     if isinstance(fetch, Iterable):
@@ -189,8 +193,6 @@ def _listed(fetch: Any) -> Iterable[Any]:
 
 
 def _name_of(builder: NetBuilder, var: Any) -> str:
-    if type(var) is str:
-        return var
     if isinstance(var, Var):
         if var.builder is not builder:
             raise VariableError(f"{var.name!r} belongs to another NetBuilder")

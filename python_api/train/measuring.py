@@ -11,8 +11,30 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, OpscopeError, VariableError, nearest
 from ...framework.base.scope import Scope
+from ...framework.ir.desc import FORWARD
+from ...framework.ir.op_list import OpList
 from .history import EVAL_PREFIX
 from .metrics import Mean, Metric, single
+
+
+def check_loss(net: OpList, loss: str) -> None:
+    """Check that a net has the variable that is to be minimised.
+
+    Raises:
+        VariableError: it has not; the message names what may be meant.
+    """
+    names = [var.name for var in net.vars]
+    if loss in names:
+        return
+    forward = [op for op in net.ops if op.role == FORWARD]
+    read = {name for op in forward for name in op.input_names()}
+    made = [name for op in forward for name in op.output_names() if name not in read]
+    single = {var.name for var in net.vars if var.shape in ((), (1,))}
+    perhaps = [name for name in made if name in single] or made
+    raise VariableError(
+        f"the net has no variable {loss!r}{nearest(loss, names)}; loss= says what is minimised"
+        + (f": perhaps {' or '.join(map(repr, perhaps[-3:]))}" if perhaps else "")
+    )
 
 
 class Measurements:

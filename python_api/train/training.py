@@ -24,8 +24,6 @@ from ...framework.base.errors import (
     FormatError,
     NotFiniteError,
     OpscopeError,
-    VariableError,
-    nearest,
 )
 from ...framework.base.scope import Scope, default_scope
 from ...framework.files.checkpoint import (
@@ -37,8 +35,7 @@ from ...framework.files.checkpoint import (
 )
 from ...framework.files.loading import place_values
 from ...framework.files.saved import op_list_of, persistent_values
-from ...framework.ir.desc import FORWARD, OPTIMIZE
-from ...framework.ir.op_list import OpList
+from ...framework.ir.desc import OPTIMIZE
 from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
@@ -49,7 +46,7 @@ from .callbacks import Callbacks, TrainingState
 from .data import Data, batches_of, check_reiterable, length_of
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
-from .measuring import Measurements
+from .measuring import Measurements, check_loss
 from .metrics import Metric, as_metrics
 from .progress import CtrlC, Progress
 from .resuming import take_over
@@ -206,13 +203,8 @@ class _Trainer:
         self.builder = net if isinstance(net, NetBuilder) else None
         self.scope = scope
         self.loss = loss
-        known = [var.name for var in self.op_list.vars]
-        if loss not in known:
-            raise VariableError(
-                f"the net has no variable {loss!r}{nearest(loss, known)}; loss= says what is"
-                f" minimised: {_candidates(self.op_list)}"
-            )
-        self.measured = Measurements(loss, metrics, known)
+        check_loss(self.op_list, loss)
+        self.measured = Measurements(loss, metrics, (var.name for var in self.op_list.vars))
         updates = any(op.role == OPTIMIZE for op in self.op_list.ops)
         if not updates or not isinstance(runs, PlainNet):
             raise OpscopeError(
@@ -261,7 +253,9 @@ class _Trainer:
             print(self.history.resumed, file=sys.stderr)
         if self.builder is not None:
             settle_rates(self.builder, self.scope, resumed)
-        self._initialize()
+            self.builder.initialize(self.scope, self.base, share=bool(resumed))
+        else:
+            initialize(self.op_list, self.scope, self.base)
         feeder = Feeder(self.net.op_list, self.scope)
         check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
@@ -276,12 +270,6 @@ class _Trainer:
         if options.plot is not None and self.history.rows:
             self.history.plot(options.plot)
         return self.history
-
-    def _initialize(self) -> None:
-        if self.builder is not None:
-            self.builder.initialize(self.scope, self.base)
-        else:
-            initialize(self.op_list, self.scope, self.base)
 
     def _one_epoch(self, data: Data, feeder: Feeder, bar: Progress, ctrl_c: CtrlC) -> None:
         started = time.perf_counter()
@@ -482,16 +470,6 @@ class _Trainer:
         self.history.resumed = report
         place_values(values, self.scope)
         return values
-
-
-def _candidates(net: OpList) -> str:
-    """What may be the loss of a net: single numbers that a forward operator computes last."""
-    forward = [op for op in net.ops if op.role == FORWARD]
-    read = {name for op in forward for name in op.input_names()}
-    made = [name for op in forward for name in op.output_names() if name not in read]
-    single = {var.name for var in net.vars if var.shape in ((), (1,))}
-    names = [name for name in made if name in single] or made
-    return "perhaps " + " or ".join(repr(name) for name in names[-3:]) if names else "nothing yet"
 
 
 __all__ = ["EarlyStop", "History", "train"]

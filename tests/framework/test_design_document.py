@@ -7,9 +7,16 @@ import inspect
 import numpy as np
 import pytest
 
+import opscope
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.context import OpContext, default_context
-from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.base.errors import (
+    FormatError,
+    OpscopeError,
+    ShapeError,
+    SlotError,
+    VariableError,
+)
 from opscope.framework.base.scope import Scope, default_scope
 from opscope.framework.ir.desc import (
     FORWARD,
@@ -127,6 +134,60 @@ def test_add_op_by_type_inputs_outputs_attrs():
     assert scope.numpy("b").tolist() == [[5, 10]] and "c" not in scope
 
 
+def test_add_op_takes_plain_lists_in_the_order_of_the_slots():
+    """`AddOp(const std::string &type, const std::vector<string> &inputs, ...outputs, attrs)`."""
+    net = PlainNet()
+    net.add_op("toy_mul", ["x", "w"], ["m"])
+    net.add_op("toy_square", ["m"], ["s"], {"bias": 1.0})
+    net.add_op("concat", [["m", "s"]], ["both"], {"axis": 1})
+    net.add_op("toy_relu", "both", "y")
+    assert net.operators[0].inputs == {"x": ("x",), "y": ("w",)}
+    scope = Scope()
+    scope.feed({"x": f32([1, 2]), "w": f32([3, -4])})
+    net.run(scope)
+    assert scope.numpy("y").tolist() == [[3, 0, 10, 65]]
+    inner = Net.create(tiny())
+    assert inner.add_op("toy_add", ("y", "h"), ("z",)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("toy_mul", ["x"], ["m"]), r"1 inputs are listed, 'x'; its input slots are.*: x, y"),
+        (("toy_mul", ["x", "w", "v"], ["m"]), "3 inputs are listed"),
+        (("toy_mul", ["x", "w"], []), "0 outputs are listed.*: out"),
+        (("toy_mul", ["x", "w"], ["m", "n"]), "2 outputs are listed"),
+        (("toy_mul", [["x", "w"], "v"], ["m"]), r"slot 'x' takes one variable, not \['x', 'w'\]"),
+        (("concat", ["m", "s"], ["y"]), r"2 inputs are listed.*in this order: \[x, \.\.\.\]"),
+        (("concat", ["m"], ["y"]), "slot 'x' takes a list of variables, not 'm'"),
+        (("toy_mull", ["x", "w"], ["m"]), "did you mean toy_mul"),
+    ],
+)
+def test_lists_that_do_not_fit_the_slots_are_refused(arguments, message):
+    net = Net.create(tiny())
+    with pytest.raises(OpscopeError, match=message) as error:
+        net.add_op(*arguments)
+    assert isinstance(error.value, SlotError) or "mean" in message
+    assert len(net.operators) == 3
+
+
+def test_the_last_outputs_are_readable_and_of_others_the_message_says_how():
+    net, scope = Net.create(tiny()), Scope()
+    scope.feed({"x": f32([1, 1]), "w": f32([2, -2])})
+    net.run(scope)
+    assert scope.numpy("y").tolist() == [[4, -2]], "which nobody reads later"
+    for read in (scope.numpy, scope.get, scope.new_scope().numpy):
+        with pytest.raises(VariableError, match=r"'h' is a temporary.*live_out=\['h'\]"):
+            read("h")
+    net.run(scope, OpContext(live_out=["h"]))
+    assert scope.numpy("h").tolist() == [[2, 0]]
+    net.run(scope)
+    with pytest.raises(VariableError, match=r"fetch=\['h'\] of NetBuilder.run"):
+        scope.numpy("h")
+    with pytest.raises(VariableError, match="no variable 'hh' in the scope"):
+        scope.numpy("hh")
+
+
 def test_add_backward_and_optimizer_ops_go_into_the_same_list():
     """`AddBackwardOps()` and `AddOptimizerOps(attrs)`."""
     desc = tiny()
@@ -195,10 +256,27 @@ def test_running_is_const():
     assert net.desc.SerializeToString(deterministic=True) == before
 
 
-def copy(source: Scope, target: Scope, names: list[str]) -> None:
+def test_copy_takes_all_variables_or_none():
     """`Copy(const Scope &source, Scope &target, const std::vector<std::string> &vars)`."""
-    for name in names:
-        target.var(name).set(source.numpy(name))
+    source, target = Scope(), Scope()
+    source.feed({"a": f32([1, 2]), "b": f32([3, 4])})
+    source.var("s").set(np.ones((3, 1)), [[0, 1, 3]])
+    opscope.copy(source.new_scope(), target, ["a", "s"])
+    assert target.numpy("a").tolist() == [[1, 2]]
+    assert [len(item) for item in target.sequences("s")] == [1, 2]
+    source.get("a").array[...] = 7
+    assert target.numpy("a").tolist() == [[1, 2]], "a copy, not the array itself"
+    opscope.copy(source, target, {"b": "previous_b"})
+    assert target.numpy("previous_b").tolist() == [[3, 4]] and "b" not in target
+    opscope.copy(source, source, {"a": "b", "b": "a"})
+    assert source.numpy("a").tolist() == [[3, 4]] and source.numpy("b").tolist() == [[7, 7]]
+    source.var("empty")
+    for names, message in ((["b", "c"], "no variable 'c'"), (["b", "empty"], "holds no value")):
+        with pytest.raises(VariableError, match=message):
+            opscope.copy(source, target, names)
+    assert target.names() == ["a", "s", "previous_b"]
+    opscope.copy(source, target, "b")
+    assert target.numpy("b").tolist() == [[7, 7]]
 
 
 def test_the_rnn_sketch_over_scopes():
@@ -213,13 +291,13 @@ def test_the_rnn_sketch_over_scopes():
     count = len(sequence)
     states = [default.new_scope() for _ in range(count + 1)]
     for scope in states:
-        copy(default, scope, ["u"])
+        opscope.copy(default, scope, ["u"])
     states[0].var("previous_state").set(np.zeros((1, 3), np.float32))
     for number in range(count):
         states[number].var("inlink").set(sequence[number])
         step.run(states[number])
-        states[number + 1].var("previous_state").set(states[number].numpy("state"))
-    default.var("outlink").set(states[count].numpy("previous_state"))
+        opscope.copy(states[number], states[number + 1], {"state": "previous_state"})
+    opscope.copy(states[count], default, {"previous_state": "outlink"})
 
     expected = np.zeros((1, 3), np.float32)
     for row in sequence:
@@ -242,3 +320,17 @@ def test_the_rnn_sketch_with_parameters_found_in_the_parent():
     assert value.tolist() == [[8, 27]]
     default.drop_kids()
     assert default.names() == ["u"]
+
+
+def test_the_face_exports_the_nets_and_every_error():
+    from opscope.framework.base import errors
+
+    kinds = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.OpscopeError)
+    }
+    assert len(kinds) > 10 and kinds <= set(opscope.__all__)
+    assert opscope.VariableError is VariableError and opscope.PlainNet is PlainNet
+    assert opscope.OptimizerAttrs is OptimizerAttrs
+    assert issubclass(opscope.RecurrentNet, Net) and issubclass(opscope.RecursiveNet, Net)

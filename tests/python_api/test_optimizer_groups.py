@@ -77,7 +77,7 @@ def test_saved_and_loaded_nets_go_on_with_their_rates(
     for _ in range(3):
         b.run(scope, feed=FEED)
     opscope.save(b, scope, tmp_path / "n")
-    net, loaded = opscope.load(tmp_path / "n")
+    net, loaded = opscope.load(tmp_path / "n", train=True)
     for _ in range(3):
         loaded.feed(FEED)
         net.run(loaded)
@@ -192,7 +192,7 @@ def test_train_of_a_builder_over_a_saved_net_takes_its_own_rate(tmp_path):
     b, scope = two_groups({}, {}), Scope()
     b.run(scope, feed=FEED)
     opscope.save(b, scope, tmp_path / "n")
-    net, loaded = opscope.load(tmp_path / "n")
+    net, loaded = opscope.load(tmp_path / "n", train=True)
     again = NetBuilder.from_desc(net.desc)
     again.backward_from("cost")
     again.add_optimization(1.0)

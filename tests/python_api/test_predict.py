@@ -10,9 +10,9 @@ import pytest
 import opscope
 from opscope import NetBuilder, OpContext, Scope, Sequences
 from opscope.framework.base.errors import OpscopeError, ShapeError, VariableError
+from opscope.framework.files.checkpoint import load_checkpoint
 from opscope.framework.files.saved import Loaded
 from opscope.framework.ir.desc import OUTPUT
-from opscope.python_api.train.checkpoint import load_checkpoint
 from rnn_nets import fill, packed, run, simple
 
 X = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
