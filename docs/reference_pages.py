@@ -38,7 +38,8 @@ def _face() -> Iterator[str]:
             rows.append(f"| `{name}` | {EXPLAINED[name]} |")
             continue
         found = getattr(opscope, name)
-        target = f"{found.__module__}.{found.__qualname__}"
+        module = inspect.ismodule(found)
+        target = found.__name__ if module else f"{found.__module__}.{found.__qualname__}"
         rows.append(f"| [`{name}`][{target}] | {_sentence(found)} |")
     yield "\n".join(rows)
 
