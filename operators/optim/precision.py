@@ -217,8 +217,8 @@ loss_scale_update = operator(
         Slot("finite", _FINITE),
     ],
     outputs=[
-        Slot("scale_out", "the new scale", inplace="scale"),
-        Slot("steps_out", "the new count", inplace="steps"),
+        Slot("scale_out", "the new scale"),
+        Slot("steps_out", "the new count"),
     ],
     attrs=[
         AttrSpec("growth_factor", "float", "factor that raises the scale", 2.0, minimum=1.0),
