@@ -13,6 +13,7 @@ from .framework.base.scope import Scope as Scope
 from .framework.base.sequence import Sequences as Sequences
 from .framework.files.saved import load as load
 from .framework.files.saved import save as save
+from .framework.passes.loss_scaling import LossScale as LossScale
 from .framework.runtime.net import Net as Net
 from .nnet3.inference.saved import load_nnet as load_nnet
 from .nnet3.inference.saved import save_compiled as save_compiled
@@ -21,6 +22,7 @@ from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
+from .python_api.builder.half import to_half as to_half
 from .python_api.generate.generation import Generator as Generator
 from .python_api.train.minibatches import Minibatches as Minibatches
 from .python_api.train.training import EarlyStop as EarlyStop

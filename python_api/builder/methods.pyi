@@ -9,6 +9,7 @@ from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import OperatorDef
+from ...framework.passes.loss_scaling import LossScale
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
 from .cells import LSTMState
@@ -103,6 +104,8 @@ class BuilderMethods:
         clip_value: float = 0.0,
         clip_norm: float = 0.0,
         parameters: Sequence[Var | str] | None = None,
+        master: bool = True,
+        loss_scale: LossScale | str | float | None = None,
         **attrs: Any,
     ) -> None:
         """Append an optimizer; see `OptimizerAttrs` for the arguments."""
@@ -921,6 +924,55 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """out = log(sum(exp(x))) over axes, shifted by the maximum so that nothing overflows."""
+    def loss_scale_check(
+        self,
+        x: Sequence[Var | str],
+        scale: Var | str,
+        *,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Whether the gradients of a scaled loss are finite, and the factor that undoes the
+        scale."""
+    def loss_scale_commit(
+        self,
+        new: Var | str,
+        old: Var | str,
+        finite: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """The end of an update that may be skipped: out = new where finite is 1, else old."""
+    def loss_scale_seed(
+        self,
+        x: Var | str,
+        scale: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """The gradient of a scaled loss with respect to itself: out = scale, everywhere."""
+    def loss_scale_undo(
+        self,
+        x: Var | str,
+        grad_scale: Var | str | None = None,
+        *,
+        dtype: Any,
+        name: str = "",
+    ) -> Var:
+        """A gradient of the loss itself from that of the scaled loss: out = grad_scale * x, in
+        the dtype `dtype`; without grad_scale a mere conversion."""
+    def loss_scale_update(
+        self,
+        scale: Var | str,
+        steps: Var | str,
+        finite: Var | str,
+        *,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """The scale of the next step: scale * backoff_factor after gradients that are not
+        finite; scale * growth_factor after growth_interval steps in a row with finite ones."""
     def lr_constant(
         self,
         step: Var | str,
@@ -1055,6 +1107,24 @@ class BuilderMethods:
         """Weighted mean of a padded batch: out [] = sum(mask x) / sum(mask), where mask [S, T]
         is that of `sequence_mask`, or any weights, and goes for all that x [S, T, ...] holds
         there. Where mask is 0 x does not count, even if it is NaN. A mask of zeros gives 0."""
+    def master_store(
+        self,
+        x: Var | str,
+        *,
+        dtype: Any,
+        name: str = "",
+    ) -> Var:
+        """A parameter of half precision from its float32 copy: out = x, rounded to `dtype`."""
+    def master_sync(
+        self,
+        param: Var | str,
+        master: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """The float32 copy of a parameter of half precision, before an update: out = master
+        where it rounds to param, and param where it does not, since somebody has set the
+        parameter."""
     def matmul(
         self,
         x: Var | str,
