@@ -38,7 +38,7 @@ _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
     "NetBuilder": ".python_api.builder",
-    "to_half": ".python_api.builder.half",
+    "to_half": ".python_api.train.half",
     "LossScale": ".framework.passes.loss_scaling",
     **dict.fromkeys(("train", "EarlyStop"), ".python_api.train.training"),
     "Minibatches": ".python_api.train.minibatches",

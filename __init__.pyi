@@ -22,8 +22,8 @@ from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
-from .python_api.builder.half import to_half as to_half
 from .python_api.generate.generation import Generator as Generator
+from .python_api.train.half import to_half as to_half
 from .python_api.train.minibatches import Minibatches as Minibatches
 from .python_api.train.training import EarlyStop as EarlyStop
 from .python_api.train.training import train as train
