@@ -34,29 +34,59 @@ _PROTO = os.path.join(os.path.dirname(__file__), "proto")
 if os.path.isdir(_PROTO):  # inside an archive there are no folders, nor source trees
     _require_generated_modules(_PROTO)
 
+_ERRORS = (
+    "OpscopeError",
+    "UnknownOperatorError",
+    "SlotError",
+    "AttributeTypeError",
+    "ShapeError",
+    "VariableError",
+    "TreeError",
+    "CycleError",
+    "GradientError",
+    "FormatError",
+    "SaveError",
+    "RunError",
+    "NotFiniteError",
+    "DeviceError",
+)
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
+    "load_parameters": ".framework.files.loading",
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
     "NetBuilder": ".python_api.builder",
+    "train": ".python_api.train.training",
+    "EarlyStop": ".python_api.train.early_stop",
+    **dict.fromkeys(("Callback", "TrainingState"), ".python_api.train.callbacks"),
+    **dict.fromkeys(("Measure", "Metric"), ".python_api.train.metrics"),
+    "History": ".python_api.train.history",
     "to_half": ".python_api.train.half",
     "LossScale": ".framework.passes.loss_scaling",
-    **dict.fromkeys(("train", "EarlyStop"), ".python_api.train.training"),
     "Minibatches": ".python_api.train.minibatches",
     "Generator": ".python_api.generate.generation",
-    "Scope": ".framework.base.scope",
+    **dict.fromkeys(("Scope", "copy"), ".framework.base.scope"),
     "Sequences": ".framework.base.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.base.backend"),
+    **dict.fromkeys(("set_threads", "get_threads"), ".framework.base.threads"),
     "OpContext": ".framework.base.context",
     "Net": ".framework.runtime.net",
+    "PlainNet": ".framework.runtime.plain_net",
+    "RecurrentNet": ".framework.loops.recurrent.net",
+    "RecursiveNet": ".framework.loops.trees.net",
+    "OptimizerAttrs": ".framework.passes.optimizer",
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),
+    **dict.fromkeys(_ERRORS, ".framework.base.errors"),
 }
 _SUBMODULES = ("cntk", "framework", "nnet3", "operators", "proto", "python_api")
-__all__ = [*_HOMES, *_SUBMODULES]
+_MODULES = {"metrics": ".python_api.metrics"}
+__all__ = [*_HOMES, *_SUBMODULES, *_MODULES]
 
 
 def __getattr__(name):
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name], __name__), name)
+    elif name in _MODULES:
+        value = import_module(_MODULES[name], __name__)
     elif name in _SUBMODULES:
         value = import_module(f".{name}", __name__)
     else:

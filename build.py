@@ -10,6 +10,7 @@
     types     check the types of the package
     deadcode  find code that nothing uses
     docs      build the documentation into build/site/
+    stubs     write the stubs of NetBuilder's methods and of the public names anew
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
     wheel     build a wheel into dist/ and try it away from the tree
@@ -44,6 +45,8 @@ TEST_ENV = {
     "OPENBLAS_NUM_THREADS": "1",
     "MPLBACKEND": "Agg",
 }
+
+STUBS = "opscope.python_api.to_python.stubs"
 
 # Run in a fresh environment that holds only the wheel: every public name must load from there.
 WHEEL_CHECK = """
@@ -221,6 +224,13 @@ def docs(arguments: argparse.Namespace) -> None:
     run([environment.python, "-P", "-m", "mkdocs", "build", "--strict"], "mkdocs build")
 
 
+def stubs(arguments: argparse.Namespace) -> None:
+    """Write the stubs of NetBuilder's methods and of the public names anew."""
+    environment = Environment(VENV)
+    environment.prepare("test")
+    run([environment.python, "-P", "-m", STUBS], "writing the stubs")
+
+
 # Each command, and whether it passes further arguments on.
 COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
     demo: False,
@@ -232,6 +242,7 @@ COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
     types: False,
     deadcode: False,
     docs: False,
+    stubs: False,
     proto: False,
     bench: True,
     wheel: False,

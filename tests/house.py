@@ -19,6 +19,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "linear",
         "conv",
         "sequence",
+        "attention",
         "loss",
         "optim",
         "control",
@@ -63,7 +64,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "actions",
         "programs",
     ),
-    "python_api": ("builder", "train", "generate", "to_python", "recipe", "convert", "cli"),
+    "python_api": (
+        "builder",
+        "train",
+        "metrics",
+        "generate",
+        "to_python",
+        "recipe",
+        "convert",
+        "cli",
+    ),
 }
 """The rooms of each floor: a room imports only from those that stand before it."""
 

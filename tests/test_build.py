@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from doc_blocks import INSTEAD
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -59,6 +61,14 @@ def pip_calls(tree, monkeypatch):
         build.Environment, "pip", lambda self, *arguments, what: calls.append(arguments)
     )
     return calls
+
+
+def test_stubs_are_written_by_the_environment(tree, pip_calls, monkeypatch):
+    ran = []
+    monkeypatch.setattr(build, "VENV", tree / ".venv")
+    monkeypatch.setattr(build, "run", lambda command, *_, **__: ran.append(command[1:]))
+    build.main(["stubs"])
+    assert pip_calls and ran == [["-P", *INSTEAD["build.py stubs"]]]
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "proto/net.proto"])

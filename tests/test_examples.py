@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 
 import numpy as np
 import pytest
@@ -45,6 +48,45 @@ def test_digits_with_convolutions(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("sklearn")
     out = run(ROOT / "examples/digits_conv/train.py", "--out", tmp_path, "--epochs", 4)
     assert float(re.search(r"test accuracy ([0-9.]+)", out)[1]) >= 0.93
+
+
+TRANSFORMER = ROOT / "examples/transformer"
+
+
+def test_transformer() -> None:
+    pytest.importorskip("sklearn")
+    out = run(TRANSFORMER / "train.py", "--epochs", 4)
+    assert float(re.search(r"test accuracy ([0-9.]+)", out)[1]) >= 0.9
+
+
+@pytest.mark.slow
+def test_transformers_reach_the_same_accuracy() -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("torch")
+    ours, theirs = (
+        float(re.search(r"test accuracy ([0-9.]+)", run(TRANSFORMER / name))[1])
+        for name in ("train.py", "pytorch.py")
+    )
+    assert ours >= 0.97 and abs(ours - theirs) <= 0.015
+
+
+def lines_of_code(path: pathlib.Path) -> int:
+    """Lines that hold more than comments and the texts of documentation."""
+    text = path.read_text()
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    skipped = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, documented) and ast.get_docstring(node):
+            skipped |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    blank = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    used = [range(t.start[0], t.end[0] + 1) for t in tokens if t.type not in blank and t.string]
+    return len({number for span in used for number in span} - skipped)
+
+
+def test_a_transformer_takes_no_more_lines_than_in_pytorch() -> None:
+    ours, theirs = (lines_of_code(TRANSFORMER / name) for name in ("train.py", "pytorch.py"))
+    assert 15 < ours <= theirs
 
 
 def test_trees(tmp_path: pathlib.Path) -> None:
@@ -121,39 +163,6 @@ def test_tagger_on_atis(tmp_path: pathlib.Path) -> None:
         pytest.skip(f"{folder} has no atis.train.ctf; set OPSCOPE_CNTK_DATA to its folder")
     printed = run(TAGGER, folder, "--out", tmp_path, "--epochs", 6)
     assert word_error(printed) <= 4.0
-
-
-def blocks(language: str) -> list[str]:
-    """The README's code blocks of a language ("" for plain ones)."""
-    text = (ROOT / "README.md").read_text()
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    return [code for kind, code in fences if kind == language]
-
-
-def test_readme_network(tmp_path: pathlib.Path) -> None:
-    code = next(block for block in blocks("python") if 'NetBuilder("xor")' in block)
-    script = tmp_path / "xor.py"
-    script.write_text(code)
-    lines = run(script, cwd=tmp_path).splitlines()
-    losses = [float(line.split()[1]) for line in lines[:3]]
-    assert losses[0] > losses[1] > losses[2]
-    promised = next(block for block in blocks("") if "operators" in block and "[0 1" in block)
-    assert lines[3] == promised.splitlines()[3]
-
-
-def test_readme_mistake(tmp_path: pathlib.Path) -> None:
-    script = tmp_path / "mistake.py"
-    script.write_text(
-        'from opscope import NetBuilder\nb = NetBuilder("mistake")\nx = b.input("x", [-1, 2])\n'
-        'w = b.parameter("w", [3, 8])\ny = b.matmul(x, w)\n'
-    )
-    done = subprocess.run(
-        [sys.executable, "mistake.py"], cwd=tmp_path, capture_output=True, text=True
-    )
-    said = done.stderr.splitlines()[-1]
-    promised = next(block for block in blocks("") if block.startswith("ShapeError"))
-    assert done.returncode == 1
-    assert " ".join(promised.split()).removeprefix("ShapeError: op 0 (matmul) at ") in said
 
 
 @pytest.mark.slow

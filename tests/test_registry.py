@@ -22,9 +22,9 @@ TESTS = Path(__file__).parent
 HELPERS = {"toy_ops.py", "random_nets.py", Path(__file__).name}
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 C_NAMES = set(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh sinh cosh asin acos atan atan2 erf erfc"
-    " fabs fmax fmin sqrt cbrt pow floor ceil rint round trunc fmod copysign isnan isinf isfinite"
-    " hypot nearbyint".split()
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh sinh cosh asin acos atan atan2"
+    " asinh acosh atanh erf erfc fabs fmax fmin sqrt cbrt pow floor ceil rint round trunc fmod"
+    " copysign isnan isinf isfinite hypot nearbyint".split()
 )
 
 

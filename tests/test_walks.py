@@ -8,12 +8,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MOST_FILES = {
     "b.fc": 17,
-    "first run": 33,
+    "first run": 34,
     "second run": 10,
     "nnet3 config": 8,
     "nnet3 compile and lower": 43,
     "nnet3 computer": 10,
-    "nnet3 run": 24,
+    "nnet3 run": 26,
     "NDL to Network": 25,
     "NDL net": 15,
 }

@@ -19,6 +19,7 @@ from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
 from .common import Run, precision_of, refuse_overwriting, write_text
 from .settings import (
+    cpu_threads,
     done_text,
     epochs_of,
     job_progress,
@@ -144,13 +145,14 @@ def _run(config: ConfigParameters, run: Run) -> None:
         run.say(f'precision = "{precision}"\n')
     log_unused(config, run)
     run.progress = job_progress(config, listed, run.say)
-    for command in listed:
-        for action in command.actions:
-            run.say(banner(command.name, action))
-            _act(run, command, action)
-            run.say("\n")
-            if command.parameters.int("traceLevel", 0) > 0:
-                run.say(f'Action "{action}" complete.\n\n')
+    with cpu_threads(config, run.say):
+        for command in listed:
+            for action in command.actions:
+                run.say(banner(command.name, action))
+                _act(run, command, action)
+                run.say("\n")
+                if command.parameters.int("traceLevel", 0) > 0:
+                    run.say(f'Action "{action}" complete.\n\n')
     done = config.string("doneFile", "")
     if done:
         write_text(Path(done), done_text())

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from ...framework.base.cores import usable_cores
+from ...framework.base.threads import threads_set
 from ..config.commands import Command
 from ..config.known import unknown_parameters
 from ..config.parameters import ConfigParameters
@@ -94,6 +96,24 @@ def log_unused(config: ConfigParameters, run: Run) -> None:
         run.say(f"{text}\n")
     for text in unknown_parameters(config):
         run.say(f"WARNING: {text}\n")
+
+
+@contextmanager
+def cpu_threads(config: ConfigParameters, say: Say) -> Iterator[None]:
+    """As many threads as `numCPUThreads` says, for a run: 0 is the default of opscope, a negative
+    number leaves so many cores free.
+
+    Source: CNTK, Source/Math/CPUMatrix.cpp, SetNumThreads.
+    """
+    wanted = config.int("numCPUThreads", 0)
+    if wanted == 0:
+        yield
+        return
+    cores = usable_cores()
+    number = min(wanted, cores) if wanted > 0 else max(1, cores + wanted)
+    say(f"Using {number} CPU threads.\n")
+    with threads_set(number):
+        yield
 
 
 def job_progress(

@@ -18,8 +18,7 @@ _REASONS = {
     "there is one way to run a network": "executionEngine",
     "profilers look at the process from outside": "profilerEnabled profilerBufferSize"
     " profilerSyncGpu numMBsToCUDAProfile",
-    "threads are those of the libraries: see OMP_NUM_THREADS": "numCPUThreads"
-    " multiThreadedDeserialization",
+    "minibatches are read by one thread": "multiThreadedDeserialization",
     "a run gives the same numbers each time": "forceDeterministicAlgorithms",
     "the traceLevel of the reader tells how much it logs": "verbosity",
     "readers and deserializers are found by their names": "module",

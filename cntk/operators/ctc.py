@@ -8,7 +8,6 @@ label, and the last blank, by a number behind the end of its array, which is lef
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,10 +16,10 @@ from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.loss.ctc_paths import NEVER, Paths, occupation, skips
 from ...operators.sequence.sequences import levels_of, offsets_in
 
 _BEGINS = 2  # the element of a label in the row where it begins
-_NEVER = -1e30
 
 ctc = operator(
     "cntk.ctc",
@@ -58,27 +57,15 @@ def ctc_shape(s: ShapeArgs) -> None:
     s.set("slope", ((rows, classes), s.dtype("x")))
 
 
-@dataclass
-class _Paths:
-    """Labels with blanks around them, a row for each sequence that has steps.
+def _paths(
+    label: np.ndarray, offsets: np.ndarray, blank: int, delay: int
+) -> tuple[Paths, np.ndarray, np.ndarray]:
+    """The paths of all sequences that have steps.
 
-    Attributes:
-        rows: row of x of each step, [sequences, steps]; of the last one where there are no more.
-        lengths: steps of each sequence, [sequences]. states: states of each, [sequences].
-        symbols: class of each state, [sequences, most states].
-        skip: whether a state may follow the one before the last, [sequences, most states].
-        last: the last step that a state may have, [sequences, most states].
+    Returns:
+        Besides, the row of x of each step, the last one where there are no more, [sequences,
+        steps], and the last step that a state may have, [sequences, most states].
     """
-
-    rows: np.ndarray
-    lengths: np.ndarray
-    states: np.ndarray
-    symbols: np.ndarray
-    skip: np.ndarray
-    last: np.ndarray
-
-
-def _paths(label: np.ndarray, offsets: np.ndarray, blank: int, delay: int) -> _Paths:
     number, marked = label.argmax(1), label.max(1, initial=0) == _BEGINS
     spans = [(a, b) for a, b in zip(offsets[:-1], offsets[1:], strict=True) if a < b]
     found = []
@@ -100,52 +87,7 @@ def _paths(label: np.ndarray, offsets: np.ndarray, blank: int, delay: int) -> _P
         symbols[place, 1 : 2 * len(labels) : 2] = labels
         if delay >= 0:
             last[place, 1 : 2 * len(labels) : 2] = ends + delay
-    skip = np.zeros(symbols.shape, bool)
-    skip[:, 2:] = (symbols[:, 2:] != blank) & (symbols[:, 2:] != symbols[:, :-2])
-    return _Paths(rows, lengths, states, symbols, skip, last)
-
-
-def _shifted(values: np.ndarray, by: int) -> np.ndarray:
-    """States `by` further on: the values of those before them."""
-    out = np.full_like(values, _NEVER)
-    out[:, by:] = values[:, :-by]
-    return out
-
-
-def _sum(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
-    return np.logaddexp(np.logaddexp(first, second), third)
-
-
-def _forward(paths: _Paths, scores: np.ndarray) -> np.ndarray:
-    """Logarithms of the probability of a state with all before it, [steps, sequences, states]."""
-    alpha = np.full(scores.shape, _NEVER)
-    alpha[0, :, :2] = scores[0, :, :2]
-    for step in range(1, len(scores)):
-        before = alpha[step - 1]
-        jump = np.where(paths.skip, _shifted(before, 2), _NEVER)
-        alpha[step] = np.maximum(_sum(before, _shifted(before, 1), jump) + scores[step], _NEVER)
-    return alpha
-
-
-def _backward(paths: _Paths, scores: np.ndarray) -> np.ndarray:
-    """Logarithms of the probability of all that follows a state, likewise."""
-    beta = np.full(scores.shape, _NEVER)
-    places = np.arange(len(paths.states))
-    ends = np.full(scores.shape[1:], _NEVER)
-    for back in (1, 2):
-        inside = paths.states >= back
-        ends[places[inside], paths.states[inside] - back] = 0
-    skip = np.zeros_like(paths.skip)
-    skip[:, :-2] = paths.skip[:, 2:]
-    for step in range(len(scores) - 1, -1, -1):
-        here = ends
-        if step + 1 < len(scores):
-            after = beta[step + 1] + scores[step + 1]
-            one, two = (_shifted(after[:, ::-1], by)[:, ::-1] for by in (1, 2))
-            further = _sum(after, one, np.where(skip, two, _NEVER))
-            here = np.where((paths.lengths == step + 1)[:, None], ends, further)
-        beta[step] = np.maximum(here, _NEVER)
-    return beta
+    return Paths(lengths, states, symbols, skips(np, symbols, blank)), rows, last
 
 
 @ctc.kernel
@@ -156,30 +98,21 @@ def ctc_kernel(k: KernelArgs) -> Call:
         return partial(out.fill, 0)
 
     def run() -> None:
-        paths = _paths(to_host(label), offsets, k.attrs["blank"], k.attrs["delay"])
+        paths, rows, last = _paths(to_host(label), offsets, k.attrs["blank"], k.attrs["delay"])
         logits = to_host(x).astype(np.float64)
         logits -= logits.max(1, keepdims=True)
         logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-        scores = logs[paths.rows.T[:, :, None], paths.symbols]
+        scores = logs[rows.T[:, :, None], paths.symbols]
         steps = np.arange(len(scores))[:, None, None]
-        scores = np.where(steps <= paths.last, scores, _NEVER)
-        alpha = _forward(paths, scores)
-        places = np.arange(len(paths.states))
-        final = alpha[paths.lengths - 1, places]
-        whole = final[places, paths.states - 1]
-        spoken = paths.states > 1
-        other = np.where(spoken, final[places, np.maximum(paths.states - 2, 0)], _NEVER)
-        whole = np.logaddexp(whole, other)
-        possible = whole > _NEVER / 2
+        scores = np.where(steps <= last, scores, NEVER)
+        whole, possible, shares = occupation(np, paths, scores)
         out[0] = -whole[possible].sum()
         if slope is None:
             return
-        shares = np.exp(np.minimum(alpha + _backward(paths, scores) - whole[:, None], 0))
-        shares[np.broadcast_to(steps >= paths.lengths[:, None], shares.shape)] = 0
         posterior = np.exp(logs)
-        at = np.broadcast_to(paths.rows.T[:, :, None], shares.shape)
+        at = np.broadcast_to(rows.T[:, :, None], shares.shape)
         np.subtract.at(posterior, (at, np.broadcast_to(paths.symbols, shares.shape)), shares)
-        posterior[paths.rows[~possible]] = 0
+        posterior[rows[~possible]] = 0
         slope[...] = k.xp.asarray(posterior, slope.dtype)
 
     return run

@@ -32,7 +32,8 @@ class OpContext:
 
     Args:
         device: place to run on; None means that of the scope.
-        train: phase: true while training, false when testing (dropout, batch normalisation).
+        train: phase: true while training, false when testing (dropout, batch normalisation). None
+            leaves it to what runs: a net trains, unless it was loaded to predict.
         seed: of the random state; None draws one from the system.
         hooks: see `Hook`.
         live_out: names of temporaries that must be readable after the run. None means all that
@@ -44,19 +45,28 @@ class OpContext:
         self,
         device: Place | None = None,
         *,
-        train: bool = True,
+        train: bool | None = None,
         seed: int | None = None,
         hooks: Sequence[Hook] = (),
         live_out: Iterable[str] | None = None,
         stream: Any = None,
     ) -> None:
         self.device = device
-        self.train = train
+        self.phase = train  # what was said: None is nothing
         self.hooks = list(hooks)
         self.live_out = None if live_out is None else frozenset(live_out)
         self.stream = stream
         self.seed = seed
         self._generators: dict[str, Any] = {}
+
+    @property
+    def train(self) -> bool:
+        """The phase of a run that nothing else decides: training, unless testing was said."""
+        return self.phase is not False
+
+    @train.setter
+    def train(self, train: bool | None) -> None:
+        self.phase = train
 
     def derive(self, *, train: bool, live_out: Iterable[str] | None) -> OpContext:
         """The same device, hooks, stream and random state for another phase or other results."""

@@ -21,9 +21,13 @@ class Variable:
 
     `array` keeps its identity as long as shape, dtype and place stay: `set` copies into it. Bound
     plans rely on that; a change of identity marks the scope tree as changed.
+
+    Attributes:
+        origin: where the value comes from, as far as somebody must know: `FED`, or the owner that
+            `initialize` filled it for. None: the user, a file, a run's operators.
     """
 
-    __slots__ = ("_array", "_offsets", "borrowed", "name", "scope", "step_scopes")
+    __slots__ = ("_array", "_offsets", "borrowed", "name", "origin", "scope", "step_scopes")
 
     def __init__(self, name: str, scope: Scope) -> None:
         self.name = name
@@ -32,6 +36,7 @@ class Variable:
         self._offsets: tuple[np.ndarray, ...] = ()
         self.step_scopes: list[Scope] | None = None
         self.borrowed = False  # whether the array is the caller's, to be read only
+        self.origin: object = None
 
     @property
     def array(self) -> Any:
@@ -58,6 +63,7 @@ class Variable:
         Raises:
             ShapeError: `value` is ragged or no numeric array, or offsets that do not fit its rows.
         """
+        self.origin = None
         own = self._array
         if (
             type(value) is type(own) is np.ndarray
@@ -103,6 +109,7 @@ class Variable:
 
         The caller leaves it unchanged while it is in use; nothing is ever written to it.
         """
+        self.origin = None
         if array is not self._array:
             self.bind(array)
         self.borrowed = True
@@ -115,7 +122,8 @@ class Variable:
         """
         array = self._array
         if array is None:
-            raise VariableError(f"variable {self.name!r} holds no value")
+            why = self.scope.explain(self.name)
+            raise VariableError(why or f"variable {self.name!r} holds no value")
         return np.array(array if isinstance(array, np.ndarray) else to_host(array))
 
     def sequences(self) -> Sequences:
@@ -130,6 +138,7 @@ class Variable:
 
     def clear(self) -> None:
         """Drop the value; the name stays."""
+        self.origin = None
         self._offsets = ()
         self.step_scopes = None
         if self._array is not None:
@@ -195,9 +204,21 @@ class Scope:
         found = self.find(name)
         if found is None:
             raise VariableError(
-                f"no variable {name!r} in the scope{nearest(name, self.visible_names())}"
+                self.explain(name)
+                or f"no variable {name!r} in the scope{nearest(name, self.visible_names())}"
             )
         return found
+
+    def explain(self, name: str) -> str:
+        """Why a variable has no value, where a net that ran here computed it and kept it not."""
+        plans = [frame.plan for frame in self.bound.get("frames", {}).values()]
+        if any(name in plan.specs and name not in plan.externals for plan in plans):
+            return (
+                f"variable {name!r} is a temporary of the net that ran: its memory was used again."
+                f" Ask for it before the run: fetch=[{name!r}] of NetBuilder.run, or"
+                f" OpContext(live_out=[{name!r}]) for Net.run"
+            )
+        return "" if self.parent is None else self.parent.explain(name)
 
     def feed(self, values: Mapping[str, Any]) -> None:
         """Give several variables their values; existing ones where they are, new ones here."""
@@ -255,6 +276,37 @@ def _as_array(value: Any, name: str, dtype: object) -> Any:
         raise ShapeError(f"variable {name!r}: an array of dtype {array.dtype} holds no numbers")
     return array
 
+
+def copy(source: Scope, target: Scope, names: Iterable[str] | Mapping[str, str]) -> None:
+    """Copy variables from one scope into another: all of them or, where one is missing, none.
+
+    What `source` finds, in itself or in a parent, becomes local in `target`, with its offsets.
+    (`Copy(const Scope &source, Scope &target, vars)` of the network design.)
+
+    Args:
+        names: of the variables; or a mapping, name in `source` -> name in `target`, as a state
+            becomes the next step's previous state: `{"state": "previous_state"}`.
+
+    Raises:
+        VariableError: `source` has no such variable, or it holds no value.
+    """
+    if isinstance(names, str):
+        names = [names]
+    pairs = names.items() if isinstance(names, Mapping) else [(name, name) for name in names]
+    values = []
+    for name, new_name in pairs:
+        variable = source.get(str(name))
+        if variable.array is None:
+            raise VariableError(f"copy: variable {str(name)!r} of the source holds no value")
+        values.append((str(new_name), variable.array, variable.offsets))
+    if len(values) > 1:  # a swap reads what an earlier copy would overwrite
+        values = [(name, array.copy(), offsets) for name, array, offsets in values]
+    for name, array, offsets in values:
+        target.var(name).set(array, offsets)
+
+
+FED = "the feed of a run"
+"""`Variable.origin` of what a run was fed: no later run reads it unasked."""
 
 _default = Scope()
 

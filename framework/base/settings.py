@@ -47,10 +47,17 @@ SWITCHES = {
         ),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
-            "OPSCOPE_LIBRARIES", "packed,mkl,xp", "kernel libraries, best first; xp is always there"
+            "OPSCOPE_LIBRARIES",
+            "packed,mkl,blas,xp",
+            "kernel libraries, best first; xp is always there",
         ),
         Switch(
             "OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"
+        ),
+        Switch(
+            "OPSCOPE_THREADS",
+            "",
+            "threads of all that computes; empty: OMP_NUM_THREADS, or the cores that are free",
         ),
         Switch("OPSCOPE_PIPES", "0", "let file names of Kaldi tables run commands", _FLAG),
         Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),

@@ -8,8 +8,8 @@ without a mark (written by another tool) is taken as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ..ir.op_list import OpList, VarDecl
 from ..passes.verify.verifier import verify
 from ..runtime.initialize import persistent_vars
 from ..runtime.net import Net
+from ..runtime.predict import BATCH_SIZE, Predictor
 from .tensor_file import TensorFile, digest, write_tensors
 
 NET_SUFFIX = ".pb"
@@ -32,16 +33,42 @@ MARK = "opscope.tensors"
 """Key of the common mark in `NetDesc.metadata` and in the safetensors file."""
 
 
-class Loaded(NamedTuple):
-    """The result of `load`; it unpacks into two: `net, scope = opscope.load(path)`."""
-
+class _NetAndScope(NamedTuple):
     net: Net
     scope: Scope
+
+
+class Loaded(_NetAndScope):
+    """The result of `load`; it unpacks into two: `net, scope = opscope.load(path)`.
+
+    Its net runs forward only, in test phase, unless it was loaded with `train=True`. It keeps all
+    its operators, those of gradients and updates among them, to be shown, edited and saved.
+    """
 
     @property
     def desc(self) -> NetDesc:
         """Description of the net."""
         return self.net.desc
+
+    def predict(
+        self,
+        feed: Mapping[Any, Any],
+        fetch: str | Iterable[Any] | None = None,
+        batch_size: int | None = BATCH_SIZE,
+    ) -> dict[str, Any]:
+        """Values of some variables for given inputs: forward, in test phase, batch by batch.
+
+        It changes nothing in the scope, and several threads may predict at once. Arguments,
+        results and errors are those of `Predictor.predict`; `fetch` may also be one name.
+        """
+        version, predictor = self.__dict__.get("_predictor", (None, None))
+        if predictor is None or version != self.net.version:
+            plain = getattr(self.net, "plain", self.net)  # of a recurrent or recursive net
+            predictor = Predictor(plain.op_list)
+            self.__dict__["_predictor"] = self.net.version, predictor
+        names = [fetch] if isinstance(fetch, str) else fetch
+        wanted = None if names is None else [str(name) for name in names]
+        return predictor.predict(self.scope, feed, wanted, batch_size)
 
 
 def paths_of(path: PathLike) -> tuple[str, str]:
@@ -90,13 +117,21 @@ def persistent_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
     return found
 
 
-def save(net: HasOpList | OpList | NetDesc, scope: Scope, path: PathLike) -> None:
+def save(
+    net: HasOpList | OpList | NetDesc,
+    scope: Scope,
+    path: PathLike,
+    *,
+    absolute_sources: bool = False,
+) -> None:
     """Save a net and its parameters and states, optimizer states among them.
 
     Args:
         net: a NetBuilder, a Net or a NetDesc.
         scope: holds the values.
         path: `digits` or `digits.pb`; writes `digits.pb` and `digits.safetensors`.
+        absolute_sources: name the Python files that wrote the operators by their whole paths.
+            Otherwise a path counts from the working folder; of a file elsewhere the name is saved.
 
     Raises:
         VariableError: a parameter or state holds no value.
@@ -108,7 +143,8 @@ def save(net: HasOpList | OpList | NetDesc, scope: Scope, path: PathLike) -> Non
     mark = digest(values)
     # Messages written one behind the other are one message. So the mark comes last, and a file that
     # was cut off anywhere lacks it.
-    data = serialize_net(written) + NetDesc(metadata={MARK: mark}).SerializeToString()
+    data = serialize_net(written, absolute_sources=absolute_sources)
+    data += NetDesc(metadata={MARK: mark}).SerializeToString()
     net_path, tensor_path = paths_of(path)
     metadata = {MARK: mark, "opscope.net": written.name, "opscope.format": str(FORMAT_VERSION)}
     write_together(
@@ -119,15 +155,20 @@ def save(net: HasOpList | OpList | NetDesc, scope: Scope, path: PathLike) -> Non
     )
 
 
-def load(path: PathLike, scope: Scope | None = None) -> Loaded:
+def load(path: PathLike, scope: Scope | None = None, *, train: bool = False) -> Loaded:
     """Load a saved net.
+
+        net = opscope.load("digits")
+        scores = net.predict({"image": images})["scores"]
 
     Args:
         path: of the net, with or without `.pb`; the `.safetensors` file lies beside it.
         scope: takes the values, as local variables on its place; None makes a new scope.
+        train: whether running the net may train it. Without it the net runs its forward operators
+            only, in test phase; to ask it for training is an error.
 
     Returns:
-        `(net, scope)`.
+        `(net, scope)`, with a method `predict`.
 
     Raises:
         FormatError: a file is missing, truncated, damaged or of a newer format, or the parameters
@@ -136,10 +177,18 @@ def load(path: PathLike, scope: Scope | None = None) -> Loaded:
     """
     desc, values = load_parts(path)
     verify(desc, f"in {os.fspath(path)}", undeclared=True)
-    net = Net.create(desc)
+    return loaded(desc, values, scope, train)
+
+
+def loaded(
+    net: OpList, values: Mapping[str, np.ndarray], scope: Scope | None, train: bool
+) -> Loaded:
+    """A net of a file with its values; see `load`."""
+    made = Net.create(net)
+    made.predicts = not train
     scope = scope if scope is not None else Scope()
     put_values(values, scope)
-    return Loaded(net, scope)
+    return Loaded(made, scope)
 
 
 def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:
@@ -213,7 +262,9 @@ def put_values(values: Mapping[str, np.ndarray], scope: Scope) -> None:
     """Bind arrays as local variables of a scope, all of them or none."""
     placed = {name: to_place(array, scope.place) for name, array in values.items()}
     for name, array in placed.items():
-        scope.var(name).bind(array)
+        variable = scope.var(name)
+        variable.bind(array)
+        variable.origin = None  # what comes from a file is nobody's: every builder may use it
 
 
 def verify_parameters(path: PathLike, desc: OpList) -> list[str]:

@@ -166,15 +166,37 @@ HEAD = """\
 #else
 #define EXPORT
 #endif
-EXPORT int opscope_serial = 0;  /* no threads from now on */
-"""
-
-_PRELUDE = """\
-#include <math.h>
 #include <stdint.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+/* the most threads, and how many are in use (threads.py); 0: one thread */
+EXPORT int64_t *opscope_pool = 0;
+
+/* threads for a region: what is left of them, one in any case; give_threads takes them back */
+static inline int take_threads(void) {
+#ifdef _OPENMP
+  if (!opscope_pool || opscope_pool[0] < 2) return 0;
+  const int64_t own = omp_get_max_threads();
+  const int64_t most = opscope_pool[0] < own ? opscope_pool[0] : own;
+  int64_t used = __atomic_load_n(&opscope_pool[1], __ATOMIC_RELAXED), left;
+  do
+    left = most - used < 1 ? 1 : most - used;
+  while (!__atomic_compare_exchange_n(&opscope_pool[1], &used, used + left, 1, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED));
+  return left;
+#else
+  return 0;
+#endif
+}
+
+static inline void give_threads(int count) {
+  if (count) __atomic_fetch_sub(&opscope_pool[1], count, __ATOMIC_RELAXED);
+}
+"""
+
+_PRELUDE = """\
+#include <math.h>
 #include <string.h>
 typedef int64_t word;
 
@@ -215,14 +237,15 @@ static void share(part f, const word *b, word t, word n) {
 }
 
 static void split(part f, const word *b, word work) {
+  const int threads = b[0] * b[1] * work >= PARALLEL_WORK ? take_threads() : 0;
 #ifdef _OPENMP
-  if (b[0] * b[1] * work >= PARALLEL_WORK && !opscope_serial && omp_get_max_threads() > 1) {
-#pragma omp parallel
+  if (threads > 1) {
+#pragma omp parallel num_threads(threads)
     share(f, b, omp_get_thread_num(), omp_get_num_threads());
-    return;
-  }
+  } else
 #endif
-  share(f, b, 0, 1);
+    share(f, b, 0, 1);
+  give_threads(threads);
 }
 
 EXPORT void opscope_list(const word *b) {

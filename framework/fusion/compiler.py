@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..base import settings
+from ..base import settings, threads
 from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
 
 _log = logging.getLogger(__name__)
@@ -54,6 +54,8 @@ class Library:
     def __init__(self, path: Path) -> None:
         load_openmp()
         self.handle = ctypes.CDLL(str(path))
+        threads.most_threads()  # is decided now, if it was not
+        self.point("opscope_pool", ctypes.addressof(threads.POOL))
 
     def function(self, name: str) -> Any:
         """A function that takes one address."""
@@ -65,13 +67,13 @@ class Library:
         """Where a function starts."""
         return address(self.function(name))
 
-    def run_serially(self) -> None:
-        """No threads from now on."""
-        ctypes.c_int.in_dll(self.handle, "opscope_serial").value = 1
+    def point(self, name: str, *addresses: int) -> None:
+        """Set a pointer of the library, or an array of them."""
+        found = (ctypes.c_void_p * len(addresses)).in_dll(self.handle, name)
+        found[:] = addresses
 
 
 _lock = threading.RLock()
-_libraries: list[Library] = []
 _functions: dict[str, Compiled] = {}
 _refused: set[tuple[str, str]] = set()  # (compiler, loop key) that the compiler does not take
 _broken: set[str] = set()  # compilers that took nothing at all
@@ -173,13 +175,11 @@ def _load(compiler: str, loops: Sequence[Loop]) -> bool:
 
 def _try_library(compiler: str, source: str) -> Library | None:
     try:
-        library = _library(compiler, source)
+        return _library(compiler, source)
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", None) or error
         _log.warning("fused loops cannot be compiled, running op by op: %s", detail)
         return None
-    _libraries.append(library)
-    return library
 
 
 def _library(compiler: str, source: str) -> Library:
@@ -278,11 +278,9 @@ def cache_folder() -> Path | None:
 
 
 def _after_fork() -> None:
-    """GNU OpenMP's threads do not survive a fork, and waiting for them would hang."""
+    """The thread that held the lock, if there was one, did not survive the fork."""
     global _lock
     _lock = threading.RLock()
-    for library in _libraries:
-        library.run_serially()
 
 
 _register: Callable[..., None] | None = getattr(os, "register_at_fork", None)

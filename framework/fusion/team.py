@@ -21,11 +21,7 @@ from . import compiler
 from .codegen import PARALLEL_WORK
 
 _SOURCE = """\
-#include <stdint.h>
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 typedef int64_t word;
 typedef void (*item)(const word *b, word t, word n);
 typedef void (*four)(void *, void *, void *, void *);
@@ -42,17 +38,45 @@ static void run(const word *b, word t, word n) {
   }
 }
 
-EXPORT void opscope_alone(const word *b) { run(b, 0, 1); }
+/* Functions that read and set the number of threads of a BLAS whose products are items; 0: none.
+   While a list runs it has one: the list has its own. */
+EXPORT void *opscope_blas[2] = {0, 0};
+static char lock;
+static int inside, before;
+
+static void enter(void) {
+  if (!opscope_blas[0]) return;
+  while (__atomic_test_and_set(&lock, __ATOMIC_ACQUIRE)) {}
+  if (!inside++ && (before = ((int (*)(void))opscope_blas[0])()) > 1)
+    ((void (*)(int))opscope_blas[1])(1);
+  __atomic_clear(&lock, __ATOMIC_RELEASE);
+}
+
+static void leave(void) {
+  if (!opscope_blas[0]) return;
+  while (__atomic_test_and_set(&lock, __ATOMIC_ACQUIRE)) {}
+  if (!--inside && before > 1) ((void (*)(int))opscope_blas[1])(before);
+  __atomic_clear(&lock, __ATOMIC_RELEASE);
+}
+
+EXPORT void opscope_alone(const word *b) {
+  enter();
+  run(b, 0, 1);
+  leave();
+}
 
 EXPORT void opscope_team(const word *b) {
+  const int threads = take_threads();
+  enter();
 #ifdef _OPENMP
-  if (!opscope_serial && omp_get_max_threads() > 1) {
-#pragma omp parallel
+  if (threads > 1) {
+#pragma omp parallel num_threads(threads)
     run(b, omp_get_thread_num(), omp_get_num_threads());
-    return;
-  }
+  } else
 #endif
-  run(b, 0, 1);
+    run(b, 0, 1);
+  leave();
+  give_threads(threads);
 }
 
 /* rows, bytes of one; then address, step in bytes and index (or 0) of the target and the source */

@@ -26,6 +26,7 @@ from .op_list import (
     VarDecl,
     View,
 )
+from .sources import make_sources_relative
 
 FORMAT_VERSION = 1
 
@@ -475,12 +476,14 @@ def parse_net(data: bytes, where: str = "net") -> pb.NetDesc:
     return net
 
 
-def serialize_net(net: OpList | pb.NetDesc) -> bytes:
-    """The wire form; equal nets give equal bytes."""
+def serialize_net(net: OpList | pb.NetDesc, *, absolute_sources: bool = False) -> bytes:
+    """The wire form; equal nets give equal bytes. See `sources.py` for paths of source files."""
     if isinstance(net, OpList):
         desc = to_message(net)
     else:
         desc = pb.NetDesc()
         desc.CopyFrom(net)
     desc.format_version = FORMAT_VERSION
+    if not absolute_sources:
+        make_sources_relative(desc)
     return desc.SerializeToString(deterministic=True)

@@ -58,6 +58,14 @@ def state_name(parameter: str, state: str) -> str:
     return f"{parameter}@{state.upper()}"
 
 
+def optimizer_name(what: str, number: int = 1) -> str:
+    """What the updates of one optimizer share, `optimizer@LEARNING_RATE` say.
+
+    `number`: which of the net's optimizers it is, from 1; later ones have it behind their names.
+    """
+    return f"optimizer@{what.upper()}" + (f"@{number}" if number > 1 else "")
+
+
 def single_name(name: str) -> str:
     """`name`, of half precision, as an operator reads it that wants float32."""
     return f"{name}@SINGLE"

@@ -30,7 +30,7 @@ from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
-from ..base.shape import OperatorView, ShapeArgs, ShapeRule
+from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
 from .gradient_args import GradientArgs, GradientMaker
 from .kernel_args import Call, KernelArgs
 from .messages import encode_attr
@@ -52,6 +52,8 @@ Bind = TypeVar("Bind", bound=Kernel)
 Maker = TypeVar("Maker", bound=GradientMaker)
 Expansion = Callable[[OpNode], list[OpNode]]
 """From a composite operator to simpler ones that compute the same."""
+StateRule = Callable[[Sequence[Shape], np.dtype, Mapping[str, Any]], Mapping[str, ArraySpec]]
+"""From shapes and dtype of the parameters, and attributes, to the (shape, dtype) of each state."""
 EpilogueSplit = Callable[[OperatorView], list[OpNode]]
 """From an operator to a head and its elementwise epilogue; no operators where it has none."""
 
@@ -94,6 +96,7 @@ class OperatorDef:
     rows: RowsRule | None = None
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
+    state_rule: StateRule | None = None
     takes_halves: tuple[str, ...] = ()
     module: str = ""
 
@@ -299,6 +302,7 @@ def operator(
     rows: RowsRule | None = None,
     accumulates: bool = False,
     column_views: tuple[str, str] | None = None,
+    state_rule: StateRule | None = None,
     takes_halves: tuple[str, ...] = (),
 ) -> OperatorDef:
     """Register an operator type; kernels, gradient and shape rule are added to the result.
@@ -315,6 +319,8 @@ def operator(
             `k.accumulate` says so.
         column_views: for operators that only copy, the slots of an array and of its parts side by
             side along the attribute `axis`; these may be views of its columns instead.
+        state_rule: for optimizers whose states are not of the parameter's shape; see
+            passes/optimizer.py.
         takes_halves: devices on which its kernels, and those of its gradient, get float16 and
             bfloat16 as they are: they only move values, or are exact enough by themselves. All
             others see float32 (see framework/runtime/halves.py).
@@ -341,6 +347,7 @@ def operator(
         rows=rows,
         accumulates=accumulates,
         column_views=column_views,
+        state_rule=state_rule,
         takes_halves=takes_halves,
         module=_module_being_imported(),
     )

@@ -37,6 +37,20 @@ class InnerNet(Net):
         self._change(as_op_list(desc).copy())
 
     @property
+    def version(self) -> int:
+        """See `Net`."""
+        return self.plain.version
+
+    @property
+    def predicts(self) -> bool:
+        """See `Net`."""
+        return self.plain.predicts
+
+    @predicts.setter
+    def predicts(self, predicts: bool) -> None:
+        self.plain.predicts = predicts
+
+    @property
     def op_list(self) -> OpList:
         """The net, without gradients and updates."""
         if self._desc is not None:
@@ -63,7 +77,9 @@ class InnerNet(Net):
         for name in dict.fromkeys(op.input_names()):
             if name not in declared:
                 outer.vars.append(VarDecl(name, kind=INPUT))
+        predicts = hasattr(self, "plain") and self.plain.predicts
         self.plain = PlainNet(outer)
+        self.plain.predicts = predicts
         self._op_list = net
         self._desc: pb.NetDesc | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...proto import net_pb2 as pb
 from ..base.context import OpContext, default_context
@@ -16,6 +16,19 @@ from .plain_net import PlainNet
 
 PERSISTENT = (PARAMETER, STATE)
 """Kinds of variables that outlive a run: they are initialised, saved and loaded."""
+
+
+class Owner:
+    """Who initialised a variable: somebody who builds a net, and whose variables are no one else's.
+
+    Attributes:
+        name: of the net, for messages.
+        adopted: names of variables that it takes over, whoever owned them.
+    """
+
+    def __init__(self, name: str, adopted: Iterable[str] = ()) -> None:
+        self.name = name
+        self.adopted = frozenset(adopted)
 
 
 def persistent_vars(desc: OpList | pb.NetDesc) -> Iterator[VarDecl]:
@@ -51,6 +64,8 @@ def initialize(
     context: OpContext | None = None,
     *,
     overwrite: bool = False,
+    owner: Owner | None = None,
+    share: bool = False,
 ) -> list[str]:
     """Run the initialisers of parameters and states that hold no value in `scope`.
 
@@ -59,12 +74,15 @@ def initialize(
 
     Args:
         overwrite: run all initialisers, also of variables that hold a value.
+        owner: whose the values become. It may use those that nobody owns (the user set them, or
+            they come from a file), and those of others where it `share`s.
 
     Returns:
         Names of the variables that were filled.
 
     Raises:
-        VariableError: variables with neither value nor initialiser; all are named.
+        VariableError: variables with neither value nor initialiser, or values of another owner
+            under the names of this net; all are named.
         ShapeError: an initialiser makes another shape or dtype than its variable declares.
     """
     wanted, lost = [], []
@@ -76,6 +94,8 @@ def initialize(
                 wanted.append(var)
         elif not has_value:
             lost.append(var.name)
+    if owner is not None and not share and not overwrite:
+        _check_owned(desc, scope, owner)
     if lost:
         names = ", ".join(map(repr, lost))
         raise VariableError(f"neither value nor initialiser: {names}; feed or load them")
@@ -84,8 +104,35 @@ def initialize(
     work = Scope(scope.place, parent=scope)  # initialisers may read what the scope holds already
     _run(wanted, work, context or default_context())
     for var in wanted:
-        (scope.find(var.name) or scope.var(var.name)).bind(work.get(var.name).array)
+        variable = scope.find(var.name) or scope.var(var.name)
+        variable.bind(work.get(var.name).array)
+        variable.origin = owner
     return [var.name for var in wanted]
+
+
+def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
+    """Refuse values that were initialised for another owner."""
+    taken: dict[str, Owner] = {}
+    for var in persistent_vars(desc):
+        variable = scope.find(var.name)
+        origin = None if variable is None or variable.array is None else variable.origin
+        if isinstance(origin, Owner) and origin is not owner and var.name not in owner.adopted:
+            taken[var.name] = origin
+    if not taken:
+        return
+    names = [repr(name) for name in taken]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    others = " and ".join(dict.fromkeys(repr(other.name) for other in taken.values()))
+    again = (
+        " (the same code run again, as a notebook's cell, makes another net)"
+        if all(other.name == owner.name for other in taken.values())
+        else ""
+    )
+    raise VariableError(
+        f"net {owner.name!r}: the scope holds {shown} of another NetBuilder, {others}{again}. Give"
+        " this one a Scope() of its own or other names (name=...); initialize(scope, share=True)"
+        " lets both use these values, initialize(scope, overwrite=True) starts afresh"
+    )
 
 
 def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:

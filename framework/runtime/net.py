@@ -35,7 +35,15 @@ class Net(abc.ABC):
     """A container and controller of operators. A net owns no data: it runs in any scope.
 
     One net may run from several threads at once, each in a scope of its own.
+
+    Attributes:
+        version: another number after each change of the operators or variables.
+        predicts: whether only forward operators run, in test phase, and a run that would train is
+            refused; so `load` makes the nets that it was not asked to train.
     """
+
+    version: int
+    predicts: bool = False
 
     @property
     @abc.abstractmethod
@@ -78,7 +86,8 @@ class Net(abc.ABC):
         """Run the operators `begin` to `end` (exclusive) on the variables of `scope`.
 
         Negative indexes mean from the first and to the last. Without scope or context the defaults
-        of the process and of the thread are used. Raises on failure.
+        of the process and of the thread are used. Raises on failure. Afterwards `scope` holds the
+        outputs that no operator reads again, and those that `context.live_out` names.
         """
 
     @abc.abstractmethod

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..base import settings
+from ..base import settings, threads
 from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
@@ -81,9 +81,10 @@ class PlainNet(Net):
 
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
-        self._version = next(_tokens)
+        self.version = next(_tokens)
         self._ranges: dict[Any, Range] = {}
         self._plans: dict[Any, Plan] = {}
+        self._last_forward: int | None = None
         self._metadata = dict(self.metadata)
         self._desc = None
 
@@ -228,6 +229,8 @@ class PlainNet(Net):
         Raises:
             GradientError: an operator has no gradient, or it would read an overwritten value.
         """
+        if self.predicts:
+            self._refuse_training("gradients are asked for")
         scale = LOSS_SCALE if loss_scale is not None else ""
         result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop, scale=scale)
         ops, variables = result.ops, result.vars
@@ -243,6 +246,8 @@ class PlainNet(Net):
         Returns:
             Names of the optimizer's state variables.
         """
+        if self.predicts:
+            self._refuse_training("updates are asked for")
         result = build_optimizer(self.op_list, attrs)
         self._extend(result.ops, result.vars)
         return [var.name for var in result.vars if var.kind == STATE]
@@ -250,10 +255,10 @@ class PlainNet(Net):
     @property
     def last_forward_op(self) -> int:
         """Index of the last FORWARD operator before the first other one; -1 where there is none."""
-        for index, op in enumerate(self.operators):
-            if op.role != FORWARD:
-                return index - 1
-        return len(self.operators) - 1
+        if self._last_forward is None:
+            roles = (index for index, op in enumerate(self.operators) if op.role != FORWARD)
+            self._last_forward = next(roles, len(self.operators)) - 1
+        return self._last_forward
 
     # -- running -------------------------------------------------------------------------------
 
@@ -271,20 +276,64 @@ class PlainNet(Net):
             ShapeError: shapes or dtypes do not fit.
             RunError: an operator failed.
         """
+        threads.look()
         context = context or default_context()
         self.frame(scope or default_scope(), context, begin, end).run(context)
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
-        key = (self._token, begin, end, context.train, context.live_out, context.device)
+        if self.predicts:
+            context, end = self._to_predict(context, begin, end)
+        train = context.phase is not False
+        key = (self._token, begin, end, train, context.live_out, context.device)
         frame = scope.bound.get(key)
         if (
             frame is not None
             and frame.scope_version == scope.root.version
-            and frame.net_version == self._version
+            and frame.net_version == self.version
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
+
+    def _to_predict(self, context: OpContext, begin: int, end: int) -> tuple[OpContext, int]:
+        """The context and the end of a run of a net that only predicts.
+
+        Raises:
+            OpscopeError: the run would train.
+        """
+        last = self.last_forward_op + 1
+        why = ""
+        if context.phase:
+            why = "the context says train=True"
+        elif max(begin, end) > last:
+            why = f"operators {begin}:{end} reach into its gradients and updates, {last} and up"
+        if why:
+            self._refuse_training(why)
+        if context.phase is None:
+            context = context.derive(train=False, live_out=context.live_out)
+        return context, last if end < 0 else end
+
+    def _refuse_training(self, why: str) -> None:
+        raise OpscopeError(
+            f"{self._title()} was loaded to predict, but {why}; load(path, train=True) gives a net"
+            " to train"
+        )
+
+    def bound_frame(self, scope: Scope, context: OpContext) -> Frame | None:
+        """The frame of a run of all operators where it still fits: preparing it cannot fail."""
+        train = context.phase is not False
+        frame = scope.bound.get((self._token, -1, -1, train, context.live_out, context.device))
+        if (
+            frame is not None
+            and frame.scope_version == scope.root.version
+            and frame.net_version == self.version
+        ):
+            return frame
+        return None
+
+    def externals(self, live_out: frozenset[str] | None = None) -> list[str]:
+        """The variables that a run of all operators reads, or updates, from the scope."""
+        return list(self._range(0, len(self.operators), live_out).externals)
 
     def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
         first, last = self._check_range(begin, end)
@@ -293,13 +342,13 @@ class PlainNet(Net):
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         options = current_options()
         frames = scope.bound.setdefault("frames", {})
-        frame_key = (key, self._version, signature, options)
+        frame_key = (key, self.version, signature, options)
         frame = frames.pop(frame_key, None)
         with on_device(place, context.stream):
             if frame is None or not frame.accept_inputs():
                 sources = (span, known, offsets)
                 frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
-                frame.net_version = self._version
+                frame.net_version = self.version
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
         frames[frame_key] = frame  # most recently used last

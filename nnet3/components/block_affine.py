@@ -14,7 +14,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import reducing
 from ...operators.linear.matmul import Product, as_rows, product
-from ..operators.mkl import register_mkl_kernel
+from ..operators.product_kernels import register_product_kernels
 from .affine import LINEAR_FIELDS, SIMPLE_UPDATABLE, AffineParameters
 from .base.component import OLD_IS_GRADIENT, Component, Properties
 from .base.fields import INT, Field
@@ -264,5 +264,5 @@ def block_affine_grad_kernel(k: KernelArgs) -> Call:
     return in_order(*calls)
 
 
-register_mkl_kernel("nnet3.repeated_affine", bind_repeated_affine)
-register_mkl_kernel("nnet3.repeated_affine_grad", bind_repeated_affine_grad)
+register_product_kernels("nnet3.repeated_affine", bind_repeated_affine)
+register_product_kernels("nnet3.repeated_affine_grad", bind_repeated_affine_grad)

@@ -16,7 +16,7 @@ from ...framework.ir.registry import Slot, operator
 from ...operators.base.calls import reducing
 from ...operators.linear.matmul import Product, product
 from ..index.indexes import IndexList
-from ..operators.mkl import register_mkl_kernel
+from ..operators.product_kernels import register_product_kernels
 from .base.component import Properties, UpdatableComponent
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, FLOAT, INT, INTS, MATRIX, VECTOR, Field
@@ -279,5 +279,5 @@ def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
     return in_order(*calls)
 
 
-register_mkl_kernel("nnet3.tdnn", bind_tdnn)
-register_mkl_kernel("nnet3.tdnn_grad", bind_tdnn_grad)
+register_product_kernels("nnet3.tdnn", bind_tdnn)
+register_product_kernels("nnet3.tdnn_grad", bind_tdnn_grad)

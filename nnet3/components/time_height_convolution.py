@@ -19,7 +19,7 @@ from ...operators.base.calls import reducing
 from ...operators.linear.matmul import Product, product
 from ..index.indexes import IndexList
 from ..operators.blocks import chunks_of
-from ..operators.mkl import register_mkl_kernel
+from ..operators.product_kernels import register_product_kernels
 from .base.component import Properties, UpdatableComponent
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, FLOAT, INT, INTS, MARK, MATRIX, PAIRS, VECTOR, Field
@@ -439,5 +439,5 @@ def bind_convolution_grad(k: KernelArgs, product: Product = product) -> Call:
     return in_order(*calls)
 
 
-register_mkl_kernel("nnet3.time_height_convolution", bind_convolution)
-register_mkl_kernel("nnet3.time_height_convolution_grad", bind_convolution_grad)
+register_product_kernels("nnet3.time_height_convolution", bind_convolution)
+register_product_kernels("nnet3.time_height_convolution_grad", bind_convolution_grad)

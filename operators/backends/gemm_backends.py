@@ -1,6 +1,7 @@
 """Other products of two matrices, for the operators that are made of them.
 
     mkl     Intel's MKL, where the package `mkl` is installed
+    blas    NumPy's OpenBLAS, large products in parts for the threads of compiled loops
     packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop
 
 Registered beside the reference kernels "xp"; OPSCOPE_LIBRARIES chooses. They are loaded when the
@@ -20,8 +21,14 @@ from ...framework.runtime.executor import frame_of
 from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
+from . import blas as _blas
 from . import mkl as _mkl
 from . import packed_gemm as _packed_gemm
+
+
+def _with_blas(bind: Callable[..., Call], *products: Callable[..., Call]) -> Kernel:
+    """The kernel `bind` with products of NumPy's OpenBLAS."""
+    return lambda k: bind(k, *products)
 
 
 def _with_packing(bind: Callable[..., Call]) -> Kernel:
@@ -31,37 +38,51 @@ def _with_packing(bind: Callable[..., Call]) -> Kernel:
         prepared = k.prepared
         if prepared is None:
             return None
-        mkl = "mkl" in frame_of(k).plan.options.libraries and _mkl.library() is not None
-        other = _mkl.product if mkl else product
+        libraries = frame_of(k).plan.options.libraries
+        if "mkl" in libraries and _mkl.library() is not None:
+            other = _mkl.product
+        else:
+            other = _blas.product if "blas" in libraries else product
         return bind(k, partial(_packed_gemm.product, prepared, other))
 
     return kernel
 
 
-for _op_type, _bind in {
+_MATRICES = {
     "affine": bind_affine,
     "affine_grad": bind_affine_grad,
     "matmul": bind_matmul,
     "matmul_grad": bind_matmul_grad,
-}.items():
-    for _library, _kernel in (("mkl", _mkl.kernel(_bind)), ("packed", _with_packing(_bind))):
-        lookup(_op_type).kernel(
-            _kernel,
-            device="cpu",
-            dtypes=(np.float32, np.float64),
-            library=_library,
-            in_loops=_library == "packed",
-        )
+}
+_STACKS = {
+    f"{_family}{_rank}d{_ending}": _bind
+    for _family, _binds in {
+        "conv": (bind_conv, bind_conv_grad),
+        "conv_transpose": (bind_conv_transpose, bind_conv_transpose_grad),
+    }.items()
+    for _rank in (1, 2, 3)
+    for _ending, _bind in zip(("", "_grad"), _binds, strict=True)
+}
 
-for _family, _binds in {
-    "conv": (bind_conv, bind_conv_grad),
-    "conv_transpose": (bind_conv_transpose, bind_conv_transpose_grad),
-}.items():
-    for _rank in (1, 2, 3):
-        for _ending, _bind in zip(("", "_grad"), _binds, strict=True):
-            lookup(f"{_family}{_rank}d{_ending}").kernel(
-                _mkl.kernel(_bind, _mkl.stacked),
-                device="cpu",
-                dtypes=(np.float32, np.float64),
-                library="mkl",
-            )
+
+def _register(op_type: str, library: str, kernel: Kernel) -> None:
+    lookup(op_type).kernel(
+        kernel,
+        device="cpu",
+        dtypes=(np.float32, np.float64),
+        library=library,
+        in_loops=library == "packed",
+    )
+
+
+for _op_type, _bind in _MATRICES.items():
+    _both = _op_type.startswith("matmul")  # has products of stacks, too
+    _register(_op_type, "mkl", _mkl.kernel(_bind, _mkl.product, *([_mkl.stacked] if _both else [])))
+    _register(
+        _op_type, "blas", _with_blas(_bind, _blas.product, *([_blas.stacked] if _both else []))
+    )
+    _register(_op_type, "packed", _with_packing(_bind))
+
+for _op_type, _bind in _STACKS.items():
+    _register(_op_type, "mkl", _mkl.kernel(_bind, _mkl.stacked))
+    _register(_op_type, "blas", _with_blas(_bind, _blas.stacked))

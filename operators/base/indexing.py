@@ -15,26 +15,43 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache
 
 
-def id_check(k: KernelArgs, slot: str, bound: int) -> Callable[[], None]:
+def id_check(k: KernelArgs, slot: str, bound: int, *, counted: Any = None) -> Callable[[], None]:
     """A callable that refuses values of the integer input `slot` outside [0, bound).
 
     It costs one pass over the ids: seen as unsigned numbers, negative ones are the largest.
+
+    Args:
+        counted: the same ids counted from the front, where [-bound, bound) is allowed.
 
     Raises:
         RunError: when called; with the operator, its variables and the first bad id.
     """
     ids = k[slot]
-    bits = 8 * ids.dtype.itemsize
-    limit = min(bound, 1 << (bits - 1)) if ids.dtype.kind == "i" else bound
-    greatest = ids.view(f"u{ids.dtype.itemsize}").max
+    checked, least = (ids, 0) if counted is None else (counted, -bound)
+    bits = 8 * checked.dtype.itemsize
+    limit = min(bound, 1 << (bits - 1)) if checked.dtype.kind == "i" else bound
+    greatest = checked.view(f"u{checked.dtype.itemsize}").max
 
     def check() -> None:
         if greatest() >= limit:
-            bad = int(ids[(ids < 0) | (ids >= bound)][0])
-            why = f"{slot} {k.op.inputs[slot][0]!r} holds {bad}, want 0 <= {slot} < {bound}"
+            bad = int(ids[(ids < least) | (ids >= bound)][0])
+            why = f"{slot} {k.op.inputs[slot][0]!r} holds {bad}, want {least} <= {slot} < {bound}"
             raise RunError(k.describe(why))
 
     return check if ids.size else nothing
+
+
+def counted_from_front(k: KernelArgs, ids: Any, bound: int) -> tuple[Any, Call]:
+    """An array of int64, and the call that fills it: ids, plus `bound` where they are below 0."""
+    counted, below = k.scratch(ids.shape, np.int64), k.scratch(ids.shape, bool)
+    xp, zero, size = k.xp, ids.dtype.type(0), np.int64(bound)
+
+    def run() -> None:
+        xp.less(ids, zero, below)
+        xp.multiply(below, size, counted)
+        xp.add(counted, ids, counted)
+
+    return counted, run
 
 
 def taker(k: KernelArgs, x: Any, ids: Any, axis: int, out: Any) -> Call:

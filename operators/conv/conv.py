@@ -24,7 +24,8 @@ out[n, o, p] = b[o] + sum over c, k of w[o, c, k] * x[n, g*C/groups + c, q],
 q = p*stride + k*dilation - padding
 
 where g is the group of filter o, and x is zero outside. An axis of size S becomes
-floor((S + padding at both ends - dilation*(k-1) - 1) / stride) + 1."""
+floor((S + padding at both ends - dilation*(k-1) - 1) / stride) + 1, and ceil(S / stride) with
+padding_algorithm `same`."""
 
 
 def _rule(s: ShapeArgs) -> None:
@@ -42,7 +43,7 @@ def _rule(s: ShapeArgs) -> None:
     if s.has("b"):
         s.same("the size of b and the filters of w", s.rank("b", 1)[0], w[0])
     out = []
-    for axis, size in zip(make_axes(s.attrs, w[2:]), x[2:], strict=True):
+    for axis, size in zip(make_axes(s.attrs, w[2:], x[2:]), x[2:], strict=True):
         known = size >= 0 and axis.kernel >= 0
         out.append(axis.positions(size) if known else -1)
         if known and (out[-1] <= 0 or size == 0):
@@ -54,7 +55,7 @@ def _rule(s: ShapeArgs) -> None:
 
 
 def _correlation(k: KernelArgs, small: str, multiply: Any) -> Correlation:
-    axes = make_axes(k.attrs, k.shape("w")[2:])
+    axes = make_axes(k.attrs, k.shape("w")[2:], k.shape("x")[2:])
     groups, dtype = k.attrs["groups"], k["w"].dtype
     return Correlation(k, axes, k.shape("x"), k.shape(small), groups, dtype, multiply)
 

@@ -45,7 +45,7 @@ def _rule(s: ShapeArgs) -> None:
     if s.has("b"):
         filters = s.same("the size of b and the filters of w", s.rank("b", 1)[0], filters)
     out = []
-    for axis, size, more in zip(make_axes(s.attrs, w[2:]), x[2:], extra, strict=True):
+    for axis, size, more in zip(make_axes(s.attrs, w[2:], x[2:]), x[2:], extra, strict=True):
         if more and more >= max(axis.stride, axis.dilation):
             s.fail(
                 f"output_padding {more} is not below stride {axis.stride}"
@@ -59,7 +59,7 @@ def _rule(s: ShapeArgs) -> None:
 
 
 def _correlation(k: KernelArgs, large: str, multiply: Any) -> Correlation:
-    axes = make_axes(k.attrs, k.shape("w")[2:])
+    axes = make_axes(k.attrs, k.shape("w")[2:], k.shape(large)[2:])
     groups, dtype = k.attrs["groups"], k["w"].dtype
     return Correlation(k, axes, k.shape(large), k.shape("x"), groups, dtype, multiply)
 

@@ -18,17 +18,28 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ..base.calls import copying
-from .windows import PADDING, STRIDE, Axis, check_attrs, make_axes, per_axis, spread
+from .windows import (
+    PADDING,
+    PADDING_ALGORITHM,
+    STRIDE,
+    Axis,
+    check_attrs,
+    make_axes,
+    per_axis,
+    spread,
+)
 
 _SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
 _ATTRS = (
     AttrSpec("kernel", "ints", "size of the window: one value, or one an axis", minimum=1),
     replace(STRIDE, default=(), doc="step of the window: one value, or one an axis; [] = kernel"),
     replace(PADDING, doc=PADDING.doc.replace("zeros", "places without a value,")),
+    PADDING_ALGORITHM,
     AttrSpec("ceil_mode", "bool", "a last window may hang over the end", False),
 )
 _SIZES = """An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
-`ceil_mode` the ceiling of it, unless the last window would begin in the padding at the end."""
+`ceil_mode` the ceiling of it, unless the last window would begin in the padding at the end; with
+padding_algorithm `same` it becomes ceil(S / stride)."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,7 @@ def _kernel(attrs: dict, rank: int) -> tuple[int, ...]:
 def _passes(attrs: dict, x: Sequence[int], out: Sequence[int]) -> list[_Pass]:
     """The passes that change anything, in their order forward."""
     shape, passes = tuple(x), []
-    axes = make_axes(attrs, _kernel(attrs, len(x) - 2))
+    axes = make_axes(attrs, _kernel(attrs, len(x) - 2), x[2:])
     for place in range(len(x) - 1, 1, -1):
         after = (*shape[:place], out[place], *shape[place + 1 :])
         if axes[place - 2] != Axis(1):
@@ -100,7 +111,7 @@ def _out_shape(s: ShapeArgs, rank: int) -> tuple[int, ...]:
     per_axis(s, "kernel", rank)
     check_attrs(s, rank)
     out = []
-    for axis, size in zip(make_axes(s.attrs, _kernel(s.attrs, rank)), x[2:], strict=True):
+    for axis, size in zip(make_axes(s.attrs, _kernel(s.attrs, rank), x[2:]), x[2:], strict=True):
         if max(axis.before, axis.after) >= axis.kernel:
             s.fail(f"padding {max(axis.before, axis.after)} is not below the kernel {axis.kernel}")
         out.append(-1 if size < 0 else axis.positions(size, s.attrs["ceil_mode"]))

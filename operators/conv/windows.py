@@ -29,8 +29,8 @@ PADDING = AttrSpec(
 PADDING_ALGORITHM = AttrSpec(
     "padding_algorithm",
     "string",
-    "`explicit`: as `padding` says; `valid`: none; `same`: so that out has the size of x (stride 1"
-    " only; an odd total puts the greater part at the end)",
+    "`explicit`: as `padding` says; `valid`: none; `same`: the least that gives ceil(S / stride)"
+    " positions, the greater part at the end (TensorFlow's SAME, ONNX's SAME_UPPER)",
     "explicit",
     choices=("explicit", "same", "valid"),
 )
@@ -100,18 +100,23 @@ def check_attrs(s: ShapeArgs, rank: int) -> None:
     if len(s.attrs["padding"]) not in {1, rank, 2 * rank}:
         given = len(s.attrs["padding"])
         s.fail(f"padding wants 1, {rank} or {2 * rank} values and has {given}")
-    if s.attrs.get("padding_algorithm") == "same" and set(s.attrs["stride"]) != {1}:
-        s.fail("padding_algorithm 'same' wants stride 1")
 
 
-def make_axes(attrs: dict, kernel: Sequence[int]) -> tuple[Axis, ...]:
-    """The windows of an operator's attributes, checked before, over one or more spatial axes."""
+def make_axes(attrs: dict, kernel: Sequence[int], sizes: Sequence[int]) -> tuple[Axis, ...]:
+    """The windows of an operator's attributes, checked before, over one or more spatial axes.
+
+    Args:
+        kernel: taps along each axis. sizes: inputs along each axis; -1 where it is not known yet.
+    """
     rank = len(kernel)
     strides = spread(attrs["stride"] or tuple(kernel), rank)
     dilations = spread(attrs.get("dilation", (1,)), rank)
     algorithm = attrs.get("padding_algorithm", "explicit")
     if algorithm == "same":
-        totals = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
+        totals = [
+            max((-(-size // step) - 1) * step + Axis(k, step, d).extent - size, 0)
+            for size, k, step, d in zip(sizes, kernel, strides, dilations, strict=True)
+        ]
         befores = [total // 2 for total in totals]
         afters = [total - before for total, before in zip(totals, befores, strict=True)]
     elif algorithm == "valid":

@@ -14,6 +14,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import ArraySpecs, rows_of
+from ..base.calls import stacked
 
 Product = Callable[..., Call]
 """Something called as `product` below."""
@@ -101,8 +102,8 @@ def _scaling(xp: Any, out: Any, alpha: float) -> Call:
 
 
 @matmul.kernel
-def bind_matmul(k: KernelArgs, product: Product = product) -> Call:
-    """Kernel of `matmul` on top of a product of two matrices."""
+def bind_matmul(k: KernelArgs, product: Product = product, stacked: Product = stacked) -> Call:
+    """Kernel of `matmul` on top of products of two matrices, and of two stacks of them."""
     x, y = _matrices(k, k["x"], k["y"])
     out = _as_matrices(k, k["out"])
     alpha = k.attrs["alpha"]
@@ -111,12 +112,12 @@ def bind_matmul(k: KernelArgs, product: Product = product) -> Call:
         return product(k.xp, x, y, out, alpha=alpha, by=by)
     if y.ndim == 2 and _contiguous(x, out):  # one large product for all batches
         return product(k.xp, _flat(x), y, _flat(out), alpha=alpha)
-    return _scaled(k, partial(k.xp.matmul, x, y, out=out), out, alpha)
+    return _scaled(k, stacked(k.xp, x, y, out), out, alpha)
 
 
 @matmul.backward("x", "y")
-def bind_matmul_grad(k: KernelArgs, product: Product = product) -> Call:
-    """Kernel of `matmul_grad` on top of a product of two matrices."""
+def bind_matmul_grad(k: KernelArgs, product: Product = product, stacked: Product = stacked) -> Call:
+    """Kernel of `matmul_grad` on top of products of two matrices, and of two stacks of them."""
     x, y = _matrices(k, k["x"], k["y"])
     grad = _as_matrices(k, k["out_grad"])
     calls = []
@@ -131,11 +132,13 @@ def bind_matmul_grad(k: KernelArgs, product: Product = product) -> Call:
             target = target[None, :] if slot == "x" else target[:, None]
         elif transposed:  # the gradient of the matrix as it is stored
             left, right = right.swapaxes(-1, -2), left.swapaxes(-1, -2)
-        calls.append(_gradient(k, product, left, right, target))
+        calls.append(_gradient(k, product, stacked, left, right, target))
     return in_order(*calls)
 
 
-def _gradient(k: KernelArgs, product: Product, left: Any, right: Any, target: Any) -> Call:
+def _gradient(
+    k: KernelArgs, product: Product, stacked: Product, left: Any, right: Any, target: Any
+) -> Call:
     """target = alpha * left right, summed over the batches that `target` was broadcast along."""
     xp, alpha = k.xp, k.attrs["alpha"]
     if left.ndim == right.ndim == 2:
@@ -144,13 +147,13 @@ def _gradient(k: KernelArgs, product: Product, left: Any, right: Any, target: An
     batch_of_target = (1,) * (len(batch) + 2 - target.ndim) + target.shape[:-2]
     axes = tuple(axis for axis, size in enumerate(batch) if batch_of_target[axis] != size)
     if not axes:
-        return _scaled(k, partial(xp.matmul, left, right, out=target), target, alpha)
+        return _scaled(k, stacked(xp, left, right, target), target, alpha)
     if target.ndim == 2 and _rows_stacked(left, right):
         # Of a matrix shared by all batches: the sum over batches is one more inner dimension.
         left, right = _flat(left.swapaxes(-1, -2)).T, _flat(right)
         return product(xp, left, right, target, alpha=alpha)
     whole = k.scratch((*batch, *target.shape[-2:]), target.dtype)
-    multiply = partial(xp.matmul, left, right, out=whole)
+    multiply = stacked(xp, left, right, whole)
     summed = target[(None,) * (len(batch_of_target) + 2 - target.ndim)]
     add = partial(xp.sum, whole, axis=axes, keepdims=True, out=summed)
     return _scaled(k, in_order(multiply, add), target, alpha)

@@ -21,6 +21,7 @@ from ...framework.ir.rows import rows_of
 from ..base.indexing import taker
 from ..linear.matmul import as_rows
 from ..math.softmax import FEW
+from .class_targets import bind_targets, clearing, reshaped
 from .labels import IGNORE_INDEX, Labels, bind_labels, index_rule, soft_rule
 
 _LABEL = Slot("label", "classes 0 .. C-1 as integers [...] or [..., 1]; soft: weights [..., C]")
@@ -34,6 +35,10 @@ def _rule(s: ShapeArgs) -> None:
     x, dtype = s["x"], wide(s.dtype("x"))
     if x[-1] == 0:
         s.fail("x has no classes")
+    if s.has("weight"):
+        weight = s.rank("weight", 1)
+        s.floats("x", "weight")
+        s.same("the classes of x and of weight", x[-1], weight[0])
     s.set("out", (samples, dtype))
     s.set("softmax", ((*samples, x[-1]), dtype))
 
@@ -174,11 +179,21 @@ softmax_cross_entropy = operator(
     doc=(
         "Cross entropy of logits, in one stable step: out = log(sum(exp(x))) - x[label], with"
         " `soft_label` out = -sum(label * log_softmax(x)). x [..., C] -> out [...]. Samples whose"
-        " label is `ignore_index` have loss and gradient zero."
+        " label is `ignore_index` have loss and gradient zero. With `label_smoothing` eps the"
+        " target is (1 - eps) label + eps / C, and with `weight` [C] the term of class c counts"
+        " weight[c] times, as in PyTorch. (`cross_entropy_loss` takes the weighted mean besides.)"
     ),
-    inputs=[Slot("x", "logits [..., C]", not_in_gradient=True), _LABEL],
+    inputs=[
+        Slot("x", "logits [..., C]", not_in_gradient=True),
+        _LABEL,
+        Slot("weight", "of each class, [C]", optional=True),
+    ],
     outputs=[_OUT, Slot("softmax", "softmax of x, [..., C]", intermediate=True)],
-    attrs=[_SOFT, IGNORE_INDEX],
+    attrs=[
+        _SOFT,
+        IGNORE_INDEX,
+        AttrSpec("label_smoothing", "float", "share of the target that all classes get", 0.0, 0, 1),
+    ],
     source="Paddle: paddle/operators/softmax_with_cross_entropy_op.cc",
     shape=_rule,
     rows=rows_of("x", "label", rank=1),
@@ -194,9 +209,9 @@ def softmax_cross_entropy_kernel(k: KernelArgs) -> Call:
     softmax, store_softmax = k.get("softmax"), []
     if softmax is not None:
         softmax, store_softmax = as_rows(k, softmax, samples, classes, write=True)
-    if k.attrs["soft_label"]:
-        label, load_label = as_rows(k, k["label"], samples, classes)
-        run = _soft_loss(k, x, label, out, softmax)
+    if k.attrs["soft_label"] or reshaped(k):
+        label, load_label, ignored = bind_targets(k, samples, classes)
+        run = in_order(_soft_loss(k, x, label, out, softmax), clearing(k, out, ignored))
         return in_order(*load, *load_label, run, *store, *store_softmax)
     run, load_label = _index_loss(k, x, out[:, 0], softmax)
     return in_order(*load, *load_label, run, *store, *store_softmax)
@@ -279,8 +294,8 @@ def softmax_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
     softmax, load = as_rows(k, k["softmax"], samples, classes)
     grad, load_grad = as_rows(k, k["out_grad"], samples, 1)
     x_grad, store = as_rows(k, k["x_grad"], samples, classes, write=True)
-    if k.attrs["soft_label"]:
-        label, load_label = as_rows(k, k["label"], samples, classes)
+    if k.attrs["soft_label"] or reshaped(k):
+        label, load_label, ignored = bind_targets(k, samples, classes)
         weight = k.scratch((samples, 1), label.dtype)
         pull = k.scratch((samples, classes), label.dtype)
 
@@ -290,7 +305,8 @@ def softmax_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
             xp.subtract(pull, label, pull)
             xp.multiply(pull, grad, x_grad)
 
-        return in_order(*load, *load_grad, *load_label, soft, *store)
+        clear = clearing(k, x_grad, ignored)
+        return in_order(*load, *load_grad, *load_label, soft, clear, *store)
 
     labels = bind_labels(k, classes)
     few = xp is np and classes <= FEW

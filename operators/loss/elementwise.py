@@ -35,13 +35,19 @@ class _Loss:
     slope: str
     other: str = "y"
     other_slope: str = "-"
-    attr: AttrSpec | None = None
+    attrs: tuple[AttrSpec, ...] = ()
     source: str = ""
 
 
 def _positive(name: str, default: float, doc: str) -> AttrSpec:
     return AttrSpec(name, "float", doc, default, minimum=1e-12)
 
+
+# Of the focal loss: the probability of the wrong side, the cross entropy, the weight of the class.
+_MISSED = "(label / (1 + exp(x)) + (1 - label) / (1 + exp(-x)))"
+_CROSS = "(fmax(x, 0) + log1p(exp(-fabs(x))) - x * label)"
+_SHARE = "(alpha < 0 ? 1 : alpha * label + (1 - alpha) * (1 - label))"
+_SIDES = "(1 / (1 + exp(-x))) * (1 / (1 + exp(x)))"  # the derivative of the sigmoid
 
 _LOSSES = (
     _Loss(
@@ -62,7 +68,7 @@ _LOSSES = (
         value="(fabs(x - y) < delta ? fabs(x - y) : delta)"
         " * (fabs(x - y) - (fabs(x - y) < delta ? fabs(x - y) : delta) / 2)",
         slope="(x - y > delta ? delta : x - y < -delta ? -delta : x - y)",
-        attr=_positive("delta", 1.0, "where the square ends"),
+        attrs=(_positive("delta", 1.0, "where the square ends"),),
         source="Huber 1964; PyTorch: torch.nn.functional.huber_loss",
     ),
     _Loss(
@@ -71,7 +77,7 @@ _LOSSES = (
         value="(fabs(x - y) < beta ? fabs(x - y) : beta)"
         " * (fabs(x - y) - (fabs(x - y) < beta ? fabs(x - y) : beta) / 2) / beta",
         slope="((x - y > beta ? beta : x - y < -beta ? -beta : x - y) / beta)",
-        attr=_positive("beta", 1.0, "where the square ends"),
+        attrs=(_positive("beta", 1.0, "where the square ends"),),
         source="Girshick 2015; PyTorch: torch.nn.functional.smooth_l1_loss",
     ),
     _Loss(
@@ -92,6 +98,24 @@ _LOSSES = (
         other="label",
         other_slope="-x",
         source="Paddle: paddle/operators/sigmoid_cross_entropy_with_logits_op.cc",
+    ),
+    _Loss(
+        "sigmoid_focal_loss",
+        "Focal loss of independent classes, from logits x and labels in [0, 1]: with p = sigmoid(x)"
+        " and q = p (1 - label) + (1 - p) label, the probability of the wrong side, out = a q^gamma"
+        " times the cross entropy, a = alpha label + (1 - alpha) (1 - label). Easy samples hardly"
+        " count. alpha < 0: a = 1.",
+        value=f"{_SHARE} * pow({_MISSED}, gamma) * {_CROSS}",
+        slope=f"({_SHARE} * (pow({_MISSED}, gamma) * (1 / (1 + exp(-x)) - label)"
+        f" + gamma * pow(fmax({_MISSED}, 1e-7), gamma - 1) * {_CROSS} * (1 - 2 * label)"
+        f" * {_SIDES}))",
+        other="label",
+        other_slope="",
+        attrs=(
+            AttrSpec("alpha", "float", "weight of label 1; below 0: none", 0.25, maximum=1.0),
+            AttrSpec("gamma", "float", "how fast easy samples lose weight", 2.0, minimum=0.0),
+        ),
+        source="Lin et al. 2017, Focal loss for dense object detection; torchvision.ops",
     ),
 )
 
@@ -118,7 +142,7 @@ def _register(loss: _Loss) -> None:
         doc=f"{loss.doc} x, {other} and out have one shape.",
         inputs=_inputs(other),
         outputs=[_OUT],
-        attrs=[loss.attr] if loss.attr else [],
+        attrs=loss.attrs,
         source=loss.source,
         shape=_same_shapes(other),
         scalar=loss.value,

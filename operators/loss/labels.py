@@ -43,8 +43,9 @@ class Labels(NamedTuple):
 
     Attributes:
         values: int64 [N]. load: calls that fill them first, mostly none.
-        check: callable: None where every label is a class, else a mask [N] of those that are one,
-            the others being `ignore_index`. Raises RunError with the first that is neither.
+        check: callable: None where every label counts, else a mask [N] of those that do, the
+            others being `ignore_index`, which may be one of the classes. Raises RunError with the
+            first that is neither.
     """
 
     values: Any
@@ -61,12 +62,13 @@ def bind_labels(k: KernelArgs, classes: int) -> Labels:
         given, values = values, k.scratch((samples,), "int64")
         load = [*load, partial(k.xp.copyto, values, given, casting="unsafe")]
     ignored = k.attrs["ignore_index"]
+    is_class = 0 <= ignored < classes
     # Seen as unsigned numbers negative labels are the largest: one pass checks both bounds.
     greatest = values.view("u8").max
 
     def check() -> Any:
         if greatest() < classes:
-            return None
+            return values != ignored if is_class else None
         valid = (values >= 0) & (values < classes)
         bad = ~valid & (values != ignored)
         if bad.any():
@@ -74,7 +76,7 @@ def bind_labels(k: KernelArgs, classes: int) -> Labels:
             name = k.op.inputs["label"][0]
             why = f"label {name!r} holds {int(values[at])} at sample {at}, want 0 .. {classes - 1}"
             raise RunError(k.describe(why))
-        return valid
+        return valid & (values != ignored) if is_class else valid
 
     return Labels(values, load, check if samples else _nothing_to_check)
 

@@ -29,7 +29,7 @@ def _logical(s: ShapeArgs) -> None:
     s.set("out", (out, bool))
 
 
-def _is_finite(s: ShapeArgs) -> None:
+def _float_test(s: ShapeArgs) -> None:
     s.floats("x")
     s.set("out", (s["x"], bool))
 
@@ -72,7 +72,9 @@ for _type, _doc in _COMPARISONS.items():
 for _type, _doc in _CONNECTIVES.items():
     _truth(_type, f"Logic of elements: {_doc}.", ("x", "y"), _logical, inplace="x")
 _truth("logical_not", "Logic of elements: out = not x.", ("x",), _logical, inplace="x")
-_truth("isfinite", "Whether an element is neither NaN nor infinite.", ("x",), _is_finite)
+_truth("isfinite", "Whether an element is neither NaN nor infinite.", ("x",), _float_test)
+_truth("isinf", "Whether an element is infinite, of either sign.", ("x",), _float_test)
+_truth("isnan", "Whether an element is NaN.", ("x",), _float_test)
 
 where = operator(
     "where",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import pi, sqrt
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from .elementwise_math import unary
+from .elementwise_math import limits_rule, unary
 
 relu = unary(
     "relu",
@@ -35,6 +36,42 @@ elu = unary(
 )
 
 
+# The constants make mean 0 and variance 1 a fixed point of a layer.
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+selu = unary(
+    "selu",
+    "Scaled exponential linear unit: out = 1.0507 * (x where x > 0, else 1.6733 * (exp(x) - 1)).",
+    f"x > 0 ? {_SELU_SCALE} * x : {_SELU_SCALE * _SELU_ALPHA} * expm1(x)",
+    gradient=f"out > 0 ? {_SELU_SCALE} * out_grad : out_grad * (out + {_SELU_SCALE * _SELU_ALPHA})",
+    source="G. Klambauer et al., Self-normalizing neural networks, arXiv:1706.02515",
+)
+
+
+def _above_zero(attr: str) -> Callable[[ShapeArgs], None]:
+    """Shape rule that wants a number above 0."""
+
+    def rule(s: ShapeArgs) -> None:
+        if not s.attrs[attr] > 0:
+            s.fail(f"{attr}={s.attrs[attr]} is not above 0")
+        s.set("out", (s["x"], s.floats("x")))
+
+    return rule
+
+
+celu = unary(
+    "celu",
+    "Continuously differentiable exponential linear unit: out = x where x > 0, else"
+    " alpha * (exp(x / alpha) - 1).",
+    "x > 0 ? x : alpha * expm1(x / alpha)",
+    gradient="out > 0 ? out_grad : out_grad * (out / alpha + 1)",
+    attrs=[AttrSpec("alpha", "float", "minus the limit far below 0; above 0", 1.0)],
+    shape=_above_zero("alpha"),
+    source="J. T. Barron, Continuously differentiable exponential linear units, arXiv:1704.07483",
+)
+
+
 # Right at both ends, as exp overflows to infinity. Through tanh it would be as fast, but lose all
 # relative accuracy for negative x.
 sigmoid = unary(
@@ -55,19 +92,13 @@ silu = unary(
 )
 
 
-def _positive_beta(s: ShapeArgs) -> None:
-    if not s.attrs["beta"] > 0:
-        s.fail(f"beta={s.attrs['beta']} is not above 0")
-    s.set("out", (s["x"], s.floats("x")))
-
-
 softplus = unary(
     "softplus",
     "Smooth rectifier: out = log(1 + exp(beta * x)) / beta.",
-    "(fmax(beta * x, 0) + log1p(exp(-fabs(beta * x)))) / beta",
+    "((beta * x > 0 ? beta * x : 0) + log1p(exp(-fabs(beta * x)))) / beta",
     gradient="out_grad / (1 + exp(-beta * x))",
     attrs=[AttrSpec("beta", "float", "sharpness, above 0", 1.0)],
-    shape=_positive_beta,
+    shape=_above_zero("beta"),
 )
 
 
@@ -80,6 +111,67 @@ hard_sigmoid = unary(
         AttrSpec("alpha", "float", "slope of the middle line", 0.2),
         AttrSpec("beta", "float", "value at 0", 0.5),
     ],
+)
+
+relu6 = unary(
+    "relu6",
+    "Rectified linear unit with a ceiling: out = min(max(x, 0), 6).",
+    "x < 0 ? 0 : x > 6 ? 6 : x",
+    gradient="out > 0 && out < 6 ? out_grad : 0",
+    source="A. G. Howard et al., MobileNets, arXiv:1704.04861",
+)
+
+hard_tanh = unary(
+    "hard_tanh",
+    "Hyperbolic tangent in three straight lines: out = min(max(x, minimum), maximum). Unlike that"
+    " of `clip`, the gradient is 0 at both limits.",
+    "x < minimum ? minimum : x > maximum ? maximum : x",
+    gradient="x > minimum && x < maximum ? out_grad : 0",
+    attrs=[
+        AttrSpec("minimum", "float", "lower limit", -1.0),
+        AttrSpec("maximum", "float", "upper limit", 1.0),
+    ],
+    shape=limits_rule,
+    source="R. Collobert, Large scale machine learning (2004)",
+)
+
+hard_swish = unary(
+    "hard_swish",
+    "Swish in straight lines: out = x * min(max(x + 3, 0), 6) / 6.",
+    "x * (x + 3 < 0 ? 0 : x + 3 > 6 ? 6 : x + 3) / 6",
+    gradient="x > -3 ? (x < 3 ? out_grad * (x / 3 + 0.5) : out_grad) : 0",
+    source="A. Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
+)
+
+log_sigmoid = unary(
+    "log_sigmoid",
+    "Logarithm of the logistic function: out = -log(1 + exp(-x)), without overflow.",
+    "(x < 0 ? x : 0) - log1p(exp(-fabs(x)))",
+    gradient="out_grad / (1 + exp(x))",
+)
+
+softsign = unary(
+    "softsign",
+    "Sign with a smooth step: out = x / (1 + |x|).",
+    "x / (1 + fabs(x))",
+    gradient="out_grad / ((1 + fabs(x)) * (1 + fabs(x)))",
+    source="J. Bergstra et al., Quadratic polynomials learn better image features (2009)",
+)
+
+# tanh(log(1 + exp(x))) = n / (n + 2) with n = exp(x) * (exp(x) + 2); for x > 0 both are divided by
+# exp(2 * x), so that nothing overflows.
+_E = "exp(-fabs(x))"
+_MISH = (
+    f"(x > 0 ? (1 + 2 * {_E}) / (1 + 2 * {_E} * (1 + {_E}))"
+    f" : {_E} * ({_E} + 2) / ({_E} * ({_E} + 2) + 2))"
+)
+
+mish = unary(
+    "mish",
+    "Mish: out = x * tanh(log(1 + exp(x))), without overflow.",
+    f"x * {_MISH}",
+    gradient=f"out_grad * ({_MISH} + x * (1 - {_MISH} * {_MISH}) / (1 + exp(-x)))",
+    source="D. Misra, Mish: a self regularized non-monotonic activation, arXiv:1908.08681",
 )
 
 

@@ -7,6 +7,7 @@ kernels follow from these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import log as log_of
 from math import pi
 
 from ...framework.base.shape import ShapeArgs, same_as
@@ -93,6 +94,7 @@ _STEPS = {
     "floor": ("Largest whole number not above x.", "floor(x)"),
     "ceil": ("Smallest whole number not below x.", "ceil(x)"),
     "round": ("Nearest whole number; the even one of two.", "rint(x)"),
+    "trunc": ("Whole number next to x towards 0: x without its fraction.", "trunc(x)"),
 }
 for _type, (_doc, _scalar) in _STEPS.items():
     unary(_type, _doc, _scalar, no_gradient=_FLAT)
@@ -100,6 +102,52 @@ for _type, (_doc, _scalar) in _STEPS.items():
 exp = unary("exp", "Exponential: out = e ** x.", "exp(x)", gradient="out_grad * out")
 
 log = unary("log", "Natural logarithm; NaN below 0.", "log(x)", gradient="out_grad / x")
+
+_LN2, _LN10 = log_of(2), log_of(10)
+
+# operator type -> doc, scalar expression, gradient
+_FUNCTIONS = {
+    "exp2": ("Power of two: out = 2 ** x.", "exp2(x)", f"out_grad * out * {_LN2}"),
+    "expm1": ("out = e ** x - 1, exact for small x too.", "expm1(x)", "out_grad * (out + 1)"),
+    "log2": ("Logarithm to base 2; NaN below 0.", "log2(x)", f"out_grad / (x * {_LN2})"),
+    "log10": ("Logarithm to base 10; NaN below 0.", "log10(x)", f"out_grad / (x * {_LN10})"),
+    "log1p": (
+        "out = log(1 + x), exact for small x too; NaN below -1.",
+        "log1p(x)",
+        "out_grad / (1 + x)",
+    ),
+    "tan": ("Tangent of x in radians.", "tan(x)", "out_grad * (1 + out * out)"),
+    "asin": (
+        "Arcsine in radians, from -pi / 2 to pi / 2; NaN outside of [-1, 1].",
+        "asin(x)",
+        "out_grad / sqrt((1 - x) * (1 + x))",
+    ),
+    "acos": (
+        "Arccosine in radians, from 0 to pi; NaN outside of [-1, 1].",
+        "acos(x)",
+        "-out_grad / sqrt((1 - x) * (1 + x))",
+    ),
+    "atan": (
+        "Arctangent in radians, from -pi / 2 to pi / 2.",
+        "atan(x)",
+        "out_grad / (1 + x * x)",
+    ),
+    "sinh": ("Hyperbolic sine.", "sinh(x)", "out_grad * cosh(x)"),
+    "cosh": ("Hyperbolic cosine.", "cosh(x)", "out_grad * sinh(x)"),
+    "asinh": ("Inverse hyperbolic sine.", "asinh(x)", "out_grad / sqrt(x * x + 1)"),
+    "acosh": (
+        "Inverse hyperbolic cosine; NaN below 1.",
+        "acosh(x)",
+        "out_grad / sqrt((x - 1) * (x + 1))",
+    ),
+    "atanh": (
+        "Inverse hyperbolic tangent; NaN outside of [-1, 1].",
+        "atanh(x)",
+        "out_grad / ((1 - x) * (1 + x))",
+    ),
+}
+for _type, (_doc, _scalar, _gradient) in _FUNCTIONS.items():
+    unary(_type, _doc, _scalar, gradient=_gradient)
 
 sqrt = unary("sqrt", "Square root; NaN below 0.", "sqrt(x)", gradient="out_grad / (out + out)")
 
@@ -128,7 +176,8 @@ erf = unary(
 )
 
 
-def _clip_shape(s: ShapeArgs) -> None:
+def limits_rule(s: ShapeArgs) -> None:
+    """Shape rule of floats x -> out between the attributes `minimum` and `maximum`."""
     if not s.attrs["minimum"] <= s.attrs["maximum"]:
         s.fail(f"minimum {s.attrs['minimum']} is not below maximum {s.attrs['maximum']}")
     _floats(s)
@@ -144,7 +193,7 @@ clip = unary(
         AttrSpec("minimum", "float", "lower limit", float("-inf")),
         AttrSpec("maximum", "float", "upper limit", float("inf")),
     ],
-    shape=_clip_shape,
+    shape=limits_rule,
 )
 
 assign = unary("assign", "Copy: out = x, of any dtype.", "x", shape=same_as("x"))
@@ -154,6 +203,15 @@ assign = unary("assign", "Copy: out = x, of any dtype.", "x", shape=same_as("x")
 def assign_gradient(g: GradientArgs) -> list[OpNode]:
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
+
+stop_gradient = unary(
+    "stop_gradient",
+    "Copy through which no gradient passes back: out = x, of any dtype. PyTorch's `detach`.",
+    "x",
+    shape=same_as("x"),
+    no_gradient="to stop it is what the operator is for",
+    source="TensorFlow's tf.stop_gradient",
+)
 
 scale = unary(
     "scale",

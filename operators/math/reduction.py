@@ -19,15 +19,15 @@ from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import beside
 from ..base.calls import reducing
 
-_ATTRS = (
+REDUCTION_ATTRS = (
     AttrSpec("axes", "ints", "axes to reduce; none = all", ()),
     AttrSpec("keepdims", "bool", "keep the reduced axes with size 1", False),
 )
-_OUT_DOC = "shape of x without the reduced axes, or with size 1 there"
+REDUCTION_OUT = "shape of x without the reduced axes, or with size 1 there"
 _SMALL = 1024  # elements up to which a dot product is the faster mean, and as exact
 
 
-def _rule(result: Callable[[ShapeArgs], Any], *, empty: bool = True) -> ShapeRule:
+def reduction_rule(result: Callable[[ShapeArgs], Any], *, empty: bool = True) -> ShapeRule:
     """Shape rule of a reduction; `empty`: whether it has a value for no elements."""
 
     def rule(s: ShapeArgs) -> None:
@@ -62,14 +62,15 @@ def _total(s: ShapeArgs) -> np.dtype:
     return dtype if is_float(dtype) else np.dtype("int64")
 
 
-def _axes(k: KernelArgs) -> tuple[int, ...]:
+def reduced_axes(k: KernelArgs) -> tuple[int, ...]:
+    """The axes of x that the operator reduces, counted from the front."""
     rank = len(k.shape("x"))
     return tuple(sorted(axis % rank for axis in k.attrs["axes"])) or tuple(range(rank))
 
 
-def _kept(k: KernelArgs, array: Any) -> Any:
+def kept(k: KernelArgs, array: Any) -> Any:
     """`array`, which has the shape of out, with every reduced axis at size 1."""
-    axes = _axes(k)
+    axes = reduced_axes(k)
     return array.reshape([1 if a in axes else dim for a, dim in enumerate(k.shape("x"))])
 
 
@@ -81,9 +82,9 @@ def _reduction(
         op_type,
         doc=doc,
         inputs=[Slot("x", "any shape", not_in_gradient=not keeps)],
-        outputs=[Slot("out", _OUT_DOC, not_in_gradient=not keeps)],
-        attrs=_ATTRS,
-        shape=_rule(result, empty=empty),
+        outputs=[Slot("out", REDUCTION_OUT, not_in_gradient=not keeps)],
+        attrs=REDUCTION_ATTRS,
+        shape=reduction_rule(result, empty=empty),
         rows=beside("axes"),
     )
 
@@ -125,19 +126,19 @@ logsumexp = _reduction(
 @reduce_sum.kernel
 def reduce_sum_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
-    if x.dtype.kind == "f":
-        return reducing(k.xp, x, _kept(k, out)) or nothing
-    return partial(x.sum, _axes(k), out.dtype, out, k.attrs["keepdims"])
+    if is_float(x.dtype):
+        return reducing(k.xp, x, kept(k, out)) or nothing
+    return partial(x.sum, reduced_axes(k), out.dtype, out, k.attrs["keepdims"])
 
 
 @reduce_sum.backward("x")
 def reduce_sum_grad_kernel(k: KernelArgs) -> Call:
-    return partial(k.xp.copyto, k["x_grad"], _kept(k, k["out_grad"]))
+    return partial(k.xp.copyto, k["x_grad"], kept(k, k["out_grad"]))
 
 
 @reduce_mean.kernel
 def reduce_mean_kernel(k: KernelArgs) -> Call:
-    return _mean(k, _kept(k, k["out"]))
+    return _mean(k, kept(k, k["out"]))
 
 
 def _mean(k: KernelArgs, out: Any) -> Any:
@@ -156,21 +157,21 @@ def _share(elements: int, results: int, dtype: np.dtype) -> Any:
 def reduce_mean_grad_kernel(k: KernelArgs) -> Call:
     grad, out_grad = k["x_grad"], k["out_grad"]
     share = _share(grad.size, out_grad.size, grad.dtype)
-    return partial(k.xp.multiply, _kept(k, out_grad), share, out=grad)
+    return partial(k.xp.multiply, kept(k, out_grad), share, out=grad)
 
 
 @reduce_prod.kernel
 def reduce_prod_kernel(k: KernelArgs) -> Call:
     out = k["out"]
-    return partial(k["x"].prod, _axes(k), out.dtype, out, k.attrs["keepdims"])
+    return partial(k["x"].prod, reduced_axes(k), out.dtype, out, k.attrs["keepdims"])
 
 
 @reduce_prod.backward("x")
 def reduce_prod_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, axes = k.xp, k["x"], _axes(k)
+    xp, x, axes = k.xp, k["x"], reduced_axes(k)
     order = [a for a in range(x.ndim) if a not in axes] + list(axes)
     moved, grad = x.transpose(order), k["x_grad"].transpose(order)
-    out_grad = _kept(k, k["out_grad"]).transpose(order)
+    out_grad = kept(k, k["out_grad"]).transpose(order)
     rest = moved.shape[: x.ndim - len(axes)]
     rows = int(np.prod(rest))
     size = x.size // rows if rows else 0
@@ -192,19 +193,19 @@ def reduce_prod_grad_kernel(k: KernelArgs) -> Call:
 
 @reduce_max.kernel
 def reduce_max_kernel(k: KernelArgs) -> Call:
-    return partial(k["x"].max, _axes(k), k["out"], k.attrs["keepdims"])
+    return partial(k["x"].max, reduced_axes(k), k["out"], k.attrs["keepdims"])
 
 
 @reduce_min.kernel
 def reduce_min_kernel(k: KernelArgs) -> Call:
-    return partial(k["x"].min, _axes(k), k["out"], k.attrs["keepdims"])
+    return partial(k["x"].min, reduced_axes(k), k["out"], k.attrs["keepdims"])
 
 
 @reduce_max.backward("x")
 @reduce_min.backward("x")
 def reduce_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, x_grad, axes = k.xp, k["x"], k["x_grad"], _axes(k)
-    out, out_grad = _kept(k, k["out"]), _kept(k, k["out_grad"])
+    xp, x, x_grad, axes = k.xp, k["x"], k["x_grad"], reduced_axes(k)
+    out, out_grad = kept(k, k["out"]), kept(k, k["out_grad"])
     chosen = k.scratch(x.shape, bool)
     share = k.scratch(out.shape, x.dtype)
 
@@ -219,8 +220,8 @@ def reduce_grad_kernel(k: KernelArgs) -> Call:
 
 @logsumexp.kernel
 def logsumexp_kernel(k: KernelArgs) -> Call:
-    xp, x, axes = k.xp, k["x"], _axes(k)
-    out = _kept(k, k["out"])
+    xp, x, axes = k.xp, k["x"], reduced_axes(k)
+    out = kept(k, k["out"])
     peak, shifted = k.scratch(out.shape, x.dtype), k.scratch(x.shape, x.dtype)
     least, most = _finite(x.dtype)
 
@@ -244,7 +245,7 @@ def _finite(dtype: np.dtype) -> tuple[Any, Any]:
 @logsumexp.backward("x")
 def logsumexp_grad_kernel(k: KernelArgs) -> Call:
     xp, x, x_grad = k.xp, k["x"], k["x_grad"]
-    out, out_grad = _kept(k, k["out"]), _kept(k, k["out_grad"])
+    out, out_grad = kept(k, k["out"]), kept(k, k["out_grad"])
     shift = k.scratch(out.shape, x.dtype)
     least = _finite(x.dtype)[0]
 

@@ -84,6 +84,8 @@ class Method:
         attrs: attributes besides `lr_factor` and `weight_decay`.
         source: the paper, and where the same formulas are in other toolkits.
         step: whether there is a `step` slot.
+        shared: slots of numbers, [], that are the same for all parameters. The operator `TYPE_SLOT`
+            computes such a number once a run; see framework/passes/optimizer.py.
         decoupled: whether `weight_decay` shrinks the parameter itself; only for the documentation.
         weight_decay: its default.
     """
@@ -95,43 +97,53 @@ class Method:
     attrs: tuple[AttrSpec, ...] = ()
     source: str = ""
     step: bool = False
+    shared: tuple[Slot, ...] = ()
     decoupled: bool = False
     weight_decay: float = 0.0
 
 
 def register(method: Method) -> OperatorDef:
     """Register the operator of a method."""
+    entry = operator(method.type, **schema_of(method), scalar=method.scalar)
+    entry.kernel(partial(_bind, method))
+    return entry
+
+
+def schema_of(method: Method, *, sparse: bool = True) -> dict[str, Any]:
+    """The arguments of `operator` for a method, without its expressions.
+
+    `sparse`: whether it takes gradients with rows for only a part of the parameter.
+    """
     decay = "decoupled weight decay" if method.decoupled else "weight decay (L2, in the gradient)"
-    entry = operator(
-        method.type,
-        doc=f"{method.doc} All but lr, step and grad_scale have the shape of param.",
-        inputs=[
-            *_INPUTS,
+    step = ["step"] if method.step else []
+    numbers = ", ".join(["lr", *step, *(slot.name for slot in method.shared)])
+    return {
+        "doc": f"{method.doc} All but {numbers} and grad_scale have the shape of param.",
+        "inputs": [
+            *(slot for slot in _INPUTS if sparse or slot.name != "rows"),
             *([_STEP] if method.step else []),
+            *method.shared,
             *(
                 Slot(s.name, s.doc, optional=s.optional, needed_by=s.needed_by)
                 for s in method.states
             ),
         ],
-        outputs=[
+        "outputs": [
             Slot("param_out", "the parameter after the update", inplace="param"),
             *(
                 Slot(f"{s.name}_out", f"new {s.name}", optional=s.optional, inplace=s.name)
                 for s in method.states
             ),
         ],
-        attrs=[
+        "attrs": [
             AttrSpec("weight_decay", "float", decay, method.weight_decay, minimum=0),
             _LR_FACTOR,
             *method.attrs,
         ],
-        source=method.source,
-        shape=partial(_rule, method),
-        scalar=method.scalar,
-        no_gradient="an update of parameters",
-    )
-    entry.kernel(partial(_bind, method))
-    return entry
+        "source": method.source,
+        "shape": partial(_rule, method),
+        "no_gradient": "an update of parameters",
+    }
 
 
 def _rule(method: Method, s: ShapeArgs) -> None:
@@ -146,7 +158,7 @@ def _rule(method: Method, s: ShapeArgs) -> None:
         s.same_shape("the rows of param and grad", param[1:], grad[1:])
     else:
         s.same_shape("param and grad", param, grad)
-    for scalar in ("lr", "grad_scale"):
+    for scalar in ("lr", "grad_scale", *(slot.name for slot in method.shared)):
         if s.has(scalar):
             s.rank(scalar, 0)
             s.floats(scalar)
@@ -169,11 +181,11 @@ def _bind(method: Method, k: KernelArgs) -> Call:
     names = [state.name for state in method.states if k.get(state.name) is not None]
     pairs = [(k["param"], k["param_out"])]
     pairs += [(k[name], k[f"{name}_out"]) for name in names]
-    before, update = _prepare(method, k, names)
+    before, update = prepare(method, k, names)
     if "rows" in k.op.inputs:
         copies = [copying(k.xp, old, new) for old, new in pairs]
         return in_order(*copies, *before, _sparse(k, update, [new for _, new in pairs]))
-    return in_order(*before, *_dense(k, update, pairs))
+    return in_order(*before, *dense_calls(k, update, pairs))
 
 
 @dataclass(frozen=True)
@@ -183,39 +195,58 @@ class _Update:
     Attributes:
         names: of the states that there are.
         per_run: arrays of one number that the plan reads.
+        result: what the plan computes beside the new states.
     """
 
     plan: ArrayPlan
     names: list[str]
     per_run: dict[str, Any]
+    result: str
 
     def calls(self, host: ArrayHost, arrays: Sequence[Any]) -> list[Call]:
         """Calls for one chunk.
 
         Args:
-            arrays: grad, param, param_out, and then each state, old and new.
+            arrays: grad, param, the result, and then each state, old and new.
         """
         grad, param, out, *rest = arrays
         old = dict(zip(self.names, rest[::2], strict=True))
         new = {f"{n}_out": array for n, array in zip(self.names, rest[1::2], strict=True)}
         inputs = {"param": param, "grad": grad, **self.per_run, **old}
-        return array_calls(host, self.plan, inputs, {**new, "param_out": out})
+        return array_calls(host, self.plan, inputs, {**new, self.result: out})
 
 
-def _prepare(method: Method, k: KernelArgs, names: list[str]) -> tuple[list[Call], _Update]:
-    """Calls that come first in a run, and the update of one chunk after them."""
+def prepare(
+    method: Method,
+    k: KernelArgs,
+    names: list[str],
+    more: Mapping[str, Any] | None = None,
+    result: str = "param_out",
+) -> tuple[list[Call], _Update]:
+    """Calls that come first in a run, and the update of one chunk after them.
+
+    Args:
+        names: of the states that there are.
+        more: further arrays of one number that the expressions read; computed before those calls.
+        result: the expression to compute beside the new states.
+    """
     numbers = {n: float(v) for n, v in k.attrs.items() if isinstance(v, (int, float))}
-    single = {slot: k[slot] for slot in ("lr", "step", "grad_scale") if slot in k.op.inputs}
+    slots = ("lr", "step", "grad_scale", *(slot.name for slot in method.shared))
+    single = {slot: k[slot] for slot in slots if slot in k.op.inputs} | dict(more or {})
     if "grad_scale" not in single:
         numbers["grad_scale"] = ABSENT["grad_scale"]
-    wanted = (*(f"{name}_out" for name in names), "param_out")
+    wanted = (*(f"{name}_out" for name in names), result)
     texts = tuple(method.scalar.items())
     plan = array_plan(texts, wanted, tuple(numbers.items()), single=tuple(single))
     calls, per_run = per_run_values(k, plan, single, k["param"].dtype)
-    return calls, _Update(plan, names, per_run)
+    return calls, _Update(plan, names, per_run, result)
 
 
-def _dense(k: KernelArgs, update: _Update, pairs: list[tuple[Any, Any]]) -> list[Call]:
+def dense_calls(k: KernelArgs, update: _Update, pairs: list[tuple[Any, Any]]) -> list[Call]:
+    """The update of a whole parameter, chunk by chunk.
+
+    `pairs`: the parameter and the result, and then each state, old and new.
+    """
     arrays = [k["grad"], *(array for pair in pairs for array in pair)]
     size = arrays[0].size
     step = max(size, 1)

@@ -115,3 +115,33 @@ def arange_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     values = k.attrs["start"] + k.attrs["step"] * k.xp.arange(out.size)
     return partial(k.xp.copyto, out, values.astype(out.dtype))
+
+
+linspace = operator(
+    "linspace",
+    doc="`num` values at equal distances from start to stop, both included.",
+    outputs=[Slot("out", "[num]")],
+    attrs=[
+        AttrSpec("start", "float", "first value"),
+        AttrSpec("stop", "float", "last value"),
+        AttrSpec("num", "int", "how many", 50, minimum=0),
+        AttrSpec("dtype", "dtype", "of the result; fractions are cut off for integers", _FLOAT32),
+    ],
+    source="numpy.linspace",
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@linspace.shape_rule
+def linspace_shape(s: ShapeArgs) -> None:
+    start, stop = s.attrs["start"], s.attrs["stop"]
+    if not np.isfinite([start, stop]).all():
+        s.fail(f"wants finite bounds, has {start} and {stop}")
+    s.set("out", ((s.attrs["num"],), s.attrs["dtype"]))
+
+
+@linspace.kernel
+def linspace_kernel(k: KernelArgs) -> Call:
+    out = k["out"]
+    values = np.linspace(k.attrs["start"], k.attrs["stop"], out.size).astype(out.dtype)
+    return partial(k.xp.copyto, out, k.xp.asarray(values))

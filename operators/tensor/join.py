@@ -1,4 +1,4 @@
-"""Operators that put arrays together and cut them apart: concat, stack, split, slice, pad."""
+"""Operators that put arrays together and cut them apart: concat, stack, split, slice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from builtins import slice as span
 from functools import partial
 from typing import Any
 
-from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -14,7 +14,6 @@ from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
-from .fill import check_value
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 _PARTS = Slot("x", "one or more arrays of one dtype", duplicable=True, not_in_gradient=True)
@@ -244,51 +243,4 @@ def slice_op_kernel(k: KernelArgs) -> Call:
 def slice_op_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
     part = x_grad[(*_spans(k.attrs, x_grad.ndim), ...)]
-    return _fill_and_copy(k, x_grad, 0, part, k["out_grad"])
-
-
-def _fill_and_copy(k: KernelArgs, whole: Any, value: Any, part: Any, source: Any) -> Any:
-    return in_order(partial(whole.fill, value), partial(k.xp.copyto, part, source))
-
-
-# -- pad ---------------------------------------------------------------------------------------
-
-pad = operator(
-    "pad",
-    doc="x with a border of one value.",
-    inputs=[_X],
-    outputs=[Slot("out", "shape of x plus the paddings", not_in_gradient=True)],
-    attrs=[
-        AttrSpec("paddings", "ints", "begin and end of axis 0, of axis 1, ...", minimum=0),
-        AttrSpec("value", "float", "of the border", 0.0),
-    ],
-)
-
-
-@pad.shape_rule
-def pad_shape(s: ShapeArgs) -> None:
-    shape, paddings = s["x"], s.attrs["paddings"]
-    if len(paddings) != 2 * len(shape):
-        s.fail(f"paddings {list(paddings)} need a begin and an end for each axis of x")
-    check_value(s, s.dtype("x"))
-    sums = map(sum, zip(paddings[::2], paddings[1::2], strict=True))
-    out = [-1 if dim < 0 else dim + more for dim, more in zip(shape, sums, strict=True)]
-    s.set("out", (out, s.dtype("x")))
-
-
-def _inside(whole: Any, begins: tuple[int, ...], shape: Shape) -> Any:
-    ranges = (span(begin, begin + dim) for begin, dim in zip(begins, shape, strict=True))
-    return whole[(*ranges, ...)]  # the ellipsis: a view even of a scalar
-
-
-@pad.kernel
-def pad_kernel(k: KernelArgs) -> Call:
-    x, out = k["x"], k["out"]
-    part = _inside(out, k.attrs["paddings"][::2], x.shape)
-    return _fill_and_copy(k, out, k.attrs["value"], part, x)
-
-
-@pad.backward("x")
-def pad_grad_kernel(k: KernelArgs) -> Call:
-    part = _inside(k["out_grad"], k.attrs["paddings"][::2], k.shape("x"))
-    return partial(k.xp.copyto, k["x_grad"], part)
+    return in_order(partial(x_grad.fill, 0), partial(k.xp.copyto, part, k["out_grad"]))

@@ -222,10 +222,10 @@ bernoulli_random = _random(
 
 @bernoulli_random.kernel
 def bernoulli_random_kernel(k: KernelArgs) -> Call:
-    return _below(k, k["out"], k.attrs["p"])
+    return draw_below(k, k["out"], k.attrs["p"])
 
 
-def _below(k: KernelArgs, out: Any, p: float) -> Callable[[], None]:
+def draw_below(k: KernelArgs, out: Any, p: float) -> Callable[[], None]:
     """1 with probability p, else 0, in `out`: the same ones whatever its dtype."""
     xp, generator, dtype = k.xp, _generator(k), np.dtype("float32")
     drawn = out
@@ -276,7 +276,7 @@ def dropout_kernel(k: KernelArgs) -> Call:
     mask = k.get("mask")
     if mask is None:
         mask = k.scratch(x.shape, x.dtype)
-    draw = _below(k, mask, 1 - p)
+    draw = draw_below(k, mask, 1 - p)
     scale = x.dtype.type(1 / (1 - p) if p < 1 else 0)
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Operators that select by position or by rank: gather, one-hot, top-k, sort, argmax, cumsum."""
+"""Operators that select by position or by rank: gather, one-hot, top-k, sort, argmax."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import copying
-from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker
+from ..base.indexing import (
+    along_axis,
+    counted_from_front,
+    id_check,
+    open_mesh,
+    scatter_adder,
+    taker,
+)
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 _IDS = np.dtype("int64")
@@ -29,7 +36,10 @@ gather = operator(
     doc="Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...].",
     inputs=[_X, Slot("ids", "integers of any shape, 0 <= ids < x.shape[axis]")],
     outputs=[Slot("out", "shape of x with that of ids in place of axis", not_in_gradient=True)],
-    attrs=[AttrSpec("axis", "int", "axis of x that ids count along", 0)],
+    attrs=[
+        AttrSpec("axis", "int", "axis of x that ids count along", 0),
+        AttrSpec("from_end", "bool", "ids below 0 are allowed and count from the end", False),
+    ],
 )
 
 
@@ -41,29 +51,40 @@ def gather_shape(s: ShapeArgs) -> None:
     s.set("out", ((*shape[:axis], *s["ids"], *shape[axis + 1 :]), s.dtype("x")))
 
 
+def _ids(k: KernelArgs, bound: int) -> tuple[Any, Call | None]:
+    """The ids counted from the front, and the call that counts them so where that takes one."""
+    ids = k["ids"]
+    if not k.attrs["from_end"] or ids.dtype.kind == "u" or not ids.size:
+        return ids, None
+    return counted_from_front(k, ids, bound)
+
+
 @gather.kernel
 def gather_kernel(k: KernelArgs) -> Call:
-    x, ids = k["x"], k["ids"]
+    x = k["x"]
     axis = k.attrs["axis"] % x.ndim
-    check = id_check(k, "ids", x.shape[axis])
+    ids, count = _ids(k, x.shape[axis])
     if not ids.size:
         return nothing
-    take = taker(k, x, ids, axis, k["out"])
-
-    return in_order(check, take)
+    if count is None:
+        check = id_check(k, "ids", x.shape[axis])
+    else:
+        check = in_order(count, id_check(k, "ids", x.shape[axis], counted=ids))
+    return in_order(check, taker(k, x, ids, axis, k["out"]))
 
 
 @gather.backward("x")
 def gather_grad_kernel(k: KernelArgs) -> Call:
-    ids, x_grad, out_grad = k["ids"], k["x_grad"], k["out_grad"]
+    x_grad, out_grad = k["x_grad"], k["out_grad"]
     axis = k.attrs["axis"] % x_grad.ndim
+    ids, count = _ids(k, x_grad.shape[axis])
     # The axis in front, on both sides: a view without cost where it is the first already.
     rows = k.xp.moveaxis(x_grad, axis, 0)
     taken = range(axis, axis + ids.ndim)
     values = out_grad.transpose(*taken, *(a for a in range(out_grad.ndim) if a not in taken))
     add = scatter_adder(k, rows, ids, values)
 
-    return in_order(partial(x_grad.fill, 0), add)
+    return in_order(count, partial(x_grad.fill, 0), add)
 
 
 scatter_add = operator(
@@ -146,14 +167,15 @@ def one_hot_kernel(k: KernelArgs) -> Call:
 # -- order -------------------------------------------------------------------------------------
 
 
-def _ordered(k: KernelArgs, values: str, count: int, descending: bool) -> Any:
-    """A callable that writes the `count` first entries of x in order, and their positions.
+def _ordering(k: KernelArgs, ids: Any, descending: bool) -> Any:
+    """A callable that writes the positions along axis of the entries of x in order.
 
-    Equal entries stay in their order. NaN counts as the largest, as in PyTorch.
+    As many as `ids` has. Equal entries stay in their order. NaN counts as the largest, as in
+    PyTorch.
     """
     xp, axis = k.xp, k.attrs["axis"]
-    x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
-    last = x.shape[-1] - 1
+    x, ids = xp.moveaxis(k["x"], axis, -1), xp.moveaxis(ids, axis, -1)
+    last, count = x.shape[-1] - 1, ids.shape[-1]
 
     def run() -> None:
         if descending:  # ascending order of the reversed array, read backwards, keeps ties stable
@@ -161,7 +183,18 @@ def _ordered(k: KernelArgs, values: str, count: int, descending: bool) -> Any:
         else:
             order = xp.argsort(x, axis=-1, kind="stable")
         xp.copyto(ids, order[..., :count])
-        xp.copyto(out, xp.take_along_axis(x, ids, axis=-1))
+
+    return run
+
+
+def _ordered(k: KernelArgs, values: str, descending: bool) -> Any:
+    """A callable that writes the first entries of x in order, and their positions."""
+    xp, x, out, ids, axis = k.xp, k["x"], k[values], k["ids"], k.attrs["axis"]
+    find = _ordering(k, ids, descending)
+
+    def run() -> None:
+        find()
+        xp.copyto(out, xp.take_along_axis(x, ids, axis=axis))
 
     return run
 
@@ -172,7 +205,7 @@ def _largest(k: KernelArgs, values: str, count: int) -> Any:
     x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
     left, mesh = k.scratch(x.shape, x.dtype), open_mesh(xp, x.shape[:-1])
     lowest = _lowest(x.dtype)
-    by_sorting = _ordered(k, values, count, True)
+    by_sorting = _ordered(k, values, True)
 
     def run() -> None:
         xp.copyto(left, x)
@@ -189,7 +222,7 @@ def _largest(k: KernelArgs, values: str, count: int) -> Any:
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    if dtype.kind == "f":
+    if is_float(dtype):
         return -np.inf
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 
@@ -266,24 +299,27 @@ def top_k_shape(s: ShapeArgs) -> None:
 @top_k.kernel
 def top_k_kernel(k: KernelArgs) -> Call:
     few = k.attrs["k"] <= _FEW
-    return _largest(k, "values", k.attrs["k"]) if few else _ordered(k, "values", k.attrs["k"], True)
+    return _largest(k, "values", k.attrs["k"]) if few else _ordered(k, "values", True)
 
 
 top_k.gradient_maker(_order_gradient("top_k", "values"))
 
 
+_SORTING = (
+    AttrSpec("axis", "int", "axis to sort along", -1),
+    AttrSpec("descending", "bool", "largest first", False),
+)
+
 sort = operator(
     "sort",
-    doc="x in order along an axis, and where each entry was. Equal entries keep their order.",
+    doc="x in order along an axis, and where each entry was. Equal entries keep their order, and"
+    " NaN counts as the largest.",
     inputs=[_X],
     outputs=[
         Slot("out", "shape of x", not_in_gradient=True),
         Slot("ids", "int64, shape of x: position of each entry of out in x along axis"),
     ],
-    attrs=[
-        AttrSpec("axis", "int", "axis to sort along", -1),
-        AttrSpec("descending", "bool", "largest first", False),
-    ],
+    attrs=_SORTING,
 )
 
 
@@ -296,10 +332,32 @@ def sort_shape(s: ShapeArgs) -> None:
 
 @sort.kernel
 def sort_kernel(k: KernelArgs) -> Call:
-    return _ordered(k, "out", k["x"].shape[k.attrs["axis"]], k.attrs["descending"])
+    return _ordered(k, "out", k.attrs["descending"])
 
 
 sort.gradient_maker(_order_gradient("sort", "out"))
+
+
+argsort = operator(
+    "argsort",
+    doc="Positions of the entries of x in order along an axis. Equal entries keep their order, and"
+    " NaN counts as the largest.",
+    inputs=[_X],
+    outputs=[Slot("out", "int64, shape of x: position of each entry in x along axis")],
+    attrs=_SORTING,
+    no_gradient="its result is a position",
+)
+
+
+@argsort.shape_rule
+def argsort_shape(s: ShapeArgs) -> None:
+    s.axis(s.attrs["axis"], len(s["x"]))
+    s.set("out", (s["x"], _IDS))
+
+
+@argsort.kernel
+def argsort_kernel(k: KernelArgs) -> Call:
+    return _ordering(k, k["out"], k.attrs["descending"])
 
 
 def _extreme(op_type: str, what: str) -> Any:
@@ -336,49 +394,3 @@ def _extreme(op_type: str, what: str) -> Any:
 
 argmax = _extreme("argmax", "largest")
 argmin = _extreme("argmin", "smallest")
-
-
-# -- running sums ------------------------------------------------------------------------------
-
-cumsum = operator(
-    "cumsum",
-    doc="Running sum along an axis: out[i] = x[0] + ... + x[i]. Integers are summed as int64.",
-    inputs=[_X],
-    outputs=[Slot("out", "shape of x", not_in_gradient=True)],
-    attrs=[
-        AttrSpec("axis", "int", "axis to sum along", -1),
-        AttrSpec("exclusive", "bool", "leave x[i] itself out of out[i]", False),
-        AttrSpec("reverse", "bool", "sum from the end: out[i] = x[i] + ... + x[n-1]", False),
-    ],
-)
-
-
-@cumsum.shape_rule
-def cumsum_shape(s: ShapeArgs) -> None:
-    s.axis(s.attrs["axis"], len(s["x"]))
-    dtype = s.dtype("x")
-    s.set("out", (s["x"], dtype if is_float(dtype) else _IDS))
-
-
-@cumsum.kernel
-def cumsum_kernel(k: KernelArgs) -> Call:
-    xp = k.xp
-    x, out = (xp.moveaxis(a, k.attrs["axis"], -1) for a in (k["x"], k["out"]))
-    if k.attrs["reverse"]:
-        x, out = x[..., ::-1], out[..., ::-1]
-    if not k.attrs["exclusive"]:
-        return partial(xp.cumsum, x, -1, out.dtype, out)
-    sums = partial(xp.cumsum, x[..., :-1], -1, out.dtype, out[..., 1:])
-    first = out[..., :1]
-
-    def run() -> None:
-        first.fill(0)
-        sums()
-
-    return run
-
-
-@cumsum.gradient_maker
-def cumsum_gradient(g: GradientArgs) -> list[OpNode]:
-    attrs = {**g.attrs, "reverse": not g.attrs.get("reverse", False)}
-    return [g.op("cumsum", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, attrs)]

@@ -1,4 +1,4 @@
-"""Operators that change only the shape: reshape, flatten, squeeze, transpose, expand, tile.
+"""Operators that change only the shape: reshape, flatten, transpose, expand, tile, meshgrid.
 
 Those that keep the order of elements cost nothing where the output shares the input's memory.
 """
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs, ShapeRule, count
-from ...framework.fusion.team import nothing
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, OperatorDef, Slot, operator
 from ..base.calls import reducing, same_memory
@@ -254,3 +254,75 @@ def tile_grad_kernel(k: KernelArgs) -> Call:
         return partial(k.xp.copyto, x_grad, k["out_grad"])
     copies = tuple(range(0, 2 * x_grad.ndim, 2))
     return partial(_tiles(k, k["out_grad"]).sum, copies, x_grad.dtype, x_grad)
+
+
+# -- meshgrid ----------------------------------------------------------------------------------
+
+meshgrid = operator(
+    "meshgrid",
+    doc="Coordinates of a grid: each vector along an axis of its own, repeated along all others."
+    " There are as many results as vectors.",
+    inputs=[Slot("x", "vectors [A], [B], ...", duplicable=True, not_in_gradient=True)],
+    outputs=[
+        Slot(
+            "out",
+            "[A, B, ...] each; [B, A, ...] for indexing `xy`",
+            duplicable=True,
+            not_in_gradient=True,
+        )
+    ],
+    attrs=[
+        AttrSpec(
+            "indexing",
+            "string",
+            "`ij`: vector i lies along axis i; `xy`: the first two change places, as in pictures",
+            "ij",
+            choices=("ij", "xy"),
+        )
+    ],
+    source="numpy.meshgrid; PyTorch's default is `ij`, too",
+)
+
+
+def _grid_axes(count: int, indexing: str) -> list[int]:
+    """The axis of each vector."""
+    axes = list(range(count))
+    if indexing == "xy" and count > 1:
+        axes[:2] = 1, 0
+    return axes
+
+
+@meshgrid.shape_rule
+def meshgrid_shape(s: ShapeArgs) -> None:
+    shapes, outputs = s.shapes("x"), s.op.outputs["out"]
+    if len(outputs) != len(shapes):
+        s.fail(f"gives one result for each of {len(shapes)} vectors, not {len(outputs)}")
+    for shape in shapes:
+        if len(shape) != 1:
+            s.fail(f"x wants vectors, and one has {len(shape)} dimensions")
+    axes = _grid_axes(len(shapes), s.attrs["indexing"])
+    out = [shapes[axes.index(axis)][0] for axis in range(len(shapes))]
+    s.set("out", *((out, dtype) for _, dtype in s.specs("x")))
+
+
+@meshgrid.kernel
+def meshgrid_kernel(k: KernelArgs) -> Call:
+    xp, vectors = k.xp, k.list("x")
+    calls = []
+    axes = _grid_axes(len(vectors), k.attrs["indexing"])
+    for vector, out, axis in zip(vectors, k.list("out"), axes, strict=True):
+        if out is not None:
+            line = vector.reshape((-1, *(1,) * (len(vectors) - axis - 1)))
+            calls.append(partial(xp.copyto, out, line))
+    return in_order(*calls)
+
+
+@meshgrid.backward("x")
+def meshgrid_grad_kernel(k: KernelArgs) -> Call:
+    calls, arriving = [], k.list("out_grad")
+    axes = _grid_axes(len(arriving), k.attrs["indexing"])
+    for grad, target, axis in zip(arriving, k.list("x_grad"), axes, strict=True):
+        if target is not None:
+            others = tuple(other for other in range(grad.ndim) if other != axis)
+            calls.append(partial(grad.sum, others, out=target))
+    return in_order(*calls)

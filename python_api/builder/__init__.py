@@ -6,16 +6,25 @@ proto and framework; operators come from the registry.
 
 # Importing these registers their functions as methods of NetBuilder.
 from . import (  # noqa: F401
-    attention,
     cells,
     gradients,
     layers,
     loops,
+    norm_layers,
     recurrent,
     recurrent_layers,
     running,
     trees,
 )
-from .net_builder import NetBuilder, Var
+from .blocks import (  # noqa: F401
+    attention,
+    losses,
+    multi_head,
+    operands,
+    positions,
+    transformer,
+)
+from .net_builder import NetBuilder
+from .var import Var, reductions  # noqa: F401
 
 __all__ = ["NetBuilder", "Var"]

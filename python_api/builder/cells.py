@@ -15,7 +15,8 @@ import numpy as np
 from ...framework.base.errors import ShapeError, format_shape
 from ...operators.control.cells import gru_state, lstm_memory, lstm_output
 from .methods import builder_method
-from .net_builder import NetBuilder, Var, as_var
+from .net_builder import NetBuilder
+from .var import Var, as_var
 
 
 class LSTMState(NamedTuple):
@@ -28,9 +29,10 @@ class LSTMState(NamedTuple):
 class CellParameters:
     """Makes the parameters of one cell."""
 
-    def __init__(self, builder: NetBuilder, name: str, init: Any, lr_factor: float | None) -> None:
+    def __init__(self, builder: NetBuilder, name: str, init: Any, **learned: Any) -> None:
+        """`learned`: further arguments of `NetBuilder.parameter`, `lr_factor` and `trainable`."""
         self.builder, self.name = builder, name
-        self.init, self.lr_factor = init, lr_factor
+        self.init, self.learned = init, learned
 
     def width(self, x: Any, what: str) -> int:
         """The columns of a matrix that a parameter's shape depends on."""
@@ -44,10 +46,10 @@ class CellParameters:
 
     def matrix(self, part: str, rows: int, cols: int) -> Var:
         name = f"{self.name}.{part}"
-        return self.builder.parameter(name, [rows, cols], self.init, lr_factor=self.lr_factor)
+        return self.builder.parameter(name, [rows, cols], self.init, **self.learned)
 
     def vector(self, part: str, size: int, init: Any = 0.0) -> Var:
-        return self.builder.parameter(f"{self.name}.{part}", [size], init, lr_factor=self.lr_factor)
+        return self.builder.parameter(f"{self.name}.{part}", [size], init, **self.learned)
 
     def product(self, x: Any, width: int, h: Any, state: int, size: int, bias: Any = 0.0) -> Var:
         """x w_x + b + h w_h, with x w_x + b as an operator of its own, which can leave the loop."""
@@ -65,6 +67,7 @@ def rnn_cell(
     activation: str = "tanh",
     init: Any = "xavier",
     lr_factor: float | None = None,
+    trainable: bool = True,
     name: str = "",
 ) -> Var:
     """One step of a simple RNN: h' = activation(x w_x + h w_h + b).
@@ -72,12 +75,14 @@ def rnn_cell(
     Args:
         x: [N, K]. h: [N, H], the state before.
         activation: an activation operator.
-        init, lr_factor: of the parameters `name.w_x` [K, H], `name.w_h` [H, H], `name.b` [H].
+        init, lr_factor, trainable: of the parameters `name.w_x` [K, H], `name.w_h` [H, H],
+            `name.b` [H].
 
     Returns:
         [N, H]
     """
-    p = CellParameters(builder, name or builder.unique_name("rnn_cell"), init, lr_factor)
+    name = name or builder.unique_name("rnn_cell")
+    p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
     width, size = p.width(x, "x"), p.width(h, "h")
     both = p.product(x, width, h, size, size)
     return builder.add_op(activation.lower(), both)
@@ -95,6 +100,7 @@ def lstm_cell(
     forget_bias: float = 0.0,
     init: Any = "xavier",
     lr_factor: float | None = None,
+    trainable: bool = True,
     name: str = "",
 ) -> LSTMState:
     """One step of an LSTM.
@@ -110,8 +116,8 @@ def lstm_cell(
         x: [N, K]. h: [N, H], or [N, projection]. c: [N, H]; the states before.
         projection: width of h; 0 = H, without projection.
         forget_bias: first value of the columns f of b; 1 makes it remember from the start.
-        init, lr_factor: of the parameters `name.w_x` [K, 4H], `name.w_h` [H, 4H], `name.b`
-            [4H], `name.p_i`, `name.p_f`, `name.p_o` [H], `name.w_proj` [H, projection].
+        init, lr_factor, trainable: of the parameters `name.w_x` [K, 4H], `name.w_h` [H, 4H],
+            `name.b` [4H], `name.p_i`, `name.p_f`, `name.p_o` [H], `name.w_proj` [H, projection].
 
     Returns:
         h' and c'.
@@ -120,7 +126,8 @@ def lstm_cell(
     recurrent networks; H. Sak, A. Senior and F. Beaufays, Long short-term memory recurrent
     neural network architectures for large scale acoustic modeling.
     """
-    p = CellParameters(builder, name or builder.unique_name("lstm_cell"), init, lr_factor)
+    name = name or builder.unique_name("lstm_cell")
+    p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
     size, out = p.width(c, "c"), p.width(h, "h")
     if out != (projection or size):
         raise ShapeError(
@@ -153,6 +160,7 @@ def gru_cell(
     reset_after: bool = True,
     init: Any = "xavier",
     lr_factor: float | None = None,
+    trainable: bool = True,
     name: str = "",
 ) -> Var:
     """One step of a GRU, whose reset gate acts after (as in PyTorch) or before the product.
@@ -164,9 +172,9 @@ def gru_cell(
 
     Args:
         x: [N, K]. h: [N, H], the state before.
-        init, lr_factor: of the parameters `name.w_x` [K, 3H], `name.b` [3H], and `name.w_h`
-            [H, 3H], `name.b_h` [3H]; or, without reset_after, `name.w_h` [H, 2H], `name.w_n`
-            [H, H].
+        init, lr_factor, trainable: of the parameters `name.w_x` [K, 3H], `name.b` [3H], and
+            `name.w_h` [H, 3H], `name.b_h` [3H]; or, without reset_after, `name.w_h` [H, 2H],
+            `name.w_n` [H, H].
 
     Returns:
         [N, H]
@@ -174,7 +182,8 @@ def gru_cell(
     Source: K. Cho et al., Learning phrase representations using RNN encoder-decoder for
     statistical machine translation; the form of PyTorch and cuDNN.
     """
-    p = CellParameters(builder, name or builder.unique_name("gru_cell"), init, lr_factor)
+    name = name or builder.unique_name("gru_cell")
+    p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
     size = p.width(h, "h")
     before = as_var(builder, h)
     from_x = builder.affine(x, p.matrix("w_x", p.width(x, "x"), 3 * size), p.vector("b", 3 * size))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
+from ...framework.ir.desc import PARAMETER
+from ...framework.ir.op_list import VarDecl
 from ...framework.passes.loss_scaling import LossScale
 from ...framework.passes.optimizer import OptimizerAttrs
+from ...framework.runtime.feeding import Inputs
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.runtime.predict import Predictor
 
 
 @dataclass(frozen=True)
@@ -18,15 +24,41 @@ class Objective:
 
     Attributes:
         costs: variables whose sum is differentiated.
-        wrt: variables to differentiate with respect to; None: every parameter.
+        wrt: variables to differentiate with respect to.
+        all_parameters: whether these are every trainable parameter, too.
         optimizers: what updates the parameters, one after the other.
         loss_scale: factor of the costs, for gradients in half precision.
     """
 
     costs: tuple[str, ...] = ()
-    wrt: tuple[str, ...] | None = None
+    wrt: tuple[str, ...] = ()
+    all_parameters: bool = False
     optimizers: tuple[OptimizerAttrs, ...] = ()
     loss_scale: LossScale | None = None
+
+    def wrt_of(self, variables: Iterable[VarDecl]) -> list[str] | None:
+        """What the costs are differentiated by, as `add_backward_ops` takes it."""
+        if not self.all_parameters:
+            return list(self.wrt)
+        if not self.wrt:
+            return None
+        own = [v.name for v in variables if v.kind == PARAMETER and not v.stop_gradient]
+        return list(dict.fromkeys((*own, *self.wrt)))
+
+
+class BoundRun(NamedTuple):
+    """What a kind of run needs and no scope decides.
+
+    Attributes:
+        net: the operators that run. context: of the run.
+        fed: what may be fed.
+        inputs: the inputs that must hold values, because operators read them or they are fetched.
+    """
+
+    net: PlainNet
+    context: OpContext
+    fed: Inputs
+    inputs: tuple[str, ...]
 
 
 @dataclass
@@ -37,10 +69,12 @@ class RunCache:
         initialized: the scopes whose parameters hold values.
         nets: by the variables that are fetched: the forward operators that these need; all of them
             for no variables.
-        contexts: those of runs, by the context that the caller gave, whether it trains, and the
-            variables that are fetched.
+        runs: what is prepared of runs, by the context that the caller gave, whether it trains, and
+            the variables that are fetched.
+        predictor: of the forward operators, where somebody predicted.
     """
 
     initialized: weakref.WeakSet[Scope] = field(default_factory=weakref.WeakSet)
     nets: dict[frozenset[str], PlainNet] = field(default_factory=dict)
-    contexts: dict[tuple[OpContext, bool, frozenset[str]], OpContext] = field(default_factory=dict)
+    runs: dict[tuple[OpContext, bool, tuple[str, ...]], BoundRun] = field(default_factory=dict)
+    predictor: Predictor | None = None

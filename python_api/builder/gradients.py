@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...framework.base.errors import AttributeTypeError, GradientError
+import numpy as np
+
+from ...framework.base.errors import AttributeTypeError, GradientError, format_shape
+from ...framework.base.scope import Scope
+from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
-from ...framework.passes.optimizer import OptimizerAttrs
+from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
 from .operator_methods import where
+from .var import Var
 
 
 @builder_method
 def backward_from(
-    builder: NetBuilder, cost: Var | str, wrt: Sequence[Var | str] | None = None
+    builder: NetBuilder, cost: Var | str, wrt: Sequence[Var | str] | Var | str | None = None
 ) -> None:
-    """Ask for gradients of `cost` (of the sum of all costs named so).
+    """Ask for gradients of `cost`, a single number (of the sum of all costs named so).
 
     Args:
-        wrt: variables to differentiate with respect to; by default every parameter.
+        cost: the variable, or its name. One of unknown rank is taken, and its elements are summed;
+            `PlainNet.add_backward_ops` takes any shape.
+        wrt: variables to differentiate with respect to, or one of them; by default every trainable
+            parameter. Variables of several calls add up.
 
     Raises:
-        GradientError: now, where no gradient flows.
+        GradientError: now, where no gradient flows, or where `cost` is no single number.
+        VariableError: variables that the net does not have.
     """
-    builder.declared(str(cost))
+    shape = builder.declared(str(cost)).shape
+    if shape is not None and any(dim != 1 for dim in shape):
+        name = str(cost)
+        raise GradientError(
+            f"{where()}: backward_from wants a single number, but {name!r} has the shape"
+            f" {format_shape(shape)}; take its mean or its sum: b.mean({name}) or"
+            f" b.reduce_sum({name})"
+        )
     before = builder.objective
-    more = before.wrt if wrt is None else (*(before.wrt or ()), *map(str, wrt))
-    builder.set_objective(replace(before, costs=(*before.costs, str(cost)), wrt=more))
+    wanted = replace(before, costs=(*before.costs, str(cost)))
+    if wrt is None:
+        wanted = replace(wanted, all_parameters=True)
+    else:
+        more = _names(wrt)
+        if not more:
+            raise GradientError(f"{where()}: backward_from: wrt names no variable")
+        wanted = replace(wanted, wrt=(*before.wrt, *more))
+    builder.set_objective(wanted)
 
 
 @builder_method
@@ -42,24 +65,59 @@ def add_optimization(
     schedule_attrs: Mapping[str, Any] | None = None,
     clip_value: float = 0.0,
     clip_norm: float = 0.0,
-    parameters: Sequence[Var | str] | None = None,
+    parameters: Sequence[Var | str] | Var | str | None = None,
     master: bool = True,
     loss_scale: LossScale | str | float | None = None,
     **attrs: Any,
 ) -> None:
-    """Append an optimizer; see `OptimizerAttrs` for the arguments.
+    """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`.
+
+    Several calls give groups of parameters optimizers of their own, each with its own learning
+    rate, schedule and clipping:
+
+        b.add_optimization(0.1, "momentum", parameters=["embedding"])
+        b.add_optimization(1e-3, "adamw", clip_norm=1.0, parameters="rest")
+
+    A constant rate is a variable of the scope: `optimizer@LEARNING_RATE` for the first call,
+    `optimizer@LEARNING_RATE@2` for the second, and so on. The builder's first run in a scope sets
+    it; a number that you write there later holds, and goes into saved nets and checkpoints. The
+    step counter, `optimizer@STEP`, is one for all.
 
     Args:
+        learning_rate: the rate, or with a schedule the one that the schedule begins with. A
+            parameter's `lr_factor` multiplies it.
+        type: sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, adamax, nadam,
+            radam, lion, lamb, lars or lbfgs; `opscope ops TYPE` shows the formula and `attrs`.
+        schedule: cosine, warmup_cosine, step_decay, ...: the operators `lr_...`.
+        schedule_attrs: attributes of the schedule, `{"total_steps": 1000}` say.
+        clip_value: gradients are clipped to [-clip_value, clip_value]; 0 = not.
+        clip_norm: the gradients of this call's parameters are scaled so that their common norm is
+            at most this; 0 = not.
+        parameters: which parameters, as handles or names, or one of them. None: every one that has
+            a gradient; "rest": those of them that no earlier call updates.
+        master: whether parameters of half precision are updated in float32 copies.
         loss_scale: factor of the cost, so that float16 holds its gradients: a number, "dynamic" for
             one that is found while training, or a `LossScale`. It goes for all optimizers of the
             net; `gradient` then names gradients of the scaled cost.
+        attrs: attributes of the optimizer (`beta1`, `momentum`, `weight_decay`, ...).
 
     Raises:
         GradientError: no `backward_from` before, or a parameter without gradient.
-        AttributeTypeError: unknown optimizer or attribute, or two different loss scales.
+        VariableError: a parameter that does not exist, is named twice, or is updated by an earlier
+            call already.
+        AttributeTypeError: unknown optimizer, schedule or attribute; no number as the rate;
+            two different loss scales.
     """
+    _check_order(learning_rate, type)
     if not builder.objective.costs:
         raise GradientError(f"{where()}: add_optimization needs backward_from(cost) first")
+    if not any(builder.declared(name).kind == PARAMETER for name in builder.gradients):
+        if parameters is None or parameters == REST:
+            raise GradientError(
+                f"{where()}: nothing to update: backward_from asks for the gradients of"
+                f" {', '.join(builder.gradients)} and of no parameter; leave wrt out, or name"
+                " parameters in it"
+            )
     wanted = OptimizerAttrs(
         type=type,
         learning_rate=learning_rate,
@@ -68,7 +126,7 @@ def add_optimization(
         schedule_attrs=dict(schedule_attrs or {}),
         clip_value=clip_value,
         clip_norm=clip_norm,
-        parameters=None if parameters is None else [str(name) for name in parameters],
+        parameters=None if parameters is None else _names(parameters, REST),
         master=master,
     )
     before, scale = builder.objective, as_loss_scale(loss_scale)
@@ -80,6 +138,100 @@ def add_optimization(
     builder.set_objective(
         replace(before, optimizers=(*before.optimizers, wanted), loss_scale=scale)
     )
+
+
+def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) -> None:
+    """Set the constant learning rates of a builder, once in a scope.
+
+    What a former net left under the same names would be used otherwise. Numbers that are written to
+    the variables afterwards hold.
+
+    Args:
+        keep: rates that stay as they are in the scope: a checkpoint brought them.
+    """
+    settled = builder.settled_rates.setdefault(scope, {})
+    for name, value in constant_rates(builder.op_list).items():
+        if settled.get(name) != value:
+            settled[name] = value
+            variable = None if name in keep else scope.find(name)
+            if variable is not None and variable.array is not None:
+                variable.set(np.asarray(value, variable.array.dtype))
+
+
+def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[str] | str:
+    """Names of variables that are given by handles or names, or as one of them.
+
+    `word`: a text that stays one, since it stands for several.
+    """
+    if given == word and isinstance(given, str):
+        return given
+    items = [given] if isinstance(given, (Var, str)) else list(given)
+    return [str(item) for item in items]
+
+
+def _check_order(rate: Any, op_type: Any) -> None:
+    """Raise AttributeTypeError where the two first arguments are swapped, or no number and name."""
+    if isinstance(op_type, str) and not isinstance(rate, (str, Var)):
+        return  # OptimizerAttrs checks the rest
+    if isinstance(rate, Var):
+        raise AttributeTypeError(
+            f"{where()}: add_optimization wants a number as the learning rate, not the variable"
+            f" {rate.name!r}; for a rate that changes give schedule=..., or write to the"
+            " variable 'optimizer@LEARNING_RATE' of the scope between two runs"
+        )
+    name = rate if isinstance(rate, str) else "adam"
+    number = next((x for x in (op_type, rate) if isinstance(x, (int, float))), 0.01)
+    raise AttributeTypeError(
+        f"{where()}: the learning rate comes first, the type of the optimizer second:"
+        f' add_optimization({number}, "{name}"), not add_optimization({rate!r}, {op_type!r})'
+    )
+
+
+@builder_method
+def add_backward_ops(
+    builder: NetBuilder,
+    targets: Var | str | Sequence[Var | str] | None = None,
+    wrt: Sequence[Var | str] | None = None,
+) -> dict[str, str]:
+    """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by default.
+
+    Returns:
+        Variable -> name of its gradient, for every variable that has one now.
+
+    Raises:
+        GradientError: no operators, or no gradient flows.
+    """
+    if targets is None:
+        operators = builder.forward_net.operators
+        names = operators[-1].output_vars()[:1] if operators else []
+        if not names:
+            raise GradientError(f"{where()}: add_backward_ops: the net has no operator yet")
+    else:
+        names = [targets] if isinstance(targets, (str, Var)) else list(targets)
+    for name in names:
+        builder.declared(str(name))
+    before = builder.objective
+    more = before.wrt if wrt is None else (*(before.wrt or ()), *map(str, wrt))
+    costs = (*before.costs, *map(str, names))
+    builder.set_objective(replace(before, costs=costs, wrt=more))
+    return dict(builder.gradients)
+
+
+@builder_method
+def add_optimizer_ops(builder: NetBuilder, attrs: OptimizerAttrs) -> list[str]:
+    """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`.
+
+    Returns:
+        Names of its state variables.
+
+    Raises:
+        GradientError: no gradients are asked for, or a parameter has none.
+    """
+    if not builder.objective.costs:
+        raise GradientError(f"{where()}: add_optimizer_ops needs add_backward_ops() first")
+    before, known = builder.objective, set(builder.net.vars)
+    builder.set_objective(replace(before, optimizers=(*before.optimizers, attrs)))
+    return [n for n, var in builder.net.vars.items() if var.kind == STATE and n not in known]
 
 
 @builder_method

@@ -9,14 +9,15 @@ NetBuilder and says which input slot of the operator is its first parameter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
-from ...framework.base.dtypes import wide
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
-from ...framework.ir.registry import lookup
-from .methods import layer
-from .net_builder import NetBuilder, Var
+from ...framework.ir.registry import OperatorDef, lookup
+from .methods import layer, takes
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @layer("w")
@@ -32,6 +33,7 @@ def fc(
     init: Any = "xavier",
     bias_init: Any = 0.0,
     lr_factor: float | None = None,
+    trainable: bool = True,
     name: str = "",
 ) -> Var:
     """Fully connected layer: out = activation(x w + b), as Paddle's composite `fc`.
@@ -42,26 +44,30 @@ def fc(
         activation: an activation operator (`relu`, `sigmoid`, ...), any case; "" = none.
         w: existing parameter [K, N], one for each input.
         b: existing parameter [N].
-        bias: make a bias where `b` is not given.
+        bias: make a bias, too, where `w` is made and `b` is not given.
         init: of the weights; see `initializers.initializer`.
         bias_init: of the bias.
         lr_factor: multiplies the learning rate of both.
+        trainable: False keeps both as they are; gradients still flow to x.
 
     Returns:
         [..., N]
     """
     name = name or builder.unique_name("fc")
+    learned = {"lr_factor": lr_factor, "trainable": trainable}
     inputs = list(x) if isinstance(x, (list, tuple)) else [x]
-    if w is None:
+    if w is not None:
+        nothing_to_learn(f"layer {name!r} (fc)", "w=", learned)
+    else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (fc): give `size` or the parameter `w`")
         w = []
         for index, item in enumerate(inputs):
             suffix = f".w{index}" if len(inputs) > 1 else ".w"
             width = known_size(builder, item, -1, name, "fc")
-            w.append(builder.parameter(name + suffix, [width, size], init, lr_factor=lr_factor))
+            w.append(builder.parameter(name + suffix, [width, size], init, **learned))
         if b is None and bias:
-            b = builder.parameter(f"{name}.b", [size], bias_init, lr_factor=lr_factor)
+            b = builder.parameter(f"{name}.b", [size], bias_init, **learned)
     attrs = {"activation": activation.lower()} if activation else {}
     return builder.append(lookup("fc"), (inputs, w, b), attrs, name=name)
 
@@ -77,59 +83,111 @@ def known_size(builder: NetBuilder, x: Any, axis: int, name: str, kind: str) -> 
     return shape[axis]
 
 
+def nothing_to_learn(title: str, given: str, learned: Mapping[str, Any]) -> None:
+    """Refuse arguments about parameters where the layer makes none, because of `given`."""
+    for key, value in learned.items():
+        if value is not None and value is not True:
+            raise AttributeTypeError(
+                f"{title}: {key}={value!r} is about parameters that the layer makes, and with"
+                f" {given} it makes none"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvOptions:
+    """What all convolutions take by keyword; see `conv2d`."""
+
+    stride: int | Sequence[int] = 1
+    padding: int | Sequence[int] | str = 0
+    dilation: int | Sequence[int] = 1
+    groups: int = 1
+    w: Any = None
+    b: Any = None
+    bias: bool = True
+    init: Any = "he"
+    bias_init: Any = 0.0
+    lr_factor: float | None = None
+    trainable: bool = True
+    name: str = ""
+
+    def attrs(self, entry: OperatorDef) -> dict[str, Any]:
+        """The attributes of the operator that differ from their defaults."""
+        given = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {
+            key: value
+            for key, (value, default) in given.items()
+            if key in entry.attr_specs and value != default
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardOptions(ConvOptions):
+    """Of `conv1d`, `conv2d` and `conv3d`."""
+
+    padding_algorithm: str = "explicit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransposedOptions(ConvOptions):
+    """Of `conv_transpose1d`, `conv_transpose2d` and `conv_transpose3d`."""
+
+    output_padding: int | Sequence[int] = 0
+
+
 def _conv(
     builder: NetBuilder,
-    rank: int,
+    kind: str,
     x: Any,
     filters: int | None,
     kernel: int | Sequence[int] | None,
     activation: str,
-    options: dict[str, Any],
-    *,
-    transposed: bool = False,
+    o: ConvOptions,
 ) -> Var:
-    kind = f"conv_transpose{rank}d" if transposed else f"conv{rank}d"
-    name = options.pop("name", "") or builder.unique_name(kind)
-    w, b = options.pop("w", None), options.pop("b", None)
-    bias, init = options.pop("bias", True), options.pop("init", "he")
-    bias_init, lr_factor = options.pop("bias_init", 0.0), options.pop("lr_factor", None)
-    if w is None:
+    name, w, b = o.name or builder.unique_name(kind), o.w, o.b
+    entry = lookup(kind)
+    learned = {"lr_factor": o.lr_factor, "trainable": o.trainable}
+    if w is not None:
+        nothing_to_learn(f"layer {name!r} ({kind})", "w=", learned)
+    else:
         if filters is None or kernel is None:
             raise AttributeTypeError(f"layer {name!r} ({kind}): give `filters` and `kernel`")
-        sizes = [kernel] * rank if isinstance(kernel, int) else list(kernel)
-        groups = options.get("groups", 1)
+        sizes = [kernel] * int(kind[-2]) if isinstance(kernel, int) else list(kernel)
         channels = known_size(builder, x, 1, name, kind)
-        pair = [channels, filters // groups] if transposed else [filters, channels // groups]
-        w = builder.parameter(f"{name}.w", pair + sizes, init, lr_factor=lr_factor)
-        if b is None and bias:
-            b = builder.parameter(f"{name}.b", [filters], bias_init, lr_factor=lr_factor)
+        pair = [filters, channels // o.groups]
+        if isinstance(o, TransposedOptions):
+            pair = [channels, filters // o.groups]
+        w = builder.parameter(f"{name}.w", pair + sizes, o.init, **learned)
+        if b is None and o.bias:
+            b = builder.parameter(f"{name}.b", [filters], o.bias_init, **learned)
     if not activation:
-        return builder.append(lookup(kind), (x, w, b), options, name=name)
-    out = builder.append(lookup(kind), (x, w, b), options, name=f"{name}.linear")
+        return builder.append(entry, (x, w, b), o.attrs(entry), name=name)
+    out = builder.append(entry, (x, w, b), o.attrs(entry), name=f"{name}.linear")
     return builder.append(lookup(activation.lower()), (out,), {}, name=name)
 
 
 @layer("w")
+@takes(ForwardOptions)
 def conv1d(
     builder: NetBuilder,
     x: Any,
     filters: int | None = None,
-    kernel: Any = None,
+    kernel: int | Sequence[int] | None = None,
     activation: str = "",
-    **o: Any,
+    **options: Any,
 ) -> Var:
     """Convolution over [N, C, L]; see `conv2d`."""
-    return _conv(builder, 1, x, filters, kernel, activation, o)
+    return _conv(builder, "conv1d", x, filters, kernel, activation, ForwardOptions(**options))
 
 
 @layer("w")
+@takes(ForwardOptions)
 def conv2d(
     builder: NetBuilder,
     x: Any,
     filters: int | None = None,
-    kernel: Any = None,
+    kernel: int | Sequence[int] | None = None,
     activation: str = "",
-    **o: Any,
+    **options: Any,
 ) -> Var:
     """Convolution over [N, C, H, W] with its parameters.
 
@@ -137,62 +195,84 @@ def conv2d(
         filters: channels of the output.
         kernel: size, or one for each spatial dimension.
         activation: an activation operator; "" = none.
-        o: attributes of the operator (`stride`, `padding`, `dilation`, `groups`), `w`, `b`,
-            `bias`, `init`, `bias_init`, `lr_factor`, `name`.
+        stride, dilation: one value, or one an axis.
+        padding: one value, one an axis, all begins and then all ends, or "same": an axis of size S
+            becomes ceil(S / stride).
+        groups: independent convolutions that the channels are split into.
+        w, b: existing parameters [filters, C / groups, *kernel], transposed convolutions
+            [C, filters / groups, *kernel], and [filters].
+        bias: make a bias, too, where `w` is made and `b` is not given.
+        init, bias_init: see `initializers.initializer`.
+        lr_factor: multiplies the learning rate of both.
+        trainable: False keeps both as they are; gradients still flow to x.
+        padding_algorithm: of the operator; `padding="same"` is a short form of it.
+
+    Returns:
+        [N, filters, ...], spatial sizes as the operator says.
     """
-    return _conv(builder, 2, x, filters, kernel, activation, o)
+    return _conv(builder, "conv2d", x, filters, kernel, activation, ForwardOptions(**options))
 
 
 @layer("w")
+@takes(ForwardOptions)
 def conv3d(
     builder: NetBuilder,
     x: Any,
     filters: int | None = None,
-    kernel: Any = None,
+    kernel: int | Sequence[int] | None = None,
     activation: str = "",
-    **o: Any,
+    **options: Any,
 ) -> Var:
     """Convolution over [N, C, D, H, W]; see `conv2d`."""
-    return _conv(builder, 3, x, filters, kernel, activation, o)
+    return _conv(builder, "conv3d", x, filters, kernel, activation, ForwardOptions(**options))
 
 
 @layer("w")
+@takes(TransposedOptions)
 def conv_transpose1d(
     builder: NetBuilder,
     x: Any,
     filters: int | None = None,
-    kernel: Any = None,
+    kernel: int | Sequence[int] | None = None,
     activation: str = "",
-    **o: Any,
+    **options: Any,
 ) -> Var:
     """Transposed convolution over [N, C, L]; see `conv2d`."""
-    return _conv(builder, 1, x, filters, kernel, activation, o, transposed=True)
+    return _conv(
+        builder, "conv_transpose1d", x, filters, kernel, activation, TransposedOptions(**options)
+    )
 
 
 @layer("w")
+@takes(TransposedOptions)
 def conv_transpose2d(
     builder: NetBuilder,
     x: Any,
     filters: int | None = None,
-    kernel: Any = None,
+    kernel: int | Sequence[int] | None = None,
     activation: str = "",
-    **o: Any,
+    **options: Any,
 ) -> Var:
     """Transposed convolution over [N, C, H, W]; see `conv2d`."""
-    return _conv(builder, 2, x, filters, kernel, activation, o, transposed=True)
+    return _conv(
+        builder, "conv_transpose2d", x, filters, kernel, activation, TransposedOptions(**options)
+    )
 
 
 @layer("w")
+@takes(TransposedOptions)
 def conv_transpose3d(
     builder: NetBuilder,
     x: Any,
     filters: int | None = None,
-    kernel: Any = None,
+    kernel: int | Sequence[int] | None = None,
     activation: str = "",
-    **o: Any,
+    **options: Any,
 ) -> Var:
     """Transposed convolution over [N, C, D, H, W]; see `conv2d`."""
-    return _conv(builder, 3, x, filters, kernel, activation, o, transposed=True)
+    return _conv(
+        builder, "conv_transpose3d", x, filters, kernel, activation, TransposedOptions(**options)
+    )
 
 
 @layer("w")
@@ -203,14 +283,15 @@ def sequence_conv(
     *,
     left: int = 0,
     right: int = 0,
+    padding: str = "zero",
     w: Any = None,
     b: Any = None,
     bias: bool = True,
     init: Any = "xavier",
     bias_init: Any = 0.0,
     lr_factor: float | None = None,
+    trainable: bool = True,
     name: str = "",
-    **attrs: Any,
 ) -> Var:
     """Convolution over time: row t of a sequence becomes (x[t-left], ..., x[t+right]) w + b.
 
@@ -219,26 +300,32 @@ def sequence_conv(
         size: width M of the output.
         left: rows before.
         right: rows after.
+        padding: rows outside of the sequence: "zero", or "edge", its first or last row.
         w: existing parameter [(left + right + 1) D, M].
         b: existing parameter [M].
         bias: make a bias where w is made, too, and `b` is not given.
         init: of the weights; see `initializers.initializer`.
         bias_init: of the bias.
         lr_factor: multiplies the learning rate of both.
-        attrs: attributes of the operator, `padding="edge"`.
+        trainable: False keeps both as they are; gradients still flow to x.
 
     Returns:
         Sequences [N, M].
     """
     name = name or builder.unique_name("sequence_conv")
-    if w is None:
+    learned = {"lr_factor": lr_factor, "trainable": trainable}
+    if w is not None:
+        nothing_to_learn(f"layer {name!r} (sequence_conv)", "w=", learned)
+    else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (sequence_conv): give `size` or `w`")
         rows = known_size(builder, x, -1, name, "sequence_conv") * (left + right + 1)
-        w = builder.parameter(f"{name}.w", [rows, size], init, lr_factor=lr_factor)
+        w = builder.parameter(f"{name}.w", [rows, size], init, **learned)
         if b is None and bias:
-            b = builder.parameter(f"{name}.b", [size], bias_init, lr_factor=lr_factor)
-    attributes = {"left": left, "right": right, **attrs}
+            b = builder.parameter(f"{name}.b", [size], bias_init, **learned)
+    attributes: dict[str, Any] = {"left": left, "right": right}
+    if padding != "zero":
+        attributes["padding"] = padding
     return builder.append(lookup("sequence_conv"), (x, w, b), attributes, name=name)
 
 
@@ -249,59 +336,61 @@ def embedding(
     size: Sequence[int] | None = None,
     *,
     w: Any = None,
+    sparse: bool | None = None,
+    padding_idx: int | None = None,
     init: Any = "normal",
     lr_factor: float | None = None,
+    trainable: bool = True,
     name: str = "",
-    **attrs: Any,
 ) -> Var:
     """Rows of a table: out[...] = w[ids[...]].
 
     Args:
         ids: integers of any shape.
         size: [rows, width] of the table to make; or give `w`.
-        attrs: attributes of the operator, `sparse=True` for gradients of the used rows only.
+        sparse: gradients of the used rows only.
+        padding_idx: id whose row counts as zeros and gets no gradient.
+        init: of the table; see `initializers.initializer`.
+        lr_factor: multiplies its learning rate. trainable: False keeps it as it is.
     """
     name = name or builder.unique_name("embedding")
-    if w is None:
+    learned = {"lr_factor": lr_factor, "trainable": trainable}
+    attrs = {"sparse": sparse, "padding_idx": padding_idx}
+    if w is not None:
+        nothing_to_learn(f"layer {name!r} (embedding)", "w=", learned)
+    else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (embedding): give `size` or `w`")
-        w = builder.parameter(f"{name}.w", size, init, lr_factor=lr_factor)
+        w = builder.parameter(f"{name}.w", size, init, **learned)
     return builder.append(lookup("embedding"), (ids, w), attrs, name=name)
 
 
-@layer("scale")
-def batch_norm(builder: NetBuilder, x: Any, *, name: str = "", **attrs: Any) -> Var:
-    """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
-    name = name or builder.unique_name("batch_norm")
-    width = [known_size(builder, x, 1, name, "batch_norm")]
-    inputs = (
-        x,
-        builder.parameter(f"{name}.scale", width, 1.0),
-        builder.parameter(f"{name}.bias", width, 0.0),
-        builder.state(f"{name}.mean", width, 0.0, dtype=wide(builder.dtype)),
-        builder.state(f"{name}.variance", width, 1.0, dtype=wide(builder.dtype)),
-    )
-    running = {"mean_out": f"{name}.mean", "variance_out": f"{name}.variance"}
-    return builder.append(lookup("batch_norm"), inputs, attrs, name=name, outputs=running)
+@layer("w")
+def prelu(
+    builder: NetBuilder,
+    x: Var | str,
+    w: Any = None,
+    *,
+    shared: bool = False,
+    init: Any = 0.25,
+    lr_factor: float | None = None,
+    trainable: bool = True,
+    name: str = "",
+) -> Var:
+    """Parametric rectifier: out = x where x > 0, else w * x, with slopes w that are learned.
 
-
-@layer("scale")
-def layer_norm(builder: NetBuilder, x: Any, *, name: str = "", **attrs: Any) -> Var:
-    """Layer normalisation over the last dimension, with scale and bias."""
-    name = name or builder.unique_name("layer_norm")
-    width = [known_size(builder, x, -1, name, "layer_norm")]
-    inputs = (
-        x,
-        builder.parameter(f"{name}.scale", width, 1.0),
-        builder.parameter(f"{name}.bias", width, 0.0),
-    )
-    return builder.append(lookup("layer_norm"), inputs, attrs, name=name)
-
-
-@layer("scale")
-def rms_norm(builder: NetBuilder, x: Any, *, name: str = "", **attrs: Any) -> Var:
-    """Root-mean-square normalisation over the last dimension, with scale."""
-    name = name or builder.unique_name("rms_norm")
-    width = [known_size(builder, x, -1, name, "rms_norm")]
-    inputs = (x, builder.parameter(f"{name}.scale", width, 1.0))
-    return builder.append(lookup("rms_norm"), inputs, attrs, name=name)
+    Args:
+        x: [N, C, ...].
+        w: existing parameter [C], or [1].
+        shared: one slope for all channels.
+        init: of the slopes; see `initializers.initializer`.
+        lr_factor: multiplies their learning rate. trainable: False keeps them as they are.
+    """
+    name = name or builder.unique_name("prelu")
+    learned = {"lr_factor": lr_factor, "trainable": trainable}
+    if w is not None:
+        nothing_to_learn(f"layer {name!r} (prelu)", "w=", learned)
+    else:
+        slopes = 1 if shared else known_size(builder, x, 1, name, "prelu")
+        w = builder.parameter(f"{name}.w", [slopes], init, **learned)
+    return builder.append(lookup("prelu"), (x, w), {}, name=name)

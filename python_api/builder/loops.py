@@ -11,7 +11,8 @@ from ...framework.ir.op_list import OpList, OpNode, SourceLocation
 from ...framework.loops.recurrent.net import recurrent_op
 from ...framework.loops.trees.net import recursive_op
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @builder_method

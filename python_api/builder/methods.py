@@ -12,17 +12,50 @@ builder, registered by `builder_method` or `layer`:
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...framework.base.errors import UnknownOperatorError
 from ...framework.ir.registry import OperatorDef, lookup
-from .operator_methods import make_method, method_types
+from .operator_methods import checked, make_method, method_types
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 BUILDER_METHODS: dict[str, Callable[..., Any]] = {}
 """Functions that are methods of NetBuilder, by name."""
+
+_ELSEWHERE = {
+    "all": "reduce_all",
+    "amax": "reduce_max",
+    "amin": "reduce_min",
+    "any": "reduce_any",
+    "broadcast_to": "expand",
+    "cat": "concat",
+    "clamp": "clip",
+    "concatenate": "concat",
+    "conv": "conv2d",
+    "dense": "fc",
+    "detach": "stop_gradient",
+    "hardsigmoid": "hard_sigmoid",
+    "hardswish": "hard_swish",
+    "hardtanh": "hard_tanh",
+    "linear": "fc",
+    "logsigmoid": "log_sigmoid",
+    "max": "reduce_max",
+    "min": "reduce_min",
+    "permute": "transpose",
+    "prod": "reduce_prod",
+    "remainder": "mod",
+    "repeat": "repeat_interleave",
+    "scatter": "put_along_axis",
+    "std": "reduce_std",
+    "swish": "silu",
+    "topk": "top_k",
+    "upsample": "interpolate",
+}
+"""Names of layers and operators in PyTorch, NumPy and Keras -> ours, for messages."""
 
 _PARAMETERS: dict[str, str] = {}
 """Operator type -> its first parameter slot, for operators that have a layer of the same name."""
@@ -37,7 +70,9 @@ class BuilderMethods:
         try:
             entry = lookup(name)
         except UnknownOperatorError as error:
-            raise AttributeError(f"NetBuilder has no attribute {name!r}; {error}") from None
+            ours = _ELSEWHERE.get(name, "")
+            said = f"write b.{ours}" if ours else error
+            raise AttributeError(f"NetBuilder has no attribute {name!r}; {said}") from None
         method = make_method(entry)
         setattr(BuilderMethods, name, method)
         return method.__get__(self)
@@ -63,10 +98,38 @@ class BuilderMethods:
 
 
 def builder_method(function: _F) -> _F:
-    """Make a function of (builder, further arguments) a method of NetBuilder."""
+    """Make a function of (builder, further arguments) a method of NetBuilder.
+
+    Calls of the method with arguments that there are not, or without those that it needs, raise an
+    AttributeTypeError that names the line of the call; so does an `activation` that is no name.
+    """
     BUILDER_METHODS[function.__name__] = function
-    setattr(BuilderMethods, function.__name__, function)
+    setattr(BuilderMethods, function.__name__, checked(function))
     return function
+
+
+def takes(options: type) -> Callable[[_F], _F]:
+    """Tell the signature of a function whose `**keywords` are the fields of a dataclass.
+
+    Functions that share arguments then name them once: help(), stubs and messages know them all.
+    """
+
+    def tell(function: _F) -> _F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        shared = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=field.type,
+            )
+            for field in dataclasses.fields(options)
+        ]
+        vars(function)["__signature__"] = signature.replace(parameters=[*own, *shared])
+        return function
+
+    return tell
 
 
 def layer(parameter: str) -> Callable[[_F], _F]:

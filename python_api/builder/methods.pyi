@@ -10,11 +10,12 @@ from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import OperatorDef
 from ...framework.passes.loss_scaling import LossScale
+from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
 from .cells import LSTMState
-from .net_builder import Var
 from .recurrent import StepBlock
+from .var.handle import Var
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -30,6 +31,11 @@ def layer(
 ) -> Callable[[_F], _F]:
     """Register the layer of the operator that has the function's name."""
 
+def takes(
+    options: type,
+) -> Callable[[_F], _F]:
+    """Tell the signature of a function whose `**keywords` are the fields of a dataclass."""
+
 class BuilderMethods:
     def layer_for(
         self,
@@ -38,20 +44,6 @@ class BuilderMethods:
         given: dict[str, Any],
     ) -> Callable[..., Any] | None:
         """The layer that `add_op` should call; None where there is none or parameters are given."""
-    def attention(
-        self,
-        query: Var | str,
-        memory: Var | str,
-        *,
-        keys: Var | str | None = None,
-        kind: str = "dot",
-        size: int = 0,
-        scale: float = 1.0,
-        init: Any = "xavier",
-        lr_factor: float | None = None,
-        name: str = "",
-    ) -> tuple[Var, Var]:
-        """Attention of each query over its own sequence of the memory."""
     def rnn_cell(
         self,
         x: Var | str,
@@ -60,6 +52,7 @@ class BuilderMethods:
         activation: str = "tanh",
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """One step of a simple RNN: h' = activation(x w_x + h w_h + b)."""
@@ -74,6 +67,7 @@ class BuilderMethods:
         forget_bias: float = 0.0,
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> LSTMState:
         """One step of an LSTM."""
@@ -85,15 +79,16 @@ class BuilderMethods:
         reset_after: bool = True,
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """One step of a GRU, whose reset gate acts after (as in PyTorch) or before the product."""
     def backward_from(
         self,
         cost: Var | str,
-        wrt: Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | Var | str | None = None,
     ) -> None:
-        """Ask for gradients of `cost` (of the sum of all costs named so)."""
+        """Ask for gradients of `cost`, a single number (of the sum of all costs named so)."""
     def add_optimization(
         self,
         learning_rate: float = 0.01,
@@ -103,12 +98,24 @@ class BuilderMethods:
         schedule_attrs: Mapping[str, Any] | None = None,
         clip_value: float = 0.0,
         clip_norm: float = 0.0,
-        parameters: Sequence[Var | str] | None = None,
+        parameters: Sequence[Var | str] | Var | str | None = None,
         master: bool = True,
         loss_scale: LossScale | str | float | None = None,
         **attrs: Any,
     ) -> None:
-        """Append an optimizer; see `OptimizerAttrs` for the arguments."""
+        """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`."""
+    def add_backward_ops(
+        self,
+        targets: Var | str | Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | None = None,
+    ) -> dict[str, str]:
+        """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by
+        default."""
+    def add_optimizer_ops(
+        self,
+        attrs: OptimizerAttrs,
+    ) -> list[str]:
+        """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`."""
     def gradient(
         self,
         var: Var | str,
@@ -126,6 +133,7 @@ class BuilderMethods:
         init: Any = "xavier",
         bias_init: Any = 0.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """Fully connected layer: out = activation(x w + b), as Paddle's composite `fc`."""
@@ -133,54 +141,132 @@ class BuilderMethods:
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, L]; see `conv2d`."""
     def conv2d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, H, W] with its parameters."""
     def conv3d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, D, H, W]; see `conv2d`."""
     def conv_transpose1d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, L]; see `conv2d`."""
     def conv_transpose2d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, H, W]; see `conv2d`."""
     def conv_transpose3d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, D, H, W]; see `conv2d`."""
     def sequence_conv(
@@ -190,14 +276,15 @@ class BuilderMethods:
         *,
         left: int = 0,
         right: int = 0,
+        padding: str = "zero",
         w: Any = None,
         b: Any = None,
         bias: bool = True,
         init: Any = "xavier",
         bias_init: Any = 0.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
-        **attrs: Any,
     ) -> Var:
         """Convolution over time: row t of a sequence becomes (x[t-left], ..., x[t+right]) w + b."""
     def embedding(
@@ -206,36 +293,26 @@ class BuilderMethods:
         size: Sequence[int] | None = None,
         *,
         w: Any = None,
+        sparse: bool | None = None,
+        padding_idx: int | None = None,
         init: Any = "normal",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
-        **attrs: Any,
     ) -> Var:
         """Rows of a table: out[...] = w[ids[...]]."""
-    def batch_norm(
+    def prelu(
         self,
-        x: Any,
+        x: Var | str,
+        w: Any = None,
         *,
+        shared: bool = False,
+        init: Any = 0.25,
+        lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
-        **attrs: Any,
     ) -> Var:
-        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
-    def layer_norm(
-        self,
-        x: Any,
-        *,
-        name: str = "",
-        **attrs: Any,
-    ) -> Var:
-        """Layer normalisation over the last dimension, with scale and bias."""
-    def rms_norm(
-        self,
-        x: Any,
-        *,
-        name: str = "",
-        **attrs: Any,
-    ) -> Var:
-        """Root-mean-square normalisation over the last dimension, with scale."""
+        """Parametric rectifier: out = x where x > 0, else w * x, with slopes w that are learned."""
     def recurrent_net(
         self,
         desc: OpList | NetDesc,
@@ -246,6 +323,86 @@ class BuilderMethods:
         desc: OpList | NetDesc,
     ) -> tuple[Var, ...]:
         """Append a recursive net over the outer names of its links."""
+    def batch_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        mean: Any = None,
+        variance: Any = None,
+        *,
+        momentum: float | None = None,
+        epsilon: float | None = None,
+        use_global_stats: bool | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
+    def layer_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        begin_norm_axis: int | None = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Layer normalisation over the last dimension, with scale and bias."""
+    def rms_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        *,
+        begin_norm_axis: int | None = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Root-mean-square normalisation over the last dimension, with scale; see `layer_norm`."""
+    def group_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        groups: int,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Group normalisation of [N, C, ...] with scale and bias."""
+    def instance_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Instance normalisation of [N, C, ...] with scale and bias."""
     def recurrent(
         self,
         name: str = "",
@@ -273,7 +430,17 @@ class BuilderMethods:
         size: int,
         *,
         activation: str = "tanh",
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of a simple RNN over sequences; see `rnn_cell`, and `lstm` for the arguments."""
     def gru(
@@ -282,7 +449,17 @@ class BuilderMethods:
         size: int,
         *,
         reset_after: bool = True,
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of a GRU over sequences; see `gru_cell`, and `lstm` for the arguments."""
     def lstm(
@@ -293,7 +470,17 @@ class BuilderMethods:
         peepholes: bool = False,
         projection: int = 0,
         forget_bias: float = 0.0,
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of an LSTM over sequences; see `lstm_cell`."""
     def initialize(
@@ -302,18 +489,28 @@ class BuilderMethods:
         context: OpContext | None = None,
         *,
         overwrite: bool = False,
+        share: bool = False,
     ) -> None:
-        """Fill parameters and states that hold no value (or all of them) by their initialisers."""
+        """Fill parameters and states that hold no value by their initialisers."""
     def run(
         self,
         scope: Scope | None = None,
-        *,
-        feed: Mapping[str, Any] | None = None,
-        fetch: Iterable[Var | str] = ...,
-        need_backward: bool = True,
         context: OpContext | None = None,
+        need_backward: bool = True,
+        *,
+        feed: Mapping[Any, Any] | None = None,
+        fetch: Var | str | Iterable[Var | str] = ...,
     ) -> dict[str, np.ndarray]:
         """Run the net once."""
+    def predict(
+        self,
+        feed: Mapping[Any, Any],
+        fetch: Var | str | Iterable[Var | str] | None = None,
+        batch_size: int | None = 256,
+        *,
+        scope: Scope | None = None,
+    ) -> dict[str, Any]:
+        """Values of some variables for given inputs: forward, in test phase, batch by batch."""
     def bound_net(
         self,
         names: frozenset[str],
@@ -325,7 +522,8 @@ class BuilderMethods:
         scope: Scope,
         values: Mapping[Any, Any],
     ) -> None:
-        """Give input variables their values, cast to the declared dtypes."""
+        """Give input variables values that stay, cast to the declared dtypes: all of them or
+        none."""
     def tree_lstm(
         self,
         x: Var | str,
@@ -337,9 +535,209 @@ class BuilderMethods:
         init: Any = "xavier",
         forget_bias: float = 1.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> tuple[Var, Var]:
         """Tree-LSTM over the nodes of trees, from the leaves up."""
+    def attention(
+        self,
+        query: Var | str,
+        memory: Var | str,
+        *,
+        keys: Var | str | None = None,
+        kind: str = "dot",
+        size: int = 0,
+        scale: float = 1.0,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> tuple[Var, Var]:
+        """Attention of each query over its own sequence of the memory."""
+    def cross_entropy_loss(
+        self,
+        scores: Var | str,
+        label: Var | str,
+        *,
+        weight: Any = None,
+        label_smoothing: float = 0.0,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        name: str = "",
+    ) -> Var:
+        """Cross entropy of scores (logits), as torch.nn.functional.cross_entropy: ready to
+        minimise."""
+    def softmax_focal_loss(
+        self,
+        scores: Var | str,
+        label: Var | str,
+        *,
+        gamma: float = 2.0,
+        alpha: Any = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        name: str = "",
+    ) -> Var:
+        """Focal loss over classes that exclude each other: easy samples hardly count."""
+    def multi_head_attention(
+        self,
+        query: Var | str,
+        key: Var | str | None = None,
+        value: Var | str | None = None,
+        *,
+        heads: int,
+        size: int | None = None,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+        rotary: bool = False,
+        bias: bool = True,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Multi-head attention: each head looks with its own projections of query, key and
+        value."""
+    def einsum(
+        self,
+        equation: str,
+        *operands: Var | str | Sequence[Var | str],
+        name: str = "",
+    ) -> Var:
+        """Sum of products by Einstein's convention, as numpy.einsum and torch.einsum."""
+    def meshgrid(
+        self,
+        *x: Var | str | Sequence[Var | str],
+        indexing: str = "ij",
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Coordinates of a grid: each vector along an axis of its own, repeated along all
+        others."""
+    def positional_encoding(
+        self,
+        x: Var | str,
+        *,
+        kind: str = "sinusoidal",
+        max_length: int = 0,
+        base: float = 10000.0,
+        init: Any = "normal",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """x plus a vector for each position: out[n, t] = x[n, t] + p[t]."""
+    def transformer_encoder_layer(
+        self,
+        x: Var | str,
+        *,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        rotary: bool = False,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Layer of a transformer's encoder: self-attention, then two products with an
+        activation."""
+    def transformer_encoder(
+        self,
+        x: Var | str,
+        *,
+        layers: int,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        rotary: bool = False,
+        final_norm: bool | None = None,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Encoder of a transformer: a stack of `transformer_encoder_layer`, which says more."""
+    def transformer_decoder_layer(
+        self,
+        x: Var | str,
+        memory: Var | str,
+        *,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        memory_mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        memory_key_padding_mask: Var | str | None = None,
+        causal: bool = True,
+        rotary: bool = False,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Layer of a transformer's decoder: attention over x itself, then over a memory, then
+        products."""
+    def transformer_decoder(
+        self,
+        x: Var | str,
+        memory: Var | str,
+        *,
+        layers: int,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        memory_mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        memory_key_padding_mask: Var | str | None = None,
+        causal: bool = True,
+        rotary: bool = False,
+        final_norm: bool | None = None,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
+    def sum(
+        self,
+        x: Var | str | Sequence[Var | str],
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Sum of x over axes, over all where none is given; of a list of variables, their sum."""
+    def mean(
+        self,
+        x: Var | str,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
     def abs(
         self,
         x: Var | str,
@@ -359,6 +757,80 @@ class BuilderMethods:
         """Share of samples whose label is among the k highest scores. x [..., C], label [...].
         Of equal scores the lower class counts as the higher one; samples whose score is NaN are
         wrong; those whose label is `ignore_index` do not count. Without samples it is 0."""
+    def acos(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arccosine in radians, from 0 to pi; NaN outside of [-1, 1]."""
+    def acosh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Inverse hyperbolic cosine; NaN below 1."""
+    def adaptive_avg_pool1d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_avg_pool2d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_avg_pool3d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_max_pool1d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
+    def adaptive_max_pool2d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
+    def adaptive_max_pool3d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
     def add(
         self,
         x: Var | str,
@@ -407,6 +879,30 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Position of the smallest entry along an axis, the first of equal ones."""
+    def argsort(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -1,
+        descending: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Positions of the entries of x in order along an axis. Equal entries keep their order,
+        and NaN counts as the largest."""
+    def asin(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arcsine in radians, from -pi / 2 to pi / 2; NaN outside of [-1, 1]."""
+    def asinh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Inverse hyperbolic sine."""
     def assign(
         self,
         x: Var | str,
@@ -414,6 +910,29 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Copy: out = x, of any dtype."""
+    def atan(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arctangent in radians, from -pi / 2 to pi / 2."""
+    def atan2(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Angle in radians, from -pi to pi, of the point with ordinate x and abscissa y: the
+        arctangent of x / y in the right quadrant. Shapes broadcast as in NumPy."""
+    def atanh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Inverse hyperbolic tangent; NaN outside of [-1, 1]."""
     def auc(
         self,
         x: Var | str,
@@ -428,9 +947,10 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -438,14 +958,16 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def avg_pool2d(
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -453,14 +975,16 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def avg_pool3d(
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -468,11 +992,12 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def bernoulli_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         p: float = 0.5,
         seed: int = 0,
@@ -495,6 +1020,15 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Smallest whole number not below x."""
+    def celu(
+        self,
+        x: Var | str,
+        *,
+        alpha: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Continuously differentiable exponential linear unit: out = x where x > 0, else alpha *
+        (exp(x / alpha) - 1)."""
     def clip(
         self,
         x: Var | str,
@@ -527,6 +1061,24 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Cosine of x in radians."""
+    def cosh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Hyperbolic cosine."""
+    def cosine_similarity(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        axis: int = -1,
+        epsilon: float = 1e-08,
+        name: str = "",
+    ) -> Var:
+        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, epsilon)
+        max(|y|, epsilon)). x and y broadcast as in NumPy."""
     def cross_entropy(
         self,
         x: Var | str,
@@ -539,6 +1091,34 @@ class BuilderMethods:
         """Cross entropy of probabilities: out = -log(x[label]), with `soft_label` out =
         -sum(label * log(x)). x [..., C] -> out [...]. A probability below the smallest normal
         number counts as that number, so the loss stays finite."""
+    def ctc_loss(
+        self,
+        x: Var | str,
+        label: Var | str,
+        *,
+        blank: int = 0,
+        zero_infinity: bool = False,
+        per_label: bool = False,
+        name: str = "",
+    ) -> Var:
+        """CTC loss of each sequence: out[i] = -log of the probability that the rows of x give
+        the labels of sequence i in their order, wherever in time, each for one row or several,
+        with blanks in between; between two equal labels there is one at least. x holds logits
+        (or log-probabilities: the softmax is taken here), sequences [N, C], or [B, T, C] where
+        all have T rows. label holds as many sequences, of any lengths, empty ones too. Where the
+        rows are too few for the labels, out is infinite and the gradient NaN, or with
+        `zero_infinity` both are 0."""
+    def cumprod(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -1,
+        exclusive: bool = False,
+        reverse: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Running product along an axis: out[i] = x[0] * ... * x[i]. Integers are multiplied as
+        int64. The gradient is right for zeros too."""
     def cumsum(
         self,
         x: Var | str,
@@ -549,6 +1129,14 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Running sum along an axis: out[i] = x[0] + ... + x[i]. Integers are summed as int64."""
+    def diag(
+        self,
+        x: Var | str,
+        *,
+        diagonal: int = 0,
+        name: str = "",
+    ) -> Var:
+        """A vector on a diagonal of a matrix of zeros, or the diagonal of a matrix as a vector."""
     def div(
         self,
         x: Var | str,
@@ -611,18 +1199,42 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Exponential: out = e ** x."""
+    def exp2(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Power of two: out = 2 ** x."""
     def expand(
         self,
         x: Var | str,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x broadcast to a shape, as NumPy's broadcast_to; new axes come in front."""
+    def expm1(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """out = e ** x - 1, exact for small x too."""
+    def eye(
+        self,
+        *,
+        rows: int,
+        columns: int = -1,
+        diagonal: int = 0,
+        dtype: Any = ...,
+        name: str = "",
+    ) -> Var:
+        """A matrix with 1 on a diagonal and 0 elsewhere: the identity."""
     def fill_constant(
         self,
         *,
-        shape: Sequence[int] = ...,
+        shape: int | Sequence[int] = ...,
         dtype: Any = ...,
         value: float = 0.0,
         name: str = "",
@@ -644,6 +1256,14 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x as a matrix: the axes before `axis` become rows, the others columns."""
+    def flip(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        name: str = "",
+    ) -> Var:
+        """x in the opposite order along axes: out[i] = x[n - 1 - i]."""
     def floor(
         self,
         x: Var | str,
@@ -651,19 +1271,57 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Largest whole number not above x."""
+    def floor_divide(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Quotient rounded down, as Python's //: out = floor(x / y), and 0 for integers divided
+        by 0. Shapes broadcast as in NumPy."""
+    def fmod(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Remainder with the sign of x, as C's fmod: out = x - trunc(x / y) * y. By 0 it is NaN,
+        and 0 for integers. Shapes broadcast as in NumPy."""
+    def focal_modulation(
+        self,
+        x: Var | str,
+        *,
+        gamma: float = 2.0,
+        name: str = "",
+    ) -> Var:
+        """Focal loss of cross entropies x = -log(p) >= 0, p the probability of the right class:
+        out = (1 - p)^gamma x. Easy samples hardly count."""
     def gather(
         self,
         x: Var | str,
         ids: Var | str,
         *,
         axis: int = 0,
+        from_end: bool = False,
         name: str = "",
     ) -> Var:
         """Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...]."""
+    def gather_nd(
+        self,
+        x: Var | str,
+        ids: Var | str,
+        *,
+        batch_dims: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Parts of x by whole indexes: out[i, ...] = x[ids[i, 0], ..., ids[i, m-1], ...]. Both
+        begin with `batch_dims` axes in common, which the indexes leave out."""
     def gaussian_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         mean: float = 0.0,
         std: float = 1.0,
@@ -719,6 +1377,15 @@ class BuilderMethods:
     ) -> Var:
         """Factor that brings the Euclidean norm of all x together down to `clip_norm`: scale =
         min(1, clip_norm / norm), []. It is float64 where an x is, else float32."""
+    def glu(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -1,
+        name: str = "",
+    ) -> Var:
+        """Gated linear unit: out = a / (1 + exp(-b)), where a and b are the halves of x along an
+        axis."""
     def greater(
         self,
         x: Var | str,
@@ -735,19 +1402,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Comparison of elements: out = x >= y."""
-    def group_norm(
-        self,
-        x: Var | str,
-        scale: Var | str | None = None,
-        bias: Var | str | None = None,
-        *,
-        groups: int,
-        epsilon: float = 1e-05,
-        name: str = "",
-    ) -> Var:
-        """Group normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) *
-        scale + bias with mean and (biased) variance over each sample's groups of C / groups
-        channels; scale and bias are [C]."""
     def hard_sigmoid(
         self,
         x: Var | str,
@@ -757,6 +1411,23 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sigmoid in three straight lines: out = min(max(alpha * x + beta, 0), 1)."""
+    def hard_swish(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Swish in straight lines: out = x * min(max(x + 3, 0), 6) / 6."""
+    def hard_tanh(
+        self,
+        x: Var | str,
+        *,
+        minimum: float = -1.0,
+        maximum: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Hyperbolic tangent in three straight lines: out = min(max(x, minimum), maximum).
+        Unlike that of `clip`, the gradient is 0 at both limits."""
     def hardmax(
         self,
         x: Var | str,
@@ -768,7 +1439,7 @@ class BuilderMethods:
     def he_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         fan_in: int = 0,
         uniform: bool = True,
@@ -806,18 +1477,21 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Counting: out = x + value, for floats and integers; out may be the variable x itself."""
-    def instance_norm(
+    def interpolate(
         self,
         x: Var | str,
-        scale: Var | str | None = None,
-        bias: Var | str | None = None,
         *,
-        epsilon: float = 1e-05,
+        size: int | Sequence[int] = ...,
+        scale: float | Sequence[float] = ...,
+        mode: str = "nearest",
+        align_corners: bool = False,
         name: str = "",
     ) -> Var:
-        """Instance normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) *
-        scale + bias, with mean and (biased) variance over the spatial axes of each sample's
-        channel; scale and bias are [C]."""
+        """Interpolation of [N, C, ...] along all spatial axes, to another `size` or by a factor
+        `scale`: upsampling and downsampling. An axis of S places becomes one of floor(S *
+        scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or S / size; with
+        align_corners at p * (S - 1) / (size - 1), so that the corners are the same; `nearest`
+        takes floor(p * r)."""
     def isfinite(
         self,
         x: Var | str,
@@ -825,6 +1499,20 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Whether an element is neither NaN nor infinite."""
+    def isinf(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Whether an element is infinite, of either sign."""
+    def isnan(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Whether an element is NaN."""
     def kl_div(
         self,
         x: Var | str,
@@ -844,6 +1532,17 @@ class BuilderMethods:
     ) -> Var:
         """Absolute error: out = |x - y|; the derivative where x = y is 0. x, y and out have one
         shape."""
+    def label_weight(
+        self,
+        x: Var | str,
+        label: Var | str,
+        weight: Var | str | None = None,
+        *,
+        ignore_index: int = -100,
+        name: str = "",
+    ) -> Var:
+        """How much each sample counts in a mean: out = weight[label], 1 without `weight`, and 0
+        where the label is `ignore_index`. label [...] or [..., 1], weight [C] -> out [...]."""
     def leaky_relu(
         self,
         x: Var | str,
@@ -868,6 +1567,16 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Comparison of elements: out = x <= y."""
+    def linspace(
+        self,
+        *,
+        start: float,
+        stop: float,
+        num: int = 50,
+        dtype: Any = ...,
+        name: str = "",
+    ) -> Var:
+        """`num` values at equal distances from start to stop, both included."""
     def log(
         self,
         x: Var | str,
@@ -875,6 +1584,34 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Natural logarithm; NaN below 0."""
+    def log10(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Logarithm to base 10; NaN below 0."""
+    def log1p(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """out = log(1 + x), exact for small x too; NaN below -1."""
+    def log2(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Logarithm to base 2; NaN below 0."""
+    def log_sigmoid(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Logarithm of the logistic function: out = -log(1 + exp(-x)), without overflow."""
     def log_softmax(
         self,
         x: Var | str,
@@ -919,7 +1656,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1043,8 +1780,8 @@ class BuilderMethods:
         step: Var | str,
         *,
         learning_rate: float = 0.01,
-        boundaries: Sequence[int],
-        factors: Sequence[float],
+        boundaries: int | Sequence[int],
+        factors: float | Sequence[float],
         name: str = "",
     ) -> Var:
         """Learning-rate schedule: out = learning_rate factors[i], i being how many boundaries
@@ -1143,44 +1880,50 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def max_pool2d(
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def max_pool3d(
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def maximum(
         self,
         x: Var | str,
@@ -1190,13 +1933,6 @@ class BuilderMethods:
     ) -> Var:
         """Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to
         x. Shapes broadcast as in NumPy."""
-    def mean(
-        self,
-        x: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Arithmetic mean of all elements of x, a scalar: the usual last operator of a cost."""
     def merge_rows(
         self,
         x: Var | str,
@@ -1215,6 +1951,22 @@ class BuilderMethods:
     ) -> Var:
         """Smaller of two: out = min(x, y), NaN where either is. The gradient of a tie belongs to
         x. Shapes broadcast as in NumPy."""
+    def mish(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Mish: out = x * tanh(log(1 + exp(x))), without overflow."""
+    def mod(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Remainder with the sign of y, as Python's and NumPy's %: out = x - floor(x / y) * y.
+        By 0 it is NaN, and 0 for integers. Shapes broadcast as in NumPy."""
     def mul(
         self,
         x: Var | str,
@@ -1223,6 +1975,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Product of elements: out = x * y. Shapes broadcast as in NumPy."""
+    def nadam_correction(
+        self,
+        step: Var | str,
+        previous: Var | str,
+        *,
+        beta1: float = 0.9,
+        momentum_decay: float = 0.004,
+        name: str = "",
+    ) -> Var:
+        """The bias correction of `nadam`: out = 1 - P, where P is the product of mu(1) to
+        mu(step), mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2): out = previous + (1 -
+        previous) (1 - mu(step))."""
     def neg(
         self,
         x: Var | str,
@@ -1240,6 +2004,28 @@ class BuilderMethods:
     ) -> Var:
         """Negative log-likelihood of log-probabilities (of `log_softmax`, say): out = -x[label];
         zero for samples whose label is `ignore_index`. x [..., C], label [...] -> out [...]."""
+    def norm(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        p: float = 2.0,
+        name: str = "",
+    ) -> Var:
+        """Norm of the elements over axes, as one vector: out = sum(|x|^p)^(1/p). p = 2 is
+        Euclid's length, p = 1 the sum of |x|, infinity the largest |x|, minus infinity the
+        smallest, 0 the number of elements that are not 0. The gradient is 0 where the norm is 0,
+        and where an element is 0; equal largest elements share it equally."""
+    def normalize(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -1,
+        epsilon: float = 1e-12,
+        name: str = "",
+    ) -> Var:
+        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, epsilon)."""
     def not_equal(
         self,
         x: Var | str,
@@ -1260,7 +2046,7 @@ class BuilderMethods:
     def orthogonal_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         gain: float = 1.0,
         seed: int = 0,
@@ -1272,11 +2058,23 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        paddings: Sequence[int],
+        paddings: int | Sequence[int],
         value: float = 0.0,
+        mode: str = "constant",
         name: str = "",
     ) -> Var:
-        """x with a border of one value."""
+        """x with a border. Of a, b, c two more entries at each end are, by mode: `constant` v, v
+        and v, v (`value`); `reflect` c, b and b, a; `edge` a, a and c, c; `wrap` b, c and a, b."""
+    def positions(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -2,
+        name: str = "",
+    ) -> Var:
+        """Numbers 0, 1, 2, ... along an axis of x: out [size of the axis]. Where x carries
+        sequences and the axis is that of their rows, each sequence begins at 0. By default the
+        axis before the last: T of [N, T, D], and the rows of sequences [rows, D]."""
     def pow(
         self,
         x: Var | str,
@@ -1286,6 +2084,20 @@ class BuilderMethods:
     ) -> Var:
         """Power: out = x ** y; NaN for negative x unless y is whole. The gradient of y is 0 at x
         = 0. Shapes broadcast as in NumPy."""
+    def put_along_axis(
+        self,
+        x: Var | str,
+        ids: Var | str,
+        updates: Var | str,
+        *,
+        axis: int = -1,
+        mode: str = "set",
+        name: str = "",
+    ) -> Var:
+        """x with entries put at positions along an axis, other ones for each line: for axis 1 of
+        a matrix, out[i, ids[i, j]] = updates[i, j], or += for mode `add`, where equal ids add
+        up. With mode `set` the ids of a line must differ: which of several updates stays is not
+        said. Axes of ids and of updates that have size 1 broadcast."""
     def reciprocal(
         self,
         x: Var | str,
@@ -1310,11 +2122,31 @@ class BuilderMethods:
         reads the states of children 0 to k-1, or boot values where it has fewer; with arity 0 it
         reads sums over any number of children, of their states or of the results of a child net
         for each child and its parent, and a leaf reads boot values."""
+    def reduce_all(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Whether all elements over axes hold; True for no elements. Numbers other than 0 hold,
+        NaN too."""
+    def reduce_any(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Whether any element over axes holds; False for no elements. Numbers other than 0 hold,
+        NaN too."""
     def reduce_max(
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1323,7 +2155,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1332,7 +2164,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1341,21 +2173,43 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
         """Product over axes. Integers and booleans are multiplied as int64. The gradient is
         right for zeros too."""
+    def reduce_std(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        ddof: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Standard deviation, the root of `reduce_var`, with a gradient of 0 where it is 0, over
+        axes. NaN where the count is not above ddof, as for one element and ddof = 1."""
     def reduce_sum(
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
         """Sum over axes. Integers and booleans are summed as int64."""
+    def reduce_var(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        ddof: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Variance, sum((x - mean)^2) / (count - ddof), over axes. NaN where the count is not
+        above ddof, as for one element and ddof = 1."""
     def relu(
         self,
         x: Var | str,
@@ -1363,14 +2217,58 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Rectified linear unit: out = max(x, 0)."""
+    def relu6(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Rectified linear unit with a ceiling: out = min(max(x, 0), 6)."""
+    def repeat_interleave(
+        self,
+        x: Var | str,
+        *,
+        repeats: int,
+        axis: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Every entry along an axis several times, one after the other: a, b -> a, a, b, b.
+        (`tile` gives a, b, a, b.)"""
     def reshape(
         self,
         x: Var | str,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """The elements of x, in row-major order, in another shape."""
+    def roll(
+        self,
+        x: Var | str,
+        *,
+        shifts: int | Sequence[int],
+        axes: int | Sequence[int] = ...,
+        name: str = "",
+    ) -> Var:
+        """x moved along axes, where what leaves at one end comes in at the other: out[(i +
+        shift) mod n] = x[i]. Without axes x is rolled as one row of all its elements."""
+    def rotary_embedding(
+        self,
+        x: Var | str,
+        positions: Var | str | None = None,
+        *,
+        heads: int = 0,
+        base: float = 10000.0,
+        interleaved: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Rotary position embedding: each pair of columns is turned by the angle p base^(-2i /
+        d), p the row's position and i the pair's number, so that the product of a query and a
+        key depends on the distance of their positions alone. x [..., T, d], or with `heads`
+        [..., T, heads d]; d is even. `positions` broadcasts to x without its last axis; without
+        it rows count from 0 along T or, where x carries sequences, in each of them. Pairs are
+        neighbours (0, 1), (2, 3), ... as in the paper, or, not `interleaved`, the columns i and
+        i + d / 2."""
     def round(
         self,
         x: Var | str,
@@ -1404,6 +2302,30 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Linear map by constants: out = scale * x + bias."""
+    def scaled_dot_product_attention(
+        self,
+        query: Var | str,
+        key: Var | str,
+        value: Var | str,
+        mask: Var | str | None = None,
+        key_mask: Var | str | None = None,
+        *,
+        causal: bool = False,
+        dropout: float = 0.0,
+        scale: float = 0.0,
+        heads: int = 0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Attention: out = softmax(scale query key^T + mask) value. query [..., T, d], key [...,
+        S, d], value [..., S, e] -> out [..., T, e]; the axes in front (batch, heads) broadcast.
+        With `heads` query is [N, T, heads d], key [N, S, heads d], value [N, S, heads e] and out
+        [N, T, heads e]: each head takes its own columns. `mask` broadcasts to the weights, [...,
+        T, S] or [N, heads, T, S]: booleans are true where a query may look, floats are added.
+        `key_mask` [N, S] says the same of keys, for all queries; N is the first axis. `causal`
+        lets row t see the keys 0 .. t alone. A row that sees nothing gives zeros, and has no
+        gradient. While training, `dropout` sets weights to 0 with that probability and divides
+        the others by 1 - dropout."""
     def scatter_add(
         self,
         x: Var | str,
@@ -1413,6 +2335,26 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x with rows added: out = x, then out[ids[i]] += updates[i] for every i."""
+    def scatter_nd(
+        self,
+        x: Var | str,
+        ids: Var | str,
+        updates: Var | str,
+        *,
+        mode: str = "set",
+        name: str = "",
+    ) -> Var:
+        """x with parts put in by whole indexes: out[ids[i, 0], ..., ids[i, m-1], ...] =
+        updates[i, ...], or += for mode `add`, where equal indexes add up. With mode `set` the
+        indexes must differ: which of several updates stays is not said."""
+    def selu(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Scaled exponential linear unit: out = 1.0507 * (x where x > 0, else 1.6733 * (exp(x) -
+        1))."""
     def sequence_concat(
         self,
         x: Sequence[Var | str],
@@ -1577,6 +2519,19 @@ class BuilderMethods:
     ) -> Var:
         """Cross entropy of independent classes, from logits x and labels (or probabilities) in
         [0, 1]: out = max(x, 0) - x label + log(1 + exp(-|x|)). x, label and out have one shape."""
+    def sigmoid_focal_loss(
+        self,
+        x: Var | str,
+        label: Var | str,
+        *,
+        alpha: float = 0.25,
+        gamma: float = 2.0,
+        name: str = "",
+    ) -> Var:
+        """Focal loss of independent classes, from logits x and labels in [0, 1]: with p =
+        sigmoid(x) and q = p (1 - label) + (1 - p) label, the probability of the wrong side, out
+        = a q^gamma times the cross entropy, a = alpha label + (1 - alpha) (1 - label). Easy
+        samples hardly count. alpha < 0: a = 1. x, label and out have one shape."""
     def sign(
         self,
         x: Var | str,
@@ -1598,14 +2553,33 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sine of x in radians."""
+    def sinh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Hyperbolic sine."""
+    def sinusoidal_encoding(
+        self,
+        positions: Var | str,
+        *,
+        size: int,
+        dtype: Any = ...,
+        base: float = 10000.0,
+        name: str = "",
+    ) -> Var:
+        """Sines and cosines of positions p at falling rates: out[..., 2i] = sin(p / base^(2i /
+        D)), out[..., 2i + 1] = cos(p / base^(2i / D)), where D is `size`. positions [...] -> out
+        [..., D]."""
     def slice(
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
-        starts: Sequence[int],
-        ends: Sequence[int] = ...,
-        steps: Sequence[int] = ...,
+        axes: int | Sequence[int],
+        starts: int | Sequence[int],
+        ends: int | Sequence[int] = ...,
+        steps: int | Sequence[int] = ...,
         name: str = "",
     ) -> Var:
         """A range along each of some axes, as x[start:end:step] in Python, negative steps too."""
@@ -1631,14 +2605,18 @@ class BuilderMethods:
         self,
         x: Var | str,
         label: Var | str,
+        weight: Var | str | None = None,
         *,
         soft_label: bool = False,
         ignore_index: int = -100,
+        label_smoothing: float = 0.0,
         name: str = "",
     ) -> Var:
         """Cross entropy of logits, in one stable step: out = log(sum(exp(x))) - x[label], with
         `soft_label` out = -sum(label * log_softmax(x)). x [..., C] -> out [...]. Samples whose
-        label is `ignore_index` have loss and gradient zero."""
+        label is `ignore_index` have loss and gradient zero. With `label_smoothing` eps the
+        target is (1 - eps) label + eps / C, and with `weight` [C] the term of class c counts
+        weight[c] times, as in PyTorch. (`cross_entropy_loss` takes the weighted mean besides.)"""
     def softplus(
         self,
         x: Var | str,
@@ -1647,6 +2625,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Smooth rectifier: out = log(1 + exp(beta * x)) / beta."""
+    def softsign(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Sign with a smooth step: out = x / (1 + |x|)."""
     def sort(
         self,
         x: Var | str,
@@ -1655,13 +2640,14 @@ class BuilderMethods:
         descending: bool = False,
         name: str = "",
     ) -> tuple[Var, ...]:
-        """x in order along an axis, and where each entry was. Equal entries keep their order."""
+        """x in order along an axis, and where each entry was. Equal entries keep their order,
+        and NaN counts as the largest."""
     def split(
         self,
         x: Var | str,
         *,
         axis: int = 0,
-        sections: Sequence[int] = ...,
+        sections: int | Sequence[int] = ...,
         name: str = "",
     ) -> tuple[Var, ...]:
         """x cut along an axis into as many parts as there are outputs."""
@@ -1692,7 +2678,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
+        axes: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x without axes of size 1."""
@@ -1704,6 +2690,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Arrays of one shape, side by side along a new axis."""
+    def stop_gradient(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Copy through which no gradient passes back: out = x, of any dtype. PyTorch's `detach`."""
     def sub(
         self,
         x: Var | str,
@@ -1712,13 +2705,23 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Difference: out = x - y. Shapes broadcast as in NumPy."""
-    def sum(
+    def take_along_axis(
         self,
-        x: Sequence[Var | str],
+        x: Var | str,
+        ids: Var | str,
+        *,
+        axis: int = -1,
+        name: str = "",
+    ) -> Var:
+        """Entries of x at positions along an axis, other ones for each line: for axis 1 of a
+        matrix, out[i, j] = x[i, ids[i, j]]. Axes of ids that have size 1 broadcast."""
+    def tan(
+        self,
+        x: Var | str,
         *,
         name: str = "",
     ) -> Var:
-        """Sum of several arrays of one shape and dtype: out = x[0] + x[1] + ..."""
+        """Tangent of x in radians."""
     def tanh(
         self,
         x: Var | str,
@@ -1730,7 +2733,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        repeats: Sequence[int],
+        repeats: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x repeated along each axis: out.shape[i] = repeats[i] * x.shape[i]."""
@@ -1748,14 +2751,39 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        perm: Sequence[int] = ...,
+        perm: int | Sequence[int] = ...,
         name: str = "",
     ) -> Var:
         """Axes in another order: out.shape[i] = x.shape[perm[i]]."""
+    def tril(
+        self,
+        x: Var | str,
+        *,
+        diagonal: int = 0,
+        name: str = "",
+    ) -> Var:
+        """The lower left triangle of each matrix, and 0 elsewhere: out[..., i, j] = x[..., i, j]
+        on the diagonal j = i + `diagonal` and below it."""
+    def triu(
+        self,
+        x: Var | str,
+        *,
+        diagonal: int = 0,
+        name: str = "",
+    ) -> Var:
+        """The upper right triangle of each matrix, and 0 elsewhere: out[..., i, j] = x[..., i,
+        j] on the diagonal j = i + `diagonal` and above it."""
+    def trunc(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Whole number next to x towards 0: x without its fraction."""
     def uniform_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         low: float = -1.0,
         high: float = 1.0,
@@ -1767,7 +2795,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
+        axes: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x with new axes of size 1."""
@@ -1783,7 +2811,7 @@ class BuilderMethods:
     def xavier_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         fan_in: int = 0,
         fan_out: int = 0,

@@ -17,8 +17,8 @@ beside this one that takes the builder and makes the parameters of its operators
 
 from __future__ import annotations
 
-import inspect
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,12 +28,12 @@ from numpy.typing import DTypeLike
 from ...framework.base.context import OpContext
 from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import (
-    AttributeTypeError,
+    OpscopeError,
     SlotError,
     VariableError,
-    format_shape,
     nearest,
 )
+from ...framework.base.scope import Scope
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -47,117 +47,64 @@ from ...framework.ir.desc import (
 from ...framework.ir.messages import as_op_list
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.registry import OperatorDef, lookup
+from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
 from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
-from .operator_methods import encoded_attrs, output_names, pop_count, split_arguments, where
+from .operator_methods import (
+    counterparts,
+    encoded_attrs,
+    output_names,
+    pop_count,
+    split_arguments,
+    where,
+)
+from .var import Var
 
 _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
 
 
-class Var:
-    """A variable of a NetBuilder: its name, and what is known of its shape and dtype.
-
-    The usual infix operators append operators: `x @ w + b`, `-x`, `2 * x`.
-    """
-
-    __slots__ = ("builder", "name")
-
-    def __init__(self, builder: NetBuilder, name: str) -> None:
-        self.builder = builder
-        self.name = name
-
-    @property
-    def shape(self) -> tuple[int, ...] | None:
-        """-1 for unknown dimensions; None where even the rank is unknown."""
-        return self.builder.shape_of(self.name)
-
-    @property
-    def dtype(self) -> np.dtype | None:
-        return self.builder.dtype_of(self.name)
-
-    def _binary(self, op_type: str, other: Any, swapped: bool = False) -> Var:
-        if not isinstance(other, Var):
-            if op_type in _WITH_NUMBER and isinstance(other, (int, float)):
-                scale, bias = _WITH_NUMBER[op_type](float(other), swapped)
-                if scale is not None:
-                    return self.builder.add_op("scale", self, scale=scale, bias=bias)
-            other = self.builder.add_op(
-                "fill_constant", shape=[], dtype=str(self.dtype or "float32"), value=float(other)
-            )
-        pair = (other, self) if swapped else (self, other)
-        return self.builder.add_op(op_type, *pair)
-
-    def __add__(self, other: Any) -> Var:
-        return self._binary("add", other)
-
-    def __radd__(self, other: Any) -> Var:
-        return self._binary("add", other, True)
-
-    def __sub__(self, other: Any) -> Var:
-        return self._binary("sub", other)
-
-    def __rsub__(self, other: Any) -> Var:
-        return self._binary("sub", other, True)
-
-    def __mul__(self, other: Any) -> Var:
-        return self._binary("mul", other)
-
-    def __rmul__(self, other: Any) -> Var:
-        return self._binary("mul", other, True)
-
-    def __truediv__(self, other: Any) -> Var:
-        return self._binary("div", other)
-
-    def __rtruediv__(self, other: Any) -> Var:
-        return self._binary("div", other, True)
-
-    def __pow__(self, other: Any) -> Var:
-        return self._binary("pow", other)
-
-    def __matmul__(self, other: Var) -> Var:
-        return self.builder.add_op("matmul", self, other)
-
-    def __neg__(self) -> Var:
-        return self.builder.add_op("neg", self)
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"<Var {self.name}: {self.dtype or '?'}{format_shape(self.shape)}>"
-
-
-# op(x, number) as scale * x + bias, with (number, swapped) -> (scale, bias); None: no such form.
-_WITH_NUMBER = {
-    "add": lambda c, swapped: (1.0, c),
-    "sub": lambda c, swapped: (-1.0, c) if swapped else (1.0, -c),
-    "mul": lambda c, swapped: (c, 0.0),
-    "div": lambda c, swapped: (None, 0.0) if swapped or c == 0 else (1.0 / c, 0.0),
-}
-
-
-def as_var(builder: NetBuilder, x: Var | str) -> Var:
-    """A handle as it is; a name as a handle, which operators check."""
-    return x if isinstance(x, Var) else Var(builder, x)
+def _forward_net(given: str | PlainNet) -> PlainNet:
+    """The net that a builder adds to: a new one of a name, or the given one."""
+    if isinstance(given, str):
+        return PlainNet(OpList(given))
+    if not isinstance(given, PlainNet):
+        raise OpscopeError(f"NetBuilder wants a name or a PlainNet, not {given!r}")
+    if given.predicts or given.last_forward_op + 1 < len(given.operators):
+        why = "was loaded to predict" if given.predicts else "holds gradients or updates"
+        raise OpscopeError(
+            f"net {given.name!r} {why}: NetBuilder.from_desc(net.desc) goes on from its forward"
+            " operators"
+        )
+    return given
 
 
 class NetBuilder(BuilderMethods):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
     Args:
-        name: of the net.
+        name: of the net; or a PlainNet of forward operators, to which the builder then adds. Its
+            variables may be in use in a scope already.
         dtype: of parameters and of inputs that name none.
+
+    Raises:
+        OpscopeError: the net holds operators of gradients or updates, or was loaded to predict;
+            `NetBuilder.from_desc(net.desc)` goes on from its forward operators.
     """
 
-    def __init__(self, name: str = "", dtype: DTypeLike = "float32") -> None:
+    def __init__(self, name: str | PlainNet = "", dtype: DTypeLike = "float32") -> None:
+        net = _forward_net(name)
         self.dtype = to_dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
+        self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
+        self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
+        self.owner = Owner(net.name, net.vars)
+        self.shared_scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
         self._counters: dict[str, itertools.count[int]] = {}
-        self.switch_to(PlainNet(OpList(name)))
+        self.switch_to(net)
 
     @classmethod
     def from_desc(cls, desc: OpList | NetDesc) -> NetBuilder:
@@ -168,6 +115,7 @@ class NetBuilder(BuilderMethods):
         """
         forward = as_op_list(desc).copy()
         builder = cls(forward.name)
+        builder.owner = Owner(forward.name, [var.name for var in forward.vars])
         forward.ops = [op for op in forward.ops if op.role == FORWARD]
         used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}
         forward.vars = [var for var in forward.vars if var.name in used]
@@ -181,6 +129,7 @@ class NetBuilder(BuilderMethods):
 
     def _changed(self) -> None:
         """Forget what was derived from the forward operators."""
+        self._seen = self._forward.version
         self._whole: tuple[PlainNet, dict[str, str]] | None = None
         self._run_cache: RunCache | None = None
 
@@ -218,11 +167,12 @@ class NetBuilder(BuilderMethods):
 
     def _net_and_gradients(self) -> tuple[PlainNet, dict[str, str]]:
         """A copy of the forward operators, followed by those of the objective."""
+        if self._seen != self._forward.version:
+            self._changed()
         if self._whole is None:
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
-                wrt = None if wanted.wrt is None else list(wanted.wrt)
-                scale = wanted.loss_scale
+                wrt, scale = wanted.wrt_of(net.vars.values()), wanted.loss_scale
                 gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
@@ -232,9 +182,16 @@ class NetBuilder(BuilderMethods):
     @property
     def run_cache(self) -> RunCache:
         """What runs share until the net changes."""
+        if self._seen != self._forward.version:
+            self._changed()  # somebody added to the net itself
         if self._run_cache is None:
             self._run_cache = RunCache()
         return self._run_cache
+
+    @property
+    def last_forward_op(self) -> int:
+        """Index in `net` of the last forward operator; -1 where there is none."""
+        return self.net.last_forward_op
 
     @property
     def desc(self) -> NetDesc:
@@ -341,6 +298,7 @@ class NetBuilder(BuilderMethods):
         return self.declared(name).shape
 
     def dtype_of(self, name: str) -> np.dtype | None:
+        """Dtype of a variable, None where it is not known yet."""
         return self.declared(name).dtype
 
     def unique_name(self, stem: str) -> str:
@@ -374,10 +332,6 @@ class NetBuilder(BuilderMethods):
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, len(inputs), given)
         if layer is not None:
-            try:
-                inspect.signature(layer).bind(*inputs, name=name, **given)
-            except TypeError as error:
-                raise AttributeTypeError(f"{where()}: layer {entry.type}: {error}") from None
             return layer(*inputs, name=name, **given)
         return self.append(entry, inputs, given, name=name)
 
@@ -395,7 +349,7 @@ class NetBuilder(BuilderMethods):
         count = pop_count(entry, keywords)
         slots, attrs = split_arguments(entry, inputs, keywords, self.names_of)
         name = name or self.unique_name(entry.type)
-        names = output_names(entry, name, count, attrs, existing)
+        names = output_names(entry, name, count or counterparts(entry, slots), attrs, existing)
         source = caller_location()
         op = make_op(entry.type, slots, names, encoded_attrs(entry, attrs), source=source)
         for out in itertools.chain.from_iterable(names.values()):
@@ -443,4 +397,4 @@ class NetBuilder(BuilderMethods):
         return f"<NetBuilder {self.name or '?'}: {len(self._forward.operators)} operators>"
 
 
-__all__ = ["NetBuilder", "Var"]
+__all__ = ["NetBuilder"]

@@ -6,6 +6,7 @@ such as `b.split(x, num=3)`, become input slots and attributes.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import AttributeTypeError, SlotError, nearest
+from ...framework.base.errors import (
+    AttributeTypeError,
+    SlotError,
+    UnknownOperatorError,
+    nearest,
+)
 from ...framework.ir.desc import caller_location
 from ...framework.ir.messages import attr_value
 from ...framework.ir.registry import REQUIRED, AttrSpec, OperatorDef, Slot, lookup, operator_types
@@ -23,14 +29,34 @@ _PYTHON_TYPES = {
     "int": "int",
     "float": "float",
     "string": "str",
-    "ints": "Sequence[int]",
-    "floats": "Sequence[float]",
     "strings": "Sequence[str]",
     "bools": "Sequence[bool]",
     "tensor": "Any",
     "net": "Any",
     "dtype": "Any",
 }
+
+_ELSEWHERE = {
+    "kernel_size": "kernel",
+    "pool_size": "kernel",
+    "out_channels": "filters",
+    "out_features": "size",
+    "output_size": "size",
+    "units": "size",
+    "hidden_size": "size",
+    "num_layers": "layers",
+    "num_groups": "groups",
+    "scale_factor": "scale",
+    "weight": "w",
+    "use_bias": "bias",
+    "kernel_initializer": "init",
+    "eps": "epsilon",
+    "dim": "axis",
+}
+"""Names of arguments in PyTorch and Keras -> ours, for messages."""
+
+_ALGORITHM = "_algorithm"
+"""`padding="same"` says `padding_algorithm="same"`: a word where the attribute holds numbers."""
 
 _COUNT, _SECTIONS = "num", "sections"
 """How many variables a duplicable output slot gets: `num=3`, or one for each of `sections`."""
@@ -77,7 +103,9 @@ def method_parameters(entry: OperatorDef) -> list[inspect.Parameter]:
     for attr in entry.attrs:
         default = inspect.Parameter.empty if attr.default is REQUIRED else attr.default
         parameters.append(
-            inspect.Parameter(attr.name, keyword, default=default, annotation=_attr_type(attr))
+            inspect.Parameter(
+                attr.name, keyword, default=default, annotation=_attr_type(entry, attr)
+            )
         )
     parameters.append(inspect.Parameter("name", keyword, default="", annotation="str"))
     return parameters
@@ -88,7 +116,12 @@ def _slot_type(slot: Slot) -> str:
     return f"{single} | None" if slot.optional else single
 
 
-def _attr_type(attr: AttrSpec) -> str:
+def _attr_type(entry: OperatorDef, attr: AttrSpec) -> str:
+    if attr.type == "ints":
+        words = " | str" if attr.name + _ALGORITHM in entry.attr_specs else ""
+        return f"int | Sequence[int]{words}"
+    if attr.type == "floats":
+        return "float | Sequence[float]"
     return _PYTHON_TYPES[attr.type]
 
 
@@ -168,15 +201,52 @@ def split_arguments(
                 raise SlotError(f"{where()}: {entry.type}: slot {key!r} is given twice")
             if value is not None:
                 slots[key] = names_of(value, entry, key)
+        elif isinstance(value, str) and key + _ALGORITHM in entry.attr_specs:
+            attrs[key + _ALGORITHM] = value
         elif key in entry.attr_specs:
             attrs[key] = value
         else:
             known = (*entry.input_slots, *entry.attr_specs)
             raise AttributeTypeError(
                 f"{where()}: {entry.type} has no slot or attribute {key!r}"
-                f"{nearest(key, known)}; it has {', '.join(known)}"
+                f"{instead_of(key, value, known)}; it has {', '.join(known)}"
             )
     return slots, attrs
+
+
+def instead_of(key: str, value: Any, known: Sequence[str]) -> str:
+    """What to write for an argument that there is not: ` (write kernel=3)`, or the nearest names.
+
+    Args:
+        value: what was given for it.
+        known: the arguments that there are.
+    """
+    ours = _ELSEWHERE.get(key, "")
+    return f" (write {ours}={value!r})" if ours in known else nearest(key, known)
+
+
+def check_activation(title: str, value: Any) -> None:
+    """Refuse an argument `activation` that is no operator's name, in any case, nor "".
+
+    Args:
+        title: of the layer, in messages.
+
+    Raises:
+        AttributeTypeError: no string, such as `b.relu`. UnknownOperatorError: no operator.
+    """
+    if isinstance(value, str):
+        if value:
+            lookup(value.lower(), f"{title}: activation")
+        return
+    name = getattr(value, "__name__", type(value).__name__).lower()
+    try:
+        lookup(name)
+    except UnknownOperatorError:
+        name = ""
+    raise AttributeTypeError(
+        f"{title}: activation is the name of an operator, not {value!r}; "
+        + (f'write activation="{name}"' if name else 'such as activation="relu", or "" for none')
+    )
 
 
 def encoded_attrs(entry: OperatorDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,9 +265,19 @@ def _kind(entry: OperatorDef, key: str) -> str | None:
 
 
 def pop_count(entry: OperatorDef, keywords: dict[str, Any]) -> int:
-    """Take `num` out of the keywords where it says how many variables an output slot gets."""
+    """Take `num`, the number of variables in an output slot, out of the keywords; 0 for none."""
     counted = _COUNT not in entry.attr_specs and any(slot.duplicable for slot in entry.outputs)
-    return keywords.pop(_COUNT, 1) if counted else 1
+    return keywords.pop(_COUNT, 0) if counted else 0
+
+
+def counterparts(entry: OperatorDef, slots: Mapping[str, Sequence[str]]) -> int:
+    """How many variables a duplicable output slot gets where the call does not say it.
+
+    One for each variable of the input, where one input and one output are duplicable; else 1.
+    """
+    inputs = [slot.name for slot in entry.inputs if slot.duplicable]
+    outputs = [slot.name for slot in entry.outputs if slot.duplicable]
+    return len(slots.get(inputs[0], ())) if len(inputs) == len(outputs) == 1 else 1
 
 
 def output_names(
@@ -219,3 +299,50 @@ def output_names(
         first = False
         names[slot.name] = [f"{own}.{n}" for n in range(count)] if slot.duplicable else [own]
     return names
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of (builder, further arguments) whose wrong calls say where they are and why."""
+    signature = inspect.signature(function)
+    activation = signature.parameters.get("activation")
+    has_activation = activation is not None and activation.annotation in (str, "str")
+
+    @functools.wraps(function)
+    def method(*args: Any, **keywords: Any) -> Any:
+        if has_activation:
+            given = _bound(function, signature, args, keywords).arguments
+            if "activation" in given:
+                check_activation(f"{where()}: {function.__name__}", given["activation"])
+        try:
+            return function(*args, **keywords)
+        except TypeError:
+            _bound(function, signature, args, keywords)  # says it better where the call is wrong
+            raise
+
+    return method
+
+
+def _bound(
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> inspect.BoundArguments:
+    """The arguments of a call by name.
+
+    Raises:
+        AttributeTypeError: the function does not take them.
+    """
+    known = [name for name in signature.parameters][1:]
+    title = f"{where()}: {function.__name__}"
+    if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        for key, value in keywords.items():
+            if key not in known:
+                raise AttributeTypeError(
+                    f"{title} has no argument {key!r}{instead_of(key, value, known)};"
+                    f" it has {', '.join(known)}"
+                )
+    try:
+        return signature.bind(*args, **keywords)
+    except TypeError as error:
+        raise AttributeTypeError(f"{title}: {error}; it takes {', '.join(known)}") from None

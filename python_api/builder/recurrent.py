@@ -36,7 +36,8 @@ from ...framework.loops.recurrent.net import recurrent_op
 from ...framework.runtime.plain_net import PlainNet
 from .loops import append_loop
 from .methods import builder_method
-from .net_builder import NetBuilder, Var, as_var
+from .net_builder import NetBuilder
+from .var import Var, as_var
 
 
 class StepBlock:

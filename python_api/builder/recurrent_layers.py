@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...framework.base.errors import AttributeTypeError
 from .cells import LSTMState
-from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .methods import builder_method, takes
+from .net_builder import NetBuilder
+from .var import Var
 
 
-@dataclass(frozen=True)
-class _Options:
-    """What all recurrent layers take; the arguments of `lstm`."""
+@dataclass(frozen=True, kw_only=True)
+class RecurrentOptions:
+    """What all recurrent layers take by keyword; see `lstm`."""
 
     layers: int = 1
     bidirectional: bool = False
@@ -25,20 +26,14 @@ class _Options:
     keep: Any = None
     init: Any = "xavier"
     lr_factor: float | None = None
+    trainable: bool = True
     name: str = ""
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The arguments of a cell that concern its parameters."""
-        return {"init": self.init, "lr_factor": self.lr_factor}
-
-
-def _options(title: str, keywords: Mapping[str, Any]) -> _Options:
-    known = [field.name for field in fields(_Options)]
-    for key in keywords:
-        if key not in known:
-            raise AttributeTypeError(f"{title} has no argument {key!r}; it has {', '.join(known)}")
-    return _Options(**keywords)
+        own = {"init": self.init, "lr_factor": self.lr_factor}
+        return {**own, "trainable": self.trainable}
 
 
 @dataclass(frozen=True)
@@ -80,11 +75,12 @@ class _Cell:
 
 
 @builder_method
+@takes(RecurrentOptions)
 def simple_rnn(
     builder: NetBuilder, x: Var | str, size: int, *, activation: str = "tanh", **options: Any
 ) -> tuple[Var, list[Any]]:
     """Layers of a simple RNN over sequences; see `rnn_cell`, and `lstm` for the arguments."""
-    common = _options("simple_rnn", options)
+    common = RecurrentOptions(**options)
 
     def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
         own = {"activation": activation, "name": name}
@@ -94,11 +90,12 @@ def simple_rnn(
 
 
 @builder_method
+@takes(RecurrentOptions)
 def gru(
     builder: NetBuilder, x: Var | str, size: int, *, reset_after: bool = True, **options: Any
 ) -> tuple[Var, list[Any]]:
     """Layers of a GRU over sequences; see `gru_cell`, and `lstm` for the arguments."""
-    common = _options("gru", options)
+    common = RecurrentOptions(**options)
 
     def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
         own = {"reset_after": reset_after, "name": name}
@@ -108,6 +105,7 @@ def gru(
 
 
 @builder_method
+@takes(RecurrentOptions)
 def lstm(
     builder: NetBuilder,
     x: Var | str,
@@ -135,15 +133,16 @@ def lstm(
         carry: sequences of each minibatch whose last states the next one starts from. That is
             truncated back-propagation: no gradient goes back to the minibatch before.
         keep: [sequences, 1] with carry: 0 where a sequence starts anew, else 1.
-        init, lr_factor: of the parameters, which are named after the layer: `name.w_x`, with
-            several layers `name.l0.w_x`, and of those that go backwards `name.reverse.w_x`.
+        init, lr_factor, trainable: of the parameters, which are named after the layer:
+            `name.w_x`, with several layers `name.l0.w_x`, and of those that go backwards
+            `name.reverse.w_x`.
         name: of the result.
 
     Returns:
         out: sequences [rows, H], or of twice that width. last: for each layer, forward before
         backward, the last states of all sequences: h [sequences, H], or h and c.
     """
-    common = _options("lstm", options)
+    common = RecurrentOptions(**options)
 
     def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
         own = {"peepholes": peepholes, "projection": projection, "forget_bias": forget_bias}
@@ -152,7 +151,9 @@ def lstm(
     return _stack(builder, _Cell("lstm", "lstm", size, ("h", "c"), step, projection), x, common)
 
 
-def _stack(builder: NetBuilder, cell: _Cell, x: Any, options: _Options) -> tuple[Var, list[Any]]:
+def _stack(
+    builder: NetBuilder, cell: _Cell, x: Any, options: RecurrentOptions
+) -> tuple[Var, list[Any]]:
     """Layers of a cell, each over the one below."""
     _check(cell, options)
     name = options.name or builder.unique_name(cell.stem)
@@ -183,7 +184,7 @@ def _stack(builder: NetBuilder, cell: _Cell, x: Any, options: _Options) -> tuple
     return x, last
 
 
-def _check(cell: _Cell, options: _Options) -> None:
+def _check(cell: _Cell, options: RecurrentOptions) -> None:
     if cell.size < 1 or options.layers < 1 or cell.projection < 0:
         raise AttributeTypeError(
             f"{cell.title}: wants size >= 1, layers >= 1 and projection >= 0, not {cell.size},"
@@ -199,7 +200,7 @@ def _direction(
     builder: NetBuilder,
     cell: _Cell,
     x: Any,
-    options: _Options,
+    options: RecurrentOptions,
     initial: Any,
     prefix: str,
     out: str,

@@ -8,13 +8,31 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.context import OpContext
+from ...framework.base.errors import VariableError, nearest
 from ...framework.base.scope import Scope, default_scope
+from ...framework.ir.desc import INPUT
 from ...framework.passes.prune import prune
+from ...framework.runtime.feeding import (
+    Given,
+    Inputs,
+    Undo,
+    feed_run,
+    missing_input,
+    replace_values,
+    set_inputs,
+)
+from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
-from .feeding import feed_inputs
+from ...framework.runtime.predict import BATCH_SIZE, Predictor
+from .derived_nets import BoundRun
+from .gradients import settle_rates
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
+
+_MOST_RUNS = 64
+"""Kinds of runs whose preparation is kept; contexts made anew for each run would pile up."""
 
 
 @builder_method
@@ -24,50 +42,259 @@ def initialize(
     context: OpContext | None = None,
     *,
     overwrite: bool = False,
+    share: bool = False,
 ) -> None:
-    """Fill parameters and states that hold no value (or all of them) by their initialisers."""
-    scope = scope or default_scope()
-    fill_variables(builder.op_list, scope, context or builder.run_context, overwrite=overwrite)
+    """Fill parameters and states that hold no value by their initialisers.
+
+    Values that the user set, or that come from a file, are used. Those that another NetBuilder
+    initialised, in this scope or in a parent, are not: two nets have no parameters in common unless
+    somebody says so.
+
+    Args:
+        overwrite: fill all of them, also those that hold a value, whoever made it.
+        share: use the values of other builders under the same names, now and in later runs in this
+            scope and its kids.
+
+    Raises:
+        VariableError: values of another builder, without `share` or `overwrite`; or variables with
+            neither value nor initialiser.
+    """
+    if scope is None:
+        scope = default_scope()
+    settle_rates(builder, scope)
+    if share:
+        builder.shared_scopes.add(scope)
+    fill_variables(
+        builder.op_list,
+        scope,
+        context or builder.run_context,
+        overwrite=overwrite,
+        owner=builder.owner,
+        share=_is_shared(builder, scope),
+    )
     builder.run_cache.initialized.add(scope)
+
+
+def _is_shared(builder: NetBuilder, scope: Scope) -> bool:
+    above: Scope | None = scope
+    while above is not None:
+        if above in builder.shared_scopes:
+            return True
+        above = above.parent
+    return False
 
 
 @builder_method
 def run(
     builder: NetBuilder,
     scope: Scope | None = None,
-    *,
-    feed: Mapping[str, Any] | None = None,
-    fetch: Iterable[Var | str] = (),
-    need_backward: bool = True,
     context: OpContext | None = None,
+    need_backward: bool = True,
+    *,
+    feed: Mapping[Any, Any] | None = None,
+    fetch: Var | str | Iterable[Var | str] = (),
 ) -> dict[str, np.ndarray]:
     """Run the net once.
 
+    All arguments are checked before the first operator runs; a run that is refused leaves the
+    scope as it was.
+
     Args:
-        feed: input name -> array; cast where that loses no kind (float64 to float32, say).
-            Where the input holds sequences: `Sequences`, or a list of arrays.
-        fetch: variables whose values are wanted.
-        need_backward: False runs forward only, in test phase, and just what `fetch` needs.
+        scope: holds parameters and states, which are initialised first where they hold no value;
+            None: the process's default scope.
         context: its phase is replaced as `need_backward` says.
+        need_backward: False runs forward only, in test phase, and just what `fetch` needs.
+        feed: input name -> array; cast where that loses no kind (float64 to float32, say).
+            Where the input holds sequences: `Sequences`, or a list of arrays. A run that is given a
+            feed, an empty one too, reads no input that an earlier feed left in the scope: each
+            must be in the feed or set to stay (`feed(scope, ...)`, `scope.var(name).set(...)`).
+            None: the run reads what the scope holds.
+        fetch: variable, or variables, whose values are wanted.
 
     Returns:
         Name -> a copy of the value on the host, for each of `fetch`. (Where it carries
         sequences, `scope.sequences(name)` gives them with their offsets.)
+
+    Raises:
+        VariableError: an unknown name, a variable to fetch that the run does not compute, a
+            computed variable to feed, or an input without a value.
+        ShapeError: an array that does not fit its input, or shapes that do not fit together.
     """
-    scope = scope or default_scope()
+    if scope is None:
+        scope = default_scope()
+    if type(scope) is not Scope or context is not None or type(need_backward) is not bool:
+        _check_call(scope, context, need_backward)
+    names = tuple([_name_of(builder, var) for var in _listed(fetch)])
     cache = builder.run_cache
-    if scope not in cache.initialized:
-        builder.initialize(scope, context)
-    if feed:
-        builder.feed(scope, feed)
-    wanted = [str(var) for var in fetch]
-    names = frozenset(wanted)
     key = (context or builder.run_context, need_backward, names)
-    own = cache.contexts.get(key)  # nets keep their plans for the same context
-    if own is None:
-        own = cache.contexts[key] = key[0].derive(train=need_backward, live_out=names)
-    builder.bound_net(names, need_backward).run(scope, own)
-    return {name: scope.get(name).numpy() for name in wanted}
+    bound = cache.runs.get(key)
+    if bound is None:
+        if len(cache.runs) >= _MOST_RUNS:
+            cache.runs.clear()
+        bound = cache.runs[key] = _bind_run(builder, *key)
+    given: Given = {}
+    if feed is not None:
+        given = bound.fed.read(feed, lambda key: _name_of(builder, key))
+        for name in bound.inputs:
+            if name not in given:
+                why = missing_input(scope, name, bound.net.vars[name])
+                if why:
+                    raise VariableError(why)
+    frame = bound.net.bound_frame(scope, bound.context) if scope in cache.initialized else None
+    if frame is not None and replace_values(scope, given):
+        frame.run(bound.context)
+    else:
+        _run_anew(builder, scope, context, bound, given)
+    return {name: scope.get(name).numpy() for name in names}
+
+
+def _run_anew(
+    builder: NetBuilder,
+    scope: Scope,
+    context: OpContext | None,
+    bound: BoundRun,
+    given: Given,
+) -> None:
+    """A run that must be planned or bound first, which may fail: then the scope is as before."""
+    initialized, undo = builder.run_cache.initialized, Undo(scope)
+    known = scope in initialized
+    try:
+        if not known:
+            builder.initialize(scope, context)
+        feed_run(scope, given, undo)
+        for name in bound.inputs:
+            variable = scope.find(name)
+            if variable is None or variable.array is None:
+                raise VariableError(missing_input(scope, name, bound.net.vars[name]))
+        frame = bound.net.frame(scope, bound.context)
+    except Exception:
+        undo.undo()
+        if not known:
+            initialized.discard(scope)
+        raise
+    frame.run(bound.context)
+
+
+def _listed(fetch: Any) -> Iterable[Any]:
+    """What to fetch as several: one variable, or one name, is one of them."""
+    if type(fetch) is list or type(fetch) is tuple:
+        return fetch
+    if isinstance(fetch, (str, Var)):
+        return (fetch,)
+    if isinstance(fetch, Iterable):
+        return fetch
+    raise VariableError(
+        f"fetch: want a variable, its name or a list of them, not a {type(fetch).__name__}"
+    )
+
+
+def _name_of(builder: NetBuilder, var: Any) -> str:
+    if type(var) is str:
+        return var
+    if isinstance(var, Var):
+        if var.builder is not builder:
+            raise VariableError(f"{var.name!r} belongs to another NetBuilder")
+        return var.name
+    if isinstance(var, str):
+        return str(var)
+    raise VariableError(f"want a variable or its name, not {var!r}")
+
+
+def _check_call(scope: Any, context: Any, need_backward: Any) -> None:
+    """The positional arguments of `run` are what they should be."""
+    if (
+        isinstance(scope, Scope)
+        and (context is None or isinstance(context, OpContext))
+        and (need_backward is True or need_backward is False)
+    ):
+        return
+    call = "run(scope, feed={'x': array}, fetch=['y'])"
+    for what, value, kind in (("scope", scope, Scope), ("context", context, OpContext)):
+        if isinstance(value, Mapping):
+            raise VariableError(f"run: a feed is given by name: {call}; not as the {what}")
+        if value is not None and not isinstance(value, kind):
+            raise VariableError(
+                f"run: the {what} must be an opscope.{kind.__name__}, not a"
+                f" {type(value).__name__}: {call}"
+            )
+    raise VariableError(f"run: need_backward is True or False, not {need_backward!r}: {call}")
+
+
+def _bind_run(
+    builder: NetBuilder, context: OpContext, need_backward: bool, names: tuple[str, ...]
+) -> BoundRun:
+    """Check what a run is asked for, and prepare all that does not depend on the scope."""
+    whole, wanted = builder.net, frozenset(names)
+    for name in names:
+        if name not in whole.vars:
+            raise VariableError(
+                f"fetch: the net has no variable {name!r}{nearest(name, whole.vars)}"
+            )
+    kept = {name for name in names if whole.vars[name].kind in (*PERSISTENT, INPUT)}
+    net = builder.bound_net(wanted, need_backward)
+    computed = {name for op in net.operators for name in op.output_vars()}
+    for name in names:
+        if name not in computed and name not in kept and whole.vars[name].view is None:
+            made = any(name in op.output_vars() for op in whole.operators)
+            raise VariableError(
+                f"fetch: {name!r} is computed by the operators of gradients and updates, which"
+                " need_backward=False leaves out"
+                if made and not need_backward
+                else f"fetch: no operator of the net computes {name!r}"
+            )
+    live_out = frozenset(name for name in names if name in net.vars)
+    inputs = [name for name in net.externals(live_out) if net.vars[name].kind == INPUT]
+    inputs += [name for name in names if whole.vars[name].kind == INPUT and name not in computed]
+    return BoundRun(
+        net,
+        context.derive(train=need_backward, live_out=wanted),
+        Inputs(builder.op_list),
+        tuple(dict.fromkeys(inputs)),
+    )
+
+
+@builder_method
+def predict(
+    builder: NetBuilder,
+    feed: Mapping[Any, Any],
+    fetch: Var | str | Iterable[Var | str] | None = None,
+    batch_size: int | None = BATCH_SIZE,
+    *,
+    scope: Scope | None = None,
+) -> dict[str, Any]:
+    """Values of some variables for given inputs: forward, in test phase, batch by batch.
+
+    It changes nothing in the scope, and several threads may predict at once.
+
+    Args:
+        feed: input name -> array or `Sequences`, cut into batches along the first axis (the
+            outermost sequences) where the input declares -1 there; other inputs go whole into each
+            batch. Inputs that the user set in `scope` need not be fed.
+        fetch: the results. None: what the net ends in, labels and losses left aside; see
+            `Predictor.predict`.
+        batch_size: rows of a batch; None: all at once.
+        scope: holds parameters and states that were trained, loaded or initialised; None: the
+            process's default scope.
+
+    Returns:
+        Name -> array on the host, with the rows of all batches; `Sequences` where the variable
+        carries sequences.
+
+    Raises:
+        VariableError: unknown names, inputs or parameters without a value, nothing to compute.
+        ShapeError: an array that does not fit, inputs with different numbers of rows, or a
+            result without a row for each row of a batch.
+    """
+    if isinstance(feed, Scope) or not (scope is None or isinstance(scope, Scope)):
+        raise VariableError("predict: want predict({'x': array}, scope=scope)")
+    cache = builder.run_cache
+    if cache.predictor is None:
+        cache.predictor = Predictor(builder.forward_net.op_list)
+    wanted = None if fetch is None else [_name_of(builder, var) for var in _listed(fetch)]
+    named = feed
+    if isinstance(feed, Mapping):
+        named = {_name_of(builder, key): value for key, value in feed.items()}
+    return cache.predictor.predict(scope or default_scope(), named, wanted, batch_size)
 
 
 @builder_method
@@ -78,19 +305,24 @@ def bound_net(builder: NetBuilder, names: frozenset[str], need_backward: bool) -
     nets = builder.run_cache.nets
     if names not in nets:
         forward = builder.forward_net.op_list
-        nets[names] = PlainNet(prune(forward, names) if names else forward)
+        known = builder.forward_net.vars
+        part = prune(forward, [name for name in names if name in known]) if names else forward
+        nets[names] = PlainNet(part)
     return nets[names]
 
 
 @builder_method
 def feed(builder: NetBuilder, scope: Scope, values: Mapping[Any, Any]) -> None:
-    """Give input variables their values, cast to the declared dtypes.
+    """Give input variables values that stay, cast to the declared dtypes: all of them or none.
 
     `Sequences` bring their offsets along; an input that declares levels takes lists of arrays,
     too.
 
     Raises:
-        VariableError: not a variable of the net.
+        VariableError: not a variable of the net, or one that an operator computes.
         ShapeError: wrong shape, or a dtype that cannot be cast without changing its kind.
     """
-    feed_inputs(builder.declared, scope, values)
+    if not isinstance(scope, Scope):
+        raise VariableError("feed: the scope comes first: feed(scope, {'x': array})")
+    fed = Inputs(builder.op_list)
+    set_inputs(scope, fed.read(values, lambda key: _name_of(builder, key)))

@@ -9,7 +9,8 @@ from ...framework.base.errors import AttributeTypeError
 from ...framework.ir.desc import INPUT, RECURSIVE, make_op, make_var
 from ...framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @builder_method
@@ -24,6 +25,7 @@ def tree_lstm(
     init: Any = "xavier",
     forget_bias: float = 1.0,
     lr_factor: float | None = None,
+    trainable: bool = True,
     name: str = "",
 ) -> tuple[Var, Var]:
     """Tree-LSTM over the nodes of trees, from the leaves up.
@@ -49,6 +51,7 @@ def tree_lstm(
         init: of the weights; see `initializers.initializer`.
         forget_bias: first value of b_f.
         lr_factor: multiplies the learning rate of the parameters.
+        trainable: False keeps them as they are; gradients still flow to x.
 
     Returns:
         h of all nodes, [nodes, H], and of the roots, [trees, H].
@@ -59,7 +62,8 @@ def tree_lstm(
     if size < 1 or arity < 0:
         raise AttributeTypeError(f"tree_lstm: want size >= 1, arity >= 0, not {size}, {arity}")
     name = name or builder.unique_name("tree_lstm")
-    shared = {"init": init, "lr_factor": lr_factor}
+    learned = {"lr_factor": lr_factor, "trainable": trainable}
+    shared = {"init": init, **learned}
     # All that depends on x alone is one product over all nodes, outside the recursion.
     gates = builder.fc(x, size=3 * size, name=f"{name}.iou", **shared)
     forget = builder.fc(x, size=size, bias_init=forget_bias, name=f"{name}.f", **shared)
@@ -73,7 +77,7 @@ def tree_lstm(
     step.in_links.append(Link(str(gates), "x_iou"))
     step.in_links.append(Link(str(forget), "x_f"))
     for inner, shape in widths.items():
-        weight = builder.parameter(f"{name}.{inner}", shape, init, lr_factor=lr_factor)
+        weight = builder.parameter(f"{name}.{inner}", shape, init, **learned)
         step.static_links.append(Link(str(weight), inner))
     step.out_links.append(Link(name, "h"))
     step.memories[0].final = f"{name}.root"

@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
 from ...framework.ir.op_list import OpList
 from ...nnet3.files.kaldi_io import is_nnet3
-from ..train.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 
 
 def read_desc(path: str) -> OpList:
@@ -54,12 +54,16 @@ def kaldi_kind(path: str) -> str:
 
 
 def read_net(path: str, device: str = "") -> Loaded:
-    """The net and the values in a saved net or a checkpoint, on a device (`cpu`, `gpu:0`)."""
+    """The net and the values in a saved net or a checkpoint, on a device (`cpu`, `gpu:0`).
+
+    The commands say themselves which operators run and in which phase.
+    """
     from ...framework.base.backend import parse_place
     from ...framework.base.scope import Scope
 
     scope = Scope(parse_place(device)) if device else Scope()
-    return load_checkpoint(path, scope) if path.endswith(SUFFIX) else load(path, scope)
+    read = load_checkpoint if path.endswith(SUFFIX) else load
+    return read(path, scope, train=True)
 
 
 def read_array(path: str) -> np.ndarray:

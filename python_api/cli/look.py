@@ -1,11 +1,6 @@
-"""Commands that look at nets and operators: show, verify, ops, version."""
+"""Commands that look at nets: show, verify; and version."""
 
 from __future__ import annotations
-
-import re
-import textwrap
-from collections.abc import Iterable, Iterator
-from typing import Any
 
 import click
 
@@ -69,10 +64,10 @@ def verify(file: str) -> None:
     FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3 or of CNTK, as for `opscope show`. The
     exit code is 1 if there is an error; warnings alone leave it 0.
     """
+    from ...framework.files.checkpoint import SUFFIX
     from ...framework.files.saved import verify_parameters
     from ...framework.passes.verify.net_check import ERROR
     from ...framework.passes.verify.verifier import problems
-    from ..train.checkpoint import SUFFIX
     from .files import cntk_kind, is_nnet3, kaldi_kind, read_desc
 
     if is_nnet3(file):
@@ -133,93 +128,6 @@ def _verify_nnet3(file: str) -> None:
         f"{file}: {len(nnet.nodes)} nodes, {len(nnet.components)} components, "
         f"{nnet.num_parameters} parameters, no error"
     )
-
-
-@click.command()
-@click.argument("name", required=False)
-@click.option("--all", "every", is_flag=True, help="List gradient operators (..._grad), too.")
-def ops(name: str | None, every: bool) -> None:
-    """List all operators by family; with NAME, tell all about that one."""
-    from ...framework.ir.registry import lookup, operator_types
-
-    if name is not None:
-        entry = lookup(name)
-        for line in _proto_lines(entry.to_proto(), _family(entry)):
-            click.echo(line)
-        return
-    families: dict[str, list[str]] = {}
-    for op_type in operator_types():
-        if every or not op_type.endswith("_grad"):
-            families.setdefault(_family(lookup(op_type)), []).append(op_type)
-    width = max(len(op_type) for types in families.values() for op_type in types)
-    for family, types in sorted(families.items()):
-        click.echo(family)
-        for op_type in types:
-            sentence = re.split(r"(?<=\.)\s", lookup(op_type).doc.strip())[0]
-            line = textwrap.shorten(sentence, 96 - width, placeholder=" ...")
-            click.echo(f"  {op_type:{width}}  {line}")
-
-
-def _family(entry: Any) -> str:
-    """The module an operator is written in: short for those of this package."""
-    here = __name__.partition(".")[0] + ".operators."
-    return entry.module.removeprefix(here) or "other"
-
-
-def _proto_lines(proto: Any, family: str) -> Iterator[str]:
-    yield f"{proto.type}  ({family})"
-    for paragraph in proto.doc.strip().split("\n\n"):
-        yield ""
-        yield from textwrap.wrap(paragraph, 98, initial_indent="  ", subsequent_indent="  ")
-    for title, slots in (("inputs", proto.inputs), ("outputs", proto.outputs)):
-        if slots:
-            yield ""
-            yield title
-            yield from _table((slot.name, _slot_flags(slot), slot.doc) for slot in slots)
-    if proto.attrs:
-        yield ""
-        yield "attributes"
-        yield from _table((attr.name, _attr_type(attr), attr.doc) for attr in proto.attrs)
-    yield ""
-    yield f"gradient: {proto.gradient or 'none'}"
-    if proto.source:
-        yield f"source: {proto.source}"
-
-
-_SLOT_FLAGS = ("duplicable", "optional", "intermediate", "shape_only")
-
-
-def _slot_flags(slot: Any) -> str:
-    flags = [flag.replace("_", " ") for flag in _SLOT_FLAGS if getattr(slot, flag)]
-    if slot.inplace:
-        flags.append(f"may be {slot.inplace}'s memory")
-    return ", ".join(flags)
-
-
-def _attr_type(attr: Any) -> str:
-    from ...framework.ir.messages import decode_attr
-
-    parts = [attr.type]
-    if attr.choices:
-        parts.append("one of " + ", ".join(attr.choices))
-    if attr.HasField("minimum"):
-        parts.append(f">= {attr.minimum:g}")
-    if attr.HasField("maximum"):
-        parts.append(f"<= {attr.maximum:g}")
-    if attr.HasField("default_value"):
-        value = decode_attr(attr.default_value)
-        parts.append(f"default {list(value) if isinstance(value, tuple) else value!r}")
-    return ", ".join(parts)
-
-
-def _table(table: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    rows = list(table)
-    first = max(len(row[0]) for row in rows)
-    for name, facts, doc in rows:
-        text = f"[{facts}] {doc}" if facts else doc
-        indent = " " * (first + 4)
-        head = f"  {name:{first}}  "
-        yield from textwrap.wrap(text, 98, initial_indent=head, subsequent_indent=indent) or [head]
 
 
 _EXTRAS = {

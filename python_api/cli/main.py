@@ -16,7 +16,7 @@ from ...nnet3.programs import OWN, PROGRAMS
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
     "verify": (".look", "Check a net and list all that is wrong with it."),
-    "ops": (".look", "List the operators, or tell all about one."),
+    "ops": (".ops", "List layers and operators by topic, or tell all about one."),
     "version": (".look", "Versions of opscope and of what it runs on."),
     "run": (".run", "Run a saved net on arrays from files."),
     "train": (".train", "Train a saved net on arrays from files."),
@@ -75,7 +75,16 @@ class _Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
-def main(debug: bool) -> None:
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    help="Threads of everything that computes; by default as many as there are free cores.",
+)
+def main(debug: bool, threads: int | None) -> None:
     """Networks as lists of operators: look at them, check, run and train them."""
+    if threads is not None:
+        from ...framework.base.threads import set_threads
+
+        set_threads(threads)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # keys and names may be any bytes

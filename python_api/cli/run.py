@@ -40,8 +40,8 @@ def run(
     from ...framework.base.context import OpContext
     from ...framework.ir.desc import PLAIN
     from ...framework.passes.prune import prune
+    from ...framework.runtime.feeding import Feeder
     from ...framework.runtime.net import Net
-    from ..builder.feeding import Feeder
     from .files import pairs, read_array, read_net, variable
 
     begin, end = _range(span)

@@ -44,6 +44,11 @@ import click
 )
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint, if there is one.")
 @click.option(
+    "--resume-weights",
+    is_flag=True,
+    help="Go on from the checkpoint with a changed net or optimizer; tells what was taken over.",
+)
+@click.option(
     "--early-stop",
     type=click.IntRange(1),
     metavar="EPOCHS",
@@ -81,7 +86,7 @@ def train(file: str, **options: Any) -> None:
         plot=options["plot"],
         checkpoint=options["checkpoint"],
         checkpoint_every=options["checkpoint_every"],
-        resume=options["resume"],
+        resume="weights" if options["resume_weights"] else options["resume"],
         early_stop=EarlyStop(options["early_stop"]) if options["early_stop"] else None,
         progress=not options["quiet"],
         context=OpContext(seed=options["seed"]),
@@ -101,8 +106,9 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError("--evaluate and --hold-out exclude each other")
     if not options["optimizer"] and (options["lr"] is not None or options["settings"]):
         raise click.UsageError("--lr and --set belong to --optimizer")
-    if options["resume"] and not options["checkpoint"]:
-        raise click.UsageError("--resume needs --checkpoint")
+    for name in ("resume", "resume_weights"):
+        if options[name] and not options["checkpoint"]:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --checkpoint")
     for path in paths_of(options["out"]):
         check_writable(path)
 

@@ -40,9 +40,9 @@ from ...framework.ir.operation import Operator
 from ...framework.ir.row_kinds import EACH, row_kinds
 from ...framework.loops.recurrent.description import StepNet, step_net
 from ...framework.passes.prune import prune
+from ...framework.runtime.feeding import Feeder
 from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.net import Net
-from ..builder.feeding import Feeder
 
 _IDENTITY_IN_TEST = "dropout"
 """Draws random numbers, so it is not row-wise by declaration; in test phase it only copies."""

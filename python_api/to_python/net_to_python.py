@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.ir.desc import INPUT, PARAMETER, STATE
 from ...framework.ir.names import COPY_OP
 from ...framework.ir.op_list import OpList, OpNode
@@ -111,7 +112,7 @@ class Writer:
         dtype, kind = var.dtype, var.kind
         own = {}
         if kind == INPUT:
-            if dtype is not None and dtype.kind != "f":
+            if dtype is not None and not is_float(dtype):
                 own["dtype"] = dtype
             if self.style.levels.get(var.name):
                 own["levels"] = self.style.levels[var.name]

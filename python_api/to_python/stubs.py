@@ -21,7 +21,7 @@ from typing import Any
 from ... import nnet3
 from ...framework.ir.registry import OperatorDef, lookup
 from ..builder import NetBuilder, Var, methods
-from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer
+from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer, takes
 from ..builder.operator_methods import method_parameters, method_types
 
 _HEAD = '"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""'
@@ -39,7 +39,10 @@ def stubs() -> dict[Path, str]:
 
 def face_text(package: ModuleType) -> str:
     """The stub of a package that looks names up on first use: every public name as an import."""
-    homes = {name: package._HOMES.get(name, ".") for name in package.__all__}
+    folders = {
+        name: home.rpartition(".")[0] for name, home in getattr(package, "_MODULES", {}).items()
+    }
+    homes = {name: {**package._HOMES, **folders}.get(name, ".") for name in package.__all__}
     places = sorted((home, name) for name, home in homes.items())
     lines = [f"from {home} import {name} as {name}" for home, name in places]
     version = ["", "__version__: str"] if hasattr(package, "__version__") else []
@@ -56,6 +59,8 @@ def methods_text() -> str:
         *_function(builder_method, ""),
         "",
         *_function(layer, ""),
+        "",
+        *_function(takes, ""),
         "",
         "class BuilderMethods:",
         *_function(BuilderMethods.layer_for, _INDENT),
@@ -90,9 +95,7 @@ def _annotations(text: str) -> set[str]:
 
 def _is_of_this_package(entry: OperatorDef) -> bool:
     """Whether an operator is one of `opscope.operators`, not of a dialect or a plug-in."""
-    functions = [kernel.bind for kernel in entry.kernels]
-    functions += [entry.expand] if entry.expand is not None else []
-    return any(function.__module__.startswith(_OPERATORS) for function in functions)
+    return entry.module.startswith(_OPERATORS)
 
 
 def _function(function: Callable[..., Any], indent: str) -> list[str]:

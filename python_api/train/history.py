@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError, nearest
+from .metrics import Metric
+from .resuming import Resumed
 
 EVAL_PREFIX = "eval_"
 """Before the names of what is measured on held-out data."""
@@ -22,14 +23,20 @@ class History:
     Attributes:
         rows: one mapping for each epoch that was finished: `epoch` (from 1), the loss and the
             metrics by their names, the same on held-out data with the prefix `eval_`, `seconds`.
-        interrupted: ended by Ctrl-C. stopped_early: ended by the early stop.
+        interrupted: ended within an epoch, by Ctrl-C or a callback.
+        stopped_early: ended by the early stop.
         best_epoch: the epoch whose parameters the scope holds, where there was an early stop.
+        metrics: what measured the last epoch, by name; on held-out data with the prefix `eval_`.
+            So a metric that knows more than its numbers, a confusion matrix, can be asked.
+        resumed: what was taken over from the checkpoint of another net (`resume="weights"`).
     """
 
     rows: list[dict[str, float]] = field(default_factory=list)
     interrupted: bool = False
     stopped_early: bool = False
     best_epoch: int = 0
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    resumed: Resumed | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -73,27 +80,3 @@ class History:
 
         columns = {name: self[name] for name in self.columns}
         plot_history(columns, self.best_epoch, EVAL_PREFIX, path)
-
-
-class Averages:
-    """Means of named numbers over minibatches, weighted by their rows."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.sums = dict.fromkeys(names, 0.0)
-        self.rows = 0
-
-    def add(self, values: Mapping[str, float], rows: int) -> None:
-        for name, value in values.items():
-            self.sums[name] += value * rows
-        self.rows += rows
-
-    def means(self) -> dict[str, float]:
-        return {name: total / max(self.rows, 1) for name, total in self.sums.items()}
-
-    def state(self) -> dict[str, Any]:
-        """The sums and weights as plain numbers, for checkpoints."""
-        return {"sums": self.sums, "rows": self.rows}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.sums = {name: float(state["sums"][name]) for name in self.sums}
-        self.rows = int(state["rows"])

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .history import Averages
+from .measuring import Measurements
 
 _SHOWN_EVERY = 0.2  # seconds between two updates of the numbers on the bar
 
@@ -47,14 +47,14 @@ class Progress:
             )
         self._bar.set_description(f"epoch {epoch + 1}/{self._epochs}")
 
-    def step(self, averages: Averages) -> None:
+    def step(self, measured: Measurements) -> None:
         if self._bar is None:
             return
         self._bar.update()
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _SHOWN_EVERY
-            self._bar.set_postfix(_short(averages.means()), refresh=False)
+            self._bar.set_postfix(_short(measured.means()), refresh=False)
 
     def end_epoch(self, row: Mapping[str, float]) -> None:
         if not self._shown:

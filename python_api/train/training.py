@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,49 +20,42 @@ import numpy as np
 from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_float
-from ...framework.base.errors import NotFiniteError, OpscopeError, VariableError, nearest
+from ...framework.base.errors import (
+    FormatError,
+    NotFiniteError,
+    OpscopeError,
+    VariableError,
+    nearest,
+)
 from ...framework.base.scope import Scope, default_scope
+from ...framework.files.checkpoint import (
+    Checkpoint,
+    checkpoint_path,
+    net_difference,
+    read_checkpoint,
+    write_checkpoint,
+)
+from ...framework.files.loading import place_values
 from ...framework.files.saved import op_list_of, persistent_values
-from ...framework.ir.desc import OPTIMIZE
+from ...framework.ir.desc import FORWARD, OPTIMIZE
+from ...framework.ir.op_list import OpList
+from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
-from ..builder.feeding import Feeder, not_finite
-from .checkpoint import check_same_net, checkpoint_path, read_checkpoint, write_checkpoint
-from .history import EVAL_PREFIX, Averages, History
+from ..builder.gradients import settle_rates
+from ..builder.net_builder import NetBuilder
+from .callbacks import Callbacks, TrainingState
+from .data import Data, batches_of, check_reiterable, length_of
+from .early_stop import EarlyStop
+from .history import EVAL_PREFIX, History
+from .measuring import Measurements
+from .metrics import Metric, as_metrics
 from .progress import CtrlC, Progress
+from .resuming import take_over
 
-Batches = Iterable[Mapping[Any, Any]]
-Data = Batches | Callable[[int], Batches]
-
-
-@dataclasses.dataclass(frozen=True)
-class EarlyStop:
-    """Ends a training that no longer gets better, and brings back its best parameters.
-
-    Attributes:
-        patience: epochs without a better value until the end.
-        metric: column of the history; "" means the loss, on held-out data where there are any.
-        mode: "min" or "max": which values are better.
-        min_delta: by how much a value must be better to count.
-    """
-
-    patience: int = 5
-    metric: str = ""
-    mode: str = "min"
-    min_delta: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.patience < 1 or self.mode not in ("min", "max") or not self.min_delta >= 0:
-            raise OpscopeError(
-                f"early stop: want patience >= 1, mode min or max, min_delta >= 0, not {self}"
-            )
-
-    def is_better(self, value: float, best: float | None) -> bool:
-        if best is None or np.isnan(best):
-            return not np.isnan(value)
-        gain = best - value if self.mode == "min" else value - best
-        return gain > self.min_delta
+WEIGHTS = "weights"
+"""Value of `resume`: go on with a net that was changed."""
 
 
 def train(
@@ -72,16 +66,17 @@ def train(
     scope: Scope | None = None,
     evaluate: Data | None = None,
     loss: Any = "loss",
-    metrics: Sequence[Any] = (),
+    metrics: Any = (),
     log_csv: PathLike | None = None,
     plot: PathLike | None = None,
     checkpoint: PathLike | None = None,
     checkpoint_every: int = 1,
     checkpoint_batches: int = 0,
-    resume: bool = False,
+    resume: bool | str = False,
     early_stop: EarlyStop | tuple[Any, ...] | None = None,
     progress: bool = True,
     seed: int | None = None,
+    callbacks: Any = (),
     hooks: Sequence[Hook] = (),
     context: OpContext | None = None,
 ) -> History:
@@ -93,24 +88,36 @@ def train(
     from the ends of epochs only).
 
     Args:
-        net: a NetBuilder, a Net or a NetDesc.
+        net: a NetBuilder, a Net, a NetDesc, or what `load(path, train=True)` gives.
         data: minibatches, each a mapping of input names to arrays. Either something that can be
             iterated over once an epoch (a list, a `Minibatches`), or a function of the epoch's
             number from 0, so that an order can depend on it and a resumed training repeats it.
         epochs: number of epochs in all, those before a resume among them.
-        scope: holds parameters and states; None: the process's default scope.
+        scope: holds parameters and states; None: that of a loaded net, or the process's default
+            scope.
         evaluate: held-out data in the same form, run forward in test phase after each epoch.
         loss: the variable (handle or name) that is minimised: a single number.
-        metrics: further variables to report. All are averaged over minibatches by rows.
+        metrics: what to report beside the loss. Variables (handles or names), averaged over
+            minibatches by rows; functions of arrays, whose parameters are named after the
+            variables that they read, or a `Measure`; a `Metric`. Or a mapping from columns of the
+            history to variables and functions.
         log_csv: file with a line for each epoch, rewritten after each.
         plot: PNG of the curves, drawn at the end; needs the extra `plot`.
-        checkpoint: prefix of the checkpoint's name, see `checkpoint.py`.
+        checkpoint: prefix of the checkpoint's name, see `framework/files/checkpoint.py`.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch always writes one.
         checkpoint_batches: also every so many minibatches; 0: only between epochs.
-        resume: go on from the checkpoint; without one, start afresh.
+        resume: True goes on from the checkpoint; without one, the training starts afresh. The net
+            must be the same. "weights" goes on with a net that was changed: another rate, a longer
+            schedule, another optimizer or head. Parameters and states that fit are taken over from
+            the checkpoint (see `resuming.py`), and a report tells which: `history.resumed`, and
+            with `progress` on stderr. Epochs and the history go on; an epoch that was interrupted
+            begins anew, and an early stop watches from here. Where nothing was changed, "weights"
+            is True.
         early_stop: an `EarlyStop`, or a tuple of its fields (patience, metric, mode).
         progress: a bar with the time left, if stderr is a terminal, and a line for each epoch.
         seed: of initial values, dropout and the like; used where no `context` is given.
+        callbacks: functions, called after each epoch, and `Callback` objects, after each minibatch
+            and epoch. They get a `TrainingState`, and may stop the training.
         hooks: see `Hook`; they watch the training runs.
         context: device, random state and further hooks.
 
@@ -121,7 +128,8 @@ def train(
         NotFiniteError: the loss, or a number in the data, is NaN or infinite; the last checkpoint
             stays as it is. Bad numbers in the data are found before they reach a parameter.
         VariableError: unknown names; minibatches that feed other variables than those before.
-        FormatError: the checkpoint is damaged or of another net.
+        AttributeTypeError: something among `metrics` or `callbacks` that is neither.
+        FormatError: the checkpoint is damaged or of another net; nothing of it fits.
         SaveError: a file cannot be written.
         OpscopeError: no optimizer in the net, no data, arguments that contradict each other.
     """
@@ -131,8 +139,11 @@ def train(
     if isinstance(early_stop, tuple):
         early_stop = EarlyStop(*early_stop)
     base = context or OpContext(seed=seed)
-    trainer = _Trainer(net, scope or default_scope(), str(loss), list(map(str, metrics)), base)
-    trainer.use(evaluate, early_stop, hooks, options)
+    if scope is None:
+        held = getattr(net, "scope", None)
+        scope = held if isinstance(held, Scope) else default_scope()
+    trainer = _Trainer(net, scope, str(loss), as_metrics(metrics), base)
+    trainer.use(evaluate, early_stop, hooks, options, Callbacks(callbacks))
     return trainer.train(data, progress)
 
 
@@ -144,7 +155,7 @@ class _Options:
     checkpoint: PathLike | None
     checkpoint_every: int
     checkpoint_batches: int
-    resume: bool
+    resume: bool | str
     log_csv: PathLike | None
     plot: PathLike | None
 
@@ -154,8 +165,15 @@ class _Options:
                 f"train: want epochs >= 1 and checkpoint_every >= 1, checkpoint_batches >= 0, not"
                 f" {self.epochs}, {self.checkpoint_every} and {self.checkpoint_batches}"
             )
+        if self.resume not in (False, True, WEIGHTS):
+            raise OpscopeError(
+                f"train: resume is True, False or {WEIGHTS!r}, not {self.resume!r}; the file is"
+                " named by checkpoint=PREFIX"
+            )
         if self.resume and self.checkpoint is None:
-            raise OpscopeError("train: resume=True needs checkpoint=PREFIX to go on from")
+            raise OpscopeError(
+                f"train: resume={self.resume!r} needs checkpoint=PREFIX to go on from"
+            )
         if self.checkpoint is not None:
             check_writable(checkpoint_path(self.checkpoint))
         if self.log_csv is not None:
@@ -175,18 +193,26 @@ class _Trainer:
     """The state of one call of `train`: its position in the data and what it has measured."""
 
     def __init__(
-        self, net: Any, scope: Scope, loss: str, metrics: list[str], base: OpContext
+        self, net: Any, scope: Scope, loss: str, metrics: list[Metric], base: OpContext
     ) -> None:
         self.op_list = op_list_of(net)
         built = getattr(net, "net", net)
         runs = built if isinstance(built, Net) else Net.create(self.op_list)
+        if runs.predicts:
+            raise OpscopeError(
+                f"net {self.op_list.name!r} was loaded to predict; load(path, train=True) gives a"
+                " net to train"
+            )
+        self.builder = net if isinstance(net, NetBuilder) else None
         self.scope = scope
         self.loss = loss
-        self.names = list(dict.fromkeys([loss, *metrics]))
-        known = {var.name for var in self.op_list.vars}
-        for name in self.names:
-            if name not in known:
-                raise VariableError(f"the net has no variable {name!r}{nearest(name, known)}")
+        known = [var.name for var in self.op_list.vars]
+        if loss not in known:
+            raise VariableError(
+                f"the net has no variable {loss!r}{nearest(loss, known)}; loss= says what is"
+                f" minimised: {_candidates(self.op_list)}"
+            )
+        self.measured = Measurements(loss, metrics, known)
         updates = any(op.role == OPTIMIZE for op in self.op_list.ops)
         if not updates or not isinstance(runs, PlainNet):
             raise OpscopeError(
@@ -195,7 +221,6 @@ class _Trainer:
         self.net = runs
         self.base = base
         self.history = History()
-        self.averages = Averages(self.names)
         self.epoch = self.batch = 0
         self.finished = False
         self.best: dict[str, np.ndarray] = {}
@@ -208,35 +233,40 @@ class _Trainer:
         early_stop: EarlyStop | None,
         hooks: Sequence[Hook],
         options: _Options,
+        callbacks: Callbacks,
     ) -> None:
         self.evaluate_data = evaluate
         self.hooks = [*self.base.hooks, *hooks]
         self.options = options
-        columns = [*self.names]
+        self.callbacks = callbacks
+        self.at = TrainingState(self.net, self.scope, self.history, options.epochs)
+        self.history.metrics = {metric.name: metric for metric in self.measured.metrics}
+        columns = list(self.measured.columns)
         if evaluate is not None:
-            columns += [EVAL_PREFIX + name for name in self.names]
-        if early_stop is not None and not early_stop.metric:
-            held_out = EVAL_PREFIX if evaluate is not None else ""
-            early_stop = dataclasses.replace(early_stop, metric=held_out + self.loss)
-        if early_stop is not None and early_stop.metric not in columns:
-            hint = nearest(early_stop.metric, columns)
-            raise VariableError(f"early stop: no column {early_stop.metric!r} to watch{hint}")
+            columns += [EVAL_PREFIX + column for column in columns]
+        if early_stop is not None:
+            early_stop = early_stop.watching(columns, self.loss, evaluate is not None)
         self.early_stop = early_stop
 
     # -- the loop ------------------------------------------------------------------------------
 
     def train(self, data: Data, progress: bool) -> History:
         options = self.options
+        resumed: Collection[str] = ()
         if options.resume and options.checkpoint is not None:
             path = checkpoint_path(options.checkpoint)
             if os.path.exists(path):
-                self._resume(path)
-        initialize(self.op_list, self.scope, self.base)
+                resumed = self._resume(path)
+        if progress and self.history.resumed is not None:
+            print(self.history.resumed, file=sys.stderr)
+        if self.builder is not None:
+            settle_rates(self.builder, self.scope, resumed)
+        self._initialize()
         feeder = Feeder(self.net.op_list, self.scope)
-        _check_reiterable(data, options.epochs)
+        check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
             try:
-                while self.epoch < options.epochs and not self.finished:
+                while self.epoch < options.epochs and not self.finished and not self.at.stopping:
                     self._one_epoch(data, feeder, bar, ctrl_c)
             except _Interrupted:
                 self.history.interrupted = True
@@ -247,85 +277,99 @@ class _Trainer:
             self.history.plot(options.plot)
         return self.history
 
+    def _initialize(self) -> None:
+        if self.builder is not None:
+            self.builder.initialize(self.scope, self.base)
+        else:
+            initialize(self.op_list, self.scope, self.base)
+
     def _one_epoch(self, data: Data, feeder: Feeder, bar: Progress, ctrl_c: CtrlC) -> None:
         started = time.perf_counter()
         context = self._train_context()
         before = self.seconds
-        bar.start_epoch(self.epoch, _length(data), self.batch)
+        bar.start_epoch(self.epoch, length_of(data), self.batch)
+        if not self.batch:
+            self.measured.reset()
+        self.at.epoch, self.at.step, self.at.row = self.epoch + 1, self.batch, {}
         every = self.options.checkpoint_batches
-        batches = itertools.islice(_batches(data, self.epoch), self.batch, None)
+        batches = itertools.islice(batches_of(data, self.epoch), self.batch, None)
         for batch in batches:
-            self._one_batch(batch, feeder, context)
+            values = self._one_batch(batch, feeder, context)
             self.seconds = before + time.perf_counter() - started
-            bar.step(self.averages)
-            if ctrl_c.pressed:
+            bar.step(self.measured)
+            self.at.step, self.at.values = self.batch, values
+            self.callbacks.on_step(self.at)
+            if ctrl_c.pressed or self.at.stopping:
                 raise _Interrupted
             if every and self.batch % every == 0:
                 self._write_checkpoint()
-        if not self.averages.rows:
+        if not self.batch:
             raise OpscopeError(f"the data hold no minibatch in epoch {self.epoch + 1}")
-        row = {"epoch": self.epoch + 1, **self.averages.means()}
+        row = {"epoch": self.epoch + 1, **self.measured.row()}
         if self.evaluate_data is not None:
-            means = self._evaluate(self.evaluate_data, feeder, ctrl_c)
-            row |= {EVAL_PREFIX + name: value for name, value in means.items()}
+            numbers = self._evaluate(self.evaluate_data, feeder, ctrl_c)
+            row |= {EVAL_PREFIX + name: value for name, value in numbers.items()}
         row["seconds"] = round(before + time.perf_counter() - started, 6)
         self._end_epoch(row, bar)
         if ctrl_c.pressed and not self.finished and self.epoch < self.options.epochs:
             raise _Interrupted
 
-    def _one_batch(self, batch: Mapping[Any, Any], feeder: Feeder, context: OpContext) -> None:
+    def _one_batch(
+        self, batch: Mapping[Any, Any], feeder: Feeder, context: OpContext
+    ) -> dict[str, np.ndarray]:
         rows = feeder(batch, self._position)
         context.renew()
         self.net.run(self.scope, context)
-        values = {name: self._number(name) for name in self.names}
-        if not np.isfinite(values[self.loss]):
-            raise NotFiniteError(self._why_not_finite(values[self.loss]))
-        self.averages.add(values, rows)
+        values = self.measured.values(self.scope)
+        loss = self.measured.loss_of(values)
+        if not np.isfinite(loss):
+            raise NotFiniteError(self._why_not_finite(loss))
+        self.measured.update(values, rows)
         self.batch += 1
+        return values
 
     def _end_epoch(self, row: dict[str, float], bar: Progress) -> None:
         self.history.rows.append(row)
-        self.averages = Averages(self.names)
         self.epoch, self.batch, self.seconds = self.epoch + 1, 0, 0.0
         self._watch_early_stop(row)
         bar.end_epoch(row)
+        self.at.row = row
+        self.callbacks.on_epoch(self.at)
         options = self.options
-        last = self.finished or self.epoch == options.epochs
+        last = self.finished or self.at.stopping or self.epoch == options.epochs
         if last or self.epoch % options.checkpoint_every == 0:
             self._write_checkpoint()
         if options.log_csv is not None:
             self.history.to_csv(options.log_csv)
 
     def _evaluate(self, data: Data, feeder: Feeder, ctrl_c: CtrlC) -> dict[str, float]:
-        """Means over the held-out data: forward only, in test phase."""
+        """What is measured on the held-out data: forward only, in test phase."""
         context = OpContext(
-            self.base.device, train=False, seed=0, live_out=self.names, stream=self.base.stream
+            self.base.device,
+            train=False,
+            seed=0,
+            live_out=self.measured.fetch,
+            stream=self.base.stream,
         )
-        averages = Averages(self.names)
+        measured, minibatches = self.measured.fresh(), 0
         end = self.net.last_forward_op + 1
-        for batch in _batches(data, self.epoch):
+        for batch in batches_of(data, self.epoch):
             rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
             self.net.run(self.scope, context, 0, end)
-            averages.add({name: self._number(name) for name in self.names}, rows)
+            measured.update(measured.values(self.scope), rows)
+            minibatches += 1
             if ctrl_c.pressed:
                 raise _Interrupted
-        if not averages.rows:
+        if not minibatches:
             raise OpscopeError("the held-out data hold no minibatch")
-        return averages.means()
+        self.history.metrics |= {EVAL_PREFIX + m.name: m for m in measured.metrics}
+        return measured.row()
 
     def _train_context(self) -> OpContext:
         """The context of training runs."""
-        context = self.base.derive(train=True, live_out=self.names)
+        context = self.base.derive(train=True, live_out=self.measured.fetch)
         context.hooks = self.hooks
         return context
-
-    def _number(self, name: str) -> float:
-        variable = self.scope.find(name)
-        array = variable.array if variable is not None else None
-        if array is None or array.size != 1:
-            held = "no value" if array is None else f"an array of shape {array.shape}"
-            raise VariableError(f"{name!r} holds {held}; a loss or metric is a single number")
-        return float(array.item())
 
     def _position(self) -> str:
         return f"epoch {self.epoch + 1}, minibatch {self.batch + 1}"
@@ -357,7 +401,10 @@ class _Trainer:
 
     def _restore_best(self) -> None:
         for name, array in self.best.items():
-            self.scope.get(name).set(array)
+            variable = self.scope.get(name)
+            owner = variable.origin
+            variable.set(array)
+            variable.origin = owner
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -369,7 +416,7 @@ class _Trainer:
             "batch": self.batch,
             "finished": self.finished,
             "seconds": self.seconds,
-            "averages": self.averages.state(),
+            "metrics": (self.measured if self.batch else self.measured.fresh()).state(),
             "random": self.base.random_state(),
             "rows": self.history.rows,
             "best_epoch": self.history.best_epoch,
@@ -377,13 +424,23 @@ class _Trainer:
         }
         write_checkpoint(self.options.checkpoint, self.op_list, self.scope, state, self.best)
 
-    def _resume(self, path: str) -> None:
+    def _resume(self, path: str) -> Collection[str]:
+        """Go on from a checkpoint; returns the variables whose values it brought."""
         found = read_checkpoint(path)
-        check_same_net(found.op_list, self.op_list, path)
+        difference = net_difference(found.op_list, self.op_list)
+        if difference and self.options.resume == WEIGHTS:
+            return self._take_over(found, path)
+        if difference:
+            raise FormatError(
+                f"{path}: is of another net: {difference}; resume={WEIGHTS!r} takes over what fits"
+                " both and tells what does not"
+            )
         try:
             state = found.state
-            averages = Averages(self.names)
-            averages.restore(state["averages"])
+            if "metrics" in state:
+                self.measured.restore(state["metrics"])
+            else:
+                self.measured.restore_sums(state["averages"])
             epoch, batch = int(state["epoch"]), int(state["batch"])
             self.seconds = float(state["seconds"])
             self.history.rows = list(state["rows"])
@@ -393,33 +450,48 @@ class _Trainer:
                 self.finished = bool(state["finished"])
             random = state["random"]
         except (KeyError, TypeError, ValueError) as error:
+            if self.options.resume == WEIGHTS:
+                return self._take_over(found, path)
             raise OpscopeError(
                 f"{path}: does not hold what this training reports ({error!r}); were loss or"
                 " metrics changed?"
             ) from None
         self.base.set_random_state(random)
-        self.averages, self.epoch, self.batch = averages, epoch, batch
+        self.epoch, self.batch = epoch, batch
         self.history.stopped_early = self.finished
         self.best = found.best if self.early_stop is not None else {}
         for name, array in found.values.items():
             (self.scope.find(name) or self.scope.var(name)).set(array)
+        return found.values
+
+    def _take_over(self, found: Checkpoint, path: str) -> Collection[str]:
+        """Go on from the checkpoint of another net; see `resuming.py`."""
+        values, report = take_over(found, self.op_list, path)
+        if not report.parameters:
+            raise FormatError(f"{report}\nno parameter of this net is there with its shape")
+        if report.epochs >= self.options.epochs:
+            raise OpscopeError(
+                f"{path}: {report.epochs} epochs are over there, and epochs={self.options.epochs}"
+                " counts them: give more"
+            )
+        self.base.set_random_state(found.state["random"])
+        self.measured.reset()
+        self.epoch, self.batch, self.seconds = report.epochs, 0, 0.0
+        self.finished, self.best, self.best_value = False, {}, None
+        self.history.rows, self.history.best_epoch = list(found.state["rows"]), 0
+        self.history.resumed = report
+        place_values(values, self.scope)
+        return values
 
 
-def _batches(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:
-    return iter(data(epoch) if callable(data) else data)
-
-
-def _length(data: Data) -> int | None:
-    return len(data) if isinstance(data, Sized) else None
-
-
-def _check_reiterable(data: Data, epochs: int) -> None:
-    """An iterator is used up after one epoch."""
-    if epochs > 1 and not callable(data) and iter(data) is data:
-        raise OpscopeError(
-            "the data can be gone through only once; give a list, a Minibatches, or a function"
-            " of the epoch's number that returns minibatches"
-        )
+def _candidates(net: OpList) -> str:
+    """What may be the loss of a net: single numbers that a forward operator computes last."""
+    forward = [op for op in net.ops if op.role == FORWARD]
+    read = {name for op in forward for name in op.input_names()}
+    made = [name for op in forward for name in op.output_names() if name not in read]
+    single = {var.name for var in net.vars if var.shape in ((), (1,))}
+    names = [name for name in made if name in single] or made
+    return "perhaps " + " or ".join(repr(name) for name in names[-3:]) if names else "nothing yet"
 
 
 __all__ = ["EarlyStop", "History", "train"]

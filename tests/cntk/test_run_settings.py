@@ -12,7 +12,9 @@ from opscope.cntk.actions.settings import stamped
 from opscope.cntk.config import parse_config
 from opscope.cntk.config.unused import unused_parameters
 from opscope.cntk.models.v1 import read_model
+from opscope.framework.base.cores import usable_cores
 from opscope.framework.base.errors import FormatError, SaveError
+from opscope.framework.base.threads import get_threads
 
 NDL = """NDLNetworkBuilder = [ run = Net ; {options}
     Net = [
@@ -108,14 +110,25 @@ class TestLog:
 class TestParameters:
     def test_those_not_used_are_told(self, run):
         log = run(
-            "parallelTrain = true ; hyperCompressMemory = false ; numCPUThreads = 4",
+            "parallelTrain = true ; hyperCompressMemory = false ; shareNodeValueMatrices = true",
             reader="keepDataInMemory = true",
             sgd="ParallelTrain = [ parallelizationMethod = DataParallelSGD ] ; learnRate = 1",
         )
         told = re.findall(r":(\w+) is not used: (.*)", log)
-        assert [name for name, _ in told] == ["parallelTrain", "numCPUThreads", "keepDataInMemory"]
+        assert [name for name, _ in told] == [
+            "parallelTrain",
+            "shareNodeValueMatrices",
+            "keepDataInMemory",
+        ]
         assert told[0][1] == "training runs in one process"
         assert re.search(r"WARNING: .*unknown parameter .*:SGD:learnRate ", log)
+
+    @pytest.mark.parametrize(("given", "used"), [("1", 1), ("1000", 0), ("-1000", 1)])
+    def test_cpu_threads(self, run, given, used):
+        before = get_threads()
+        log = run(f"numCPUThreads = {given}")
+        assert f"Using {used or usable_cores()} CPU threads." in log
+        assert get_threads() == before
 
     def test_names_of_nodes_are_no_parameters(self):
         config = parse_config("T = [ NDLNetworkBuilder = [ verbosity = 3 ] ; module = x ]")

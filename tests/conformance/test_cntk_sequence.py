@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from cntk_data import need
 from opscope.cntk.programs.commands import cntk
-from test_docs_nnet3 import ROOT
+from package_copy import ROOT
 
 FOLDER = ROOT / "examples" / "speech_sequence"
 

@@ -13,7 +13,13 @@ from opscope.framework.base.errors import (
 from opscope.framework.ir.desc import INPUT, OPTIMIZE, PARAMETER, STATE, make_op, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import op_text, var_text
-from opscope.framework.passes.optimizer import OptimizerAttrs, build_optimizer, optimizer_types
+from opscope.framework.passes.optimizer import (
+    OptimizerAttrs,
+    build_optimizer,
+    constant_rates,
+    optimizer_types,
+    schedule_types,
+)
 
 
 def net(*parameters, factors=None):
@@ -61,14 +67,78 @@ def test_state_follows_from_the_slots_of_the_operator():
     assert all(var.kind == STATE and var.initializer.type for var in variables)
 
 
-def test_a_second_optimizer_shares_step_and_rate():
+def appended(desc, **options):
+    """The net with an optimizer's operators behind it, and what is new."""
+    result = build_optimizer(desc, OptimizerAttrs(**options))
+    desc.ops.extend(result.ops)
+    desc.vars.extend(result.vars)
+    return result
+
+
+def test_a_second_optimizer_shares_the_step_and_has_its_own_rate():
     desc = net("w", "v")
-    first = build_optimizer(desc, OptimizerAttrs("toy_heavy", parameters=["w"]))
-    desc.ops.extend(first.ops)
-    desc.vars.extend(first.vars)
-    second = build_optimizer(desc, OptimizerAttrs("toy_heavy", parameters=["v"]))
-    assert [op.type for op in second.ops] == ["toy_heavy"]
-    assert [var.name for var in second.vars] == ["v@TOY_HEAVY_SPEED"]
+    appended(desc, type="toy_heavy", learning_rate=0.5, parameters=["w"])
+    second = appended(desc, type="toy_heavy", learning_rate=0.25, parameters=["v"])
+    assert [op_text(op) for op in second.ops] == [
+        "toy_heavy(param=v, grad=v@GRAD, lr=optimizer@LEARNING_RATE@2, step=optimizer@STEP,"
+        " speed=v@TOY_HEAVY_SPEED) -> param_out=v, speed_out=v@TOY_HEAVY_SPEED  #optimize"
+    ]
+    assert [var.name for var in second.vars] == ["optimizer@LEARNING_RATE@2", "v@TOY_HEAVY_SPEED"]
+    assert constant_rates(desc) == {
+        "optimizer@LEARNING_RATE": 0.5,
+        "optimizer@LEARNING_RATE@2": 0.25,
+    }
+
+
+def test_each_schedule_writes_its_own_rate():
+    desc = net("w", "v", "u")
+    every = {"every": 10}
+    names = [
+        appended(desc, type="toy_sgd", parameters=parameter, **given).ops[-1].inputs["lr"]
+        for parameter, given in (
+            ("w", {"schedule": "step_decay", "schedule_attrs": every}),
+            ("v", {"learning_rate": 0.5}),
+            ("u", {"schedule": "step_decay", "schedule_attrs": every, "learning_rate": 2.0}),
+        )
+    ]
+    assert names == [(f"optimizer@LEARNING_RATE{end}",) for end in ("", "@2", "@3")]
+    written = [op.outputs["out"] for op in desc.ops if op.type == "lr_step_decay"]
+    assert written == [names[0], names[2]]
+    assert [op.type for op in desc.ops].count("increment") == 1
+    assert constant_rates(desc) == {"optimizer@LEARNING_RATE@2": 0.5}
+
+
+def test_each_global_norm_is_its_own():
+    desc = net("w", "v")
+    appended(desc, type="toy_sgd", clip_norm=1.0, parameters="w")
+    second = appended(desc, type="toy_sgd", clip_norm=2.0, parameters="v")
+    assert [op_text(op).removesuffix("  #optimize") for op in second.ops] == [
+        "global_norm_scale(x=v@GRAD) -> scale=optimizer@GRADIENT_SCALE@2  {clip_norm=2.0}",
+        "toy_sgd(param=v, grad=v@GRAD, lr=optimizer@LEARNING_RATE@2,"
+        " grad_scale=optimizer@GRADIENT_SCALE@2) -> param_out=v",
+    ]
+
+
+def test_the_rest():
+    desc = net("w", "v", "u")
+    appended(desc, type="toy_heavy", parameters=["v"])
+    rest = appended(desc, type="toy_sgd", parameters="rest")
+    assert [op.inputs["param"] for op in rest.ops] == [("w",), ("u",)]
+    with pytest.raises(GradientError, match="'rest': no parameter is left for toy_sgd"):
+        appended(desc, type="toy_sgd", parameters="rest")
+
+
+@pytest.mark.parametrize("parameters", [None, ["v", "w"], "w"])
+def test_a_parameter_has_one_optimizer(parameters):
+    desc = net("w", "v")
+    appended(desc, type="toy_heavy", parameters=["w"])
+    with pytest.raises(VariableError, match=r"'w' would.* two optimizers, toy_heavy and toy_sgd:"):
+        appended(desc, type="toy_sgd", parameters=parameters)
+
+
+def test_a_factor_of_the_call_and_one_of_the_parameter_multiply():
+    lines, _ = built(net("w", factors={"w": 2.0}), type="sgd", attrs={"lr_factor": 0.25})
+    assert lines[0].endswith("{lr_factor=0.5}")
 
 
 def test_schedules_compute_the_rate_from_the_step():
@@ -104,6 +174,14 @@ def test_sparse_gradients_bring_their_rows():
 def test_types_are_found_by_their_slots():
     assert {"toy_sgd", "toy_heavy"} <= set(optimizer_types())
     assert "toy_add" not in optimizer_types()
+    assert {"cosine", "step_decay"} <= set(schedule_types())
+
+
+def test_a_parameter_that_is_not_trainable():
+    desc = net("w")
+    desc.vars.append(make_var("v", (3,), kind=PARAMETER, stop_gradient=True))
+    with pytest.raises(GradientError, match="'v' has no gradient .it is not trainable"):
+        built(desc, type="toy_sgd", parameters=["v"])
 
 
 @pytest.mark.parametrize(
@@ -113,6 +191,20 @@ def test_types_are_found_by_their_slots():
         ({"type": "toy_add"}, AttributeTypeError, "'toy_add' is no optimizer"),
         ({"parameters": ["ww"]}, VariableError, "no variable 'ww'"),
         ({"parameters": ["x"]}, GradientError, "'x' has no gradient: add_backward_ops first"),
+        ({"parameters": ["w", "w"]}, VariableError, "toy_sgd: parameter 'w' is named twice"),
+        ({"parameters": []}, VariableError, "toy_sgd: no parameters are named"),
+        ({"schedule": "cosin"}, AttributeTypeError, "no schedule 'cosin'.*mean cosine"),
+        ({"schedule_attrs": {"every": 1}}, AttributeTypeError, "without a schedule.*cosine"),
+        ({"attrs": {"lr": 1.0}}, AttributeTypeError, "no attribute 'lr' .*learning_rate"),
+        ({"attrs": {"betas": 1.0}}, AttributeTypeError, "here it is beta1 and beta2"),
+        ({"type": "adam", "attrs": {"beta": 1.0}}, AttributeTypeError, "mean beta2, beta1"),
+        ({"type": 0.1, "learning_rate": "sgd"}, AttributeTypeError, "it comes first"),
+        ({"learning_rate": "0.1"}, AttributeTypeError, "learning_rate must be a number, not '0.1'"),
+        (
+            {"schedule": "noam", "schedule_attrs": {"learning_rate": 1.0}},
+            AttributeTypeError,
+            "begins with is learning_rate of the optimizer",
+        ),
     ],
 )
 def test_refusals(options, error, message):

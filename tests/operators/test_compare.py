@@ -96,10 +96,18 @@ class TestIsfinite(OpTest):
         yield Case({"x": np.array([[0, np.nan], [np.inf, -np.inf]])})
 
     def reference(self, inputs, attrs):
-        return {"out": np.isfinite(inputs["x"])}
+        return {"out": getattr(np, self.type)(inputs["x"])}
 
     def test_refuses_integers(self):
         self.refuses("floating", {"x": np.arange(2)})
+
+
+class TestIsinf(TestIsfinite):
+    type = "isinf"
+
+
+class TestIsnan(TestIsfinite):
+    type = "isnan"
 
 
 class TestWhere(OpTest):

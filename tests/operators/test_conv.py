@@ -1,6 +1,7 @@
 """Convolutions and transposed convolutions, with PyTorch as the oracle where it is installed."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -9,14 +10,19 @@ from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError
 
 
-def pads(attrs, kernel):
+def pads(attrs, kernel, sizes=()):
     """Padding at the begins and the ends of the spatial axes."""
     rank = len(kernel)
     dilation = spread(attrs["dilation"], rank)
     if attrs.get("padding_algorithm") == "valid":
         return (0,) * rank, (0,) * rank
     if attrs.get("padding_algorithm") == "same":
-        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        stride = spread(attrs["stride"], rank)
+        # As ONNX's SAME_UPPER has it: out = ceil(size / stride), and what that lacks is padded.
+        totals = [
+            max(0, (math.ceil(n / s) - 1) * s + d * (k - 1) + 1 - n)
+            for n, s, d, k in zip(sizes, stride, dilation, kernel, strict=True)
+        ]
         return [t // 2 for t in totals], [t - t // 2 for t in totals]
     padding = attrs["padding"]
     if len(padding) == 2 * rank:
@@ -44,7 +50,7 @@ def taps(attrs, kernel, positions):
 def naive_conv(x, w, b, attrs):
     """One tap after the other, in loops over groups."""
     kernel, groups = w.shape[2:], attrs["groups"]
-    before, after = pads(attrs, kernel)
+    before, after = pads(attrs, kernel, x.shape[2:])
     x = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
     dilation, stride = spread(attrs["dilation"], len(kernel)), spread(attrs["stride"], len(kernel))
     positions = [
@@ -109,6 +115,7 @@ class TestConv1d(Conv):
         yield self.case(rng, (2, 4, 9), (6, 2, 3), {"stride": 2, "padding": 2, "groups": 2})
         yield self.case(rng, (3, 1, 20), (2, 1, 4), {"dilation": 3, "padding": [1, 4]})
         yield self.case(rng, (2, 2, 19), (3, 2, 1), {"stride": 3})
+        yield self.case(rng, (2, 2, 8), (3, 2, 4), {"stride": 3, "padding_algorithm": "same"})
 
 
 class TestConv2d(Conv):
@@ -126,6 +133,13 @@ class TestConv2d(Conv):
         yield self.case(
             rng, (2, 2, 5, 6), (3, 2, 3, 3), {"padding_algorithm": "valid", "padding": 7}
         )
+        same = {"padding_algorithm": "same"}
+        yield self.case(rng, (2, 2, 6, 7), (3, 2, 3, 3), {**same, "stride": 2})
+        yield self.case(rng, (1, 2, 8, 5), (2, 2, 4, 2), {**same, "stride": [3, 4]})
+        yield self.case(
+            rng, (1, 4, 7, 9), (2, 2, 3, 2), {**same, "stride": 2, "dilation": 2, "groups": 2}
+        )
+        yield self.case(rng, (1, 1, 4, 4), (2, 1, 1, 1), {**same, "stride": 3})
         yield self.case(rng, (2, 2, 4, 5), (3, 2, 3, 3), {"padding": [0, 1, 2, 3]})
         yield self.case(rng, (2, 2, 5, 4), (3, 2, 2, 2), {"padding": 3, "stride": 2})
 
@@ -168,8 +182,6 @@ class TestConv2d(Conv):
         self.refuses("stride wants 1 or 2 values", {"x": x, "w": w}, {"stride": [1, 1, 1]})
         self.refuses("dilation wants 1 or 2", {"x": x, "w": w}, {"dilation": []})
         self.refuses("padding wants 1, 2 or 4", {"x": x, "w": w}, {"padding": [1, 2, 3]})
-        same = {"padding_algorithm": "same", "stride": 2}
-        self.refuses("wants stride 1", {"x": x, "w": w}, same)
         for attrs in ({"stride": 0}, {"padding": -1}, {"groups": 0}, {"padding_algorithm": "sme"}):
             self.refuses(next(iter(attrs)), {"x": x, "w": w}, attrs, error=AttributeTypeError)
 
@@ -263,6 +275,43 @@ def test_equals_torch(kind, x, w, attrs):
     close(out, wanted.detach().numpy())
     for name, tensor in given.items():
         close(found[name], tensor.grad.numpy())
+
+
+@pytest.mark.parametrize("kind", ["conv", "max", "avg"])
+def test_same_padding_has_the_fewest_positions_that_cover_every_input(kind):
+    """Sizes, kernels, strides and dilations of all kinds, by the number of positions."""
+    for size, kernel, stride in itertools.product((1, 2, 5, 8), (1, 2, 3, 5), (1, 2, 3, 7)):
+
+        class Test(Conv):
+            type = "conv1d" if kind == "conv" else f"{kind}_pool1d"
+
+        attrs = {"stride": stride, "padding_algorithm": "same"}
+        inputs = {"x": np.ones((1, 1, size))}
+        if kind == "conv":
+            inputs["w"] = np.ones((1, 1, kernel))
+        else:
+            attrs["kernel"] = kernel
+        out = Test().output(Case(inputs, attrs), "float64")["out"]
+        assert out.shape == (1, 1, math.ceil(size / stride))
+        if kind == "conv":
+            pad = max(0, (out.shape[2] - 1) * stride + kernel - size)
+            padded = np.pad(np.ones(size), (pad // 2, pad - pad // 2))
+            wanted = [padded[p * stride :][:kernel].sum() for p in range(out.shape[2])]
+            assert out[0, 0].tolist() == wanted
+        else:
+            assert kind == "avg" or (out == 1).all()
+
+
+@pytest.mark.parametrize(("kernel", "dilation"), [(3, 1), (4, 1), (2, 3)])
+def test_same_padding_of_stride_1_equals_torch(kernel, dilation):
+    torch = pytest.importorskip("torch")
+    x, w = (np.random.default_rng(0).normal(size=s) for s in ((2, 3, 9, 6), (4, 3, kernel, kernel)))
+    attrs = {"padding_algorithm": "same", "dilation": dilation}
+    out = TestConv2d().output(Case({"x": x, "w": w}, attrs), "float64")["out"]
+    wanted = torch.nn.functional.conv2d(
+        torch.tensor(x), torch.tensor(w), padding="same", dilation=dilation
+    )
+    np.testing.assert_allclose(out, wanted.numpy(), rtol=1e-10, atol=1e-10)
 
 
 def close(found, wanted):

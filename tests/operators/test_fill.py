@@ -74,3 +74,25 @@ class TestArange(OpTest):
     def test_refuses(self):
         self.refuses("step that is not 0", {}, {"stop": 3, "step": 0.0})
         self.refuses("finite bounds", {}, {"stop": np.inf})
+
+
+class TestLinspace(OpTest):
+    type = "linspace"
+    empty = False
+    exact_dtype = ("out",)
+
+    def cases(self, rng):
+        yield Case({}, {"start": -1.0, "stop": 2.0, "num": 7})
+        yield Case({}, {"start": 3.0, "stop": 1.0, "num": 5, "dtype": np.dtype("float64")})
+        yield Case({}, {"start": 0.0, "stop": 9.0, "num": 4, "dtype": np.dtype("int64")})
+        yield Case({}, {"start": 2.0, "stop": 5.0, "num": 1})
+        yield Case({}, {"start": 2.0, "stop": 5.0, "num": 0})
+        yield Case({}, {"start": 0.0, "stop": 1.0})
+
+    def reference(self, inputs, attrs):
+        out = np.linspace(attrs["start"], attrs["stop"], attrs["num"])
+        return {"out": out.astype(attrs["dtype"])}
+
+    def test_refuses(self):
+        self.refuses("finite bounds", {}, {"start": 0.0, "stop": np.inf})
+        self.refuses("below 0", {}, {"start": 0.0, "stop": 1.0, "num": -1}, AttributeTypeError)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from op_setup import run
 from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError, RunError
 
@@ -36,6 +37,7 @@ class OverClasses(OpTest):
         yield Case({"x": self.x(rng, 3), "label": np.array(1)})
         ignoring = {"x": self.x(rng, 4, 3), "label": np.array([0, 7, 1, 7])}
         yield Case(ignoring, {"ignore_index": 7})
+        yield Case({"x": self.x(rng, 4, 3), "label": np.array([0, 2, 1, 0])}, {"ignore_index": 0})
         yield Case({"x": self.x(rng, 2, 3), "label": np.array([-100, -100])})
 
     def cases(self, rng):
@@ -112,13 +114,28 @@ class TestSoftmaxCrossEntropy(OverClasses):
             yield Case(inputs, {"soft_label": True})
         unnormalised = {"x": self.x(rng, 3, 4), "label": rng.uniform(0, 2, (3, 4))}
         yield Case(unnormalised, {"soft_label": True})
+        yield Case(unnormalised | {"weight": rng.uniform(0.5, 2, 4)}, {"soft_label": True})
+        yield Case(unnormalised, {"soft_label": True, "label_smoothing": 0.2})
+        for case in self.index_cases(rng):
+            weight = rng.uniform(0.5, 2, case.inputs["x"].shape[-1])
+            yield Case(case.inputs | {"weight": weight}, case.attrs)
+            yield Case(case.inputs | {"weight": weight}, case.attrs | {"label_smoothing": 0.1})
+            yield Case(case.inputs, case.attrs | {"label_smoothing": 0.3})
 
     def reference(self, inputs, attrs):
-        x, label = inputs["x"], inputs["label"]
+        x, label, weight = inputs["x"], inputs["label"], inputs.get("weight")
         shifted = x - x.max(-1, keepdims=True)
         logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-        if attrs["soft_label"]:
-            return {"out": -(label * logs).sum(-1), "softmax": np.exp(logs)}
+        smoothing = attrs["label_smoothing"]
+        if attrs["soft_label"] or smoothing or weight is not None:
+            valid = 1
+            if not attrs["soft_label"]:
+                samples = label.reshape(x.shape[:-1])
+                valid = samples != attrs["ignore_index"]
+                label = np.eye(x.shape[-1])[samples * valid]
+            target = (1 - smoothing) * label + smoothing / x.shape[-1]
+            target = target * (1 if weight is None else weight)
+            return {"out": -(target * logs).sum(-1) * valid, "softmax": np.exp(logs)}
         picked, valid = at_label(logs, label, attrs["ignore_index"])
         return {"out": -picked * valid, "softmax": np.exp(logs)}
 
@@ -133,6 +150,11 @@ class TestSoftmaxCrossEntropy(OverClasses):
         x = np.array([[np.nan, 1.0], [0.0, 0.0]])
         case = Case({"x": x, "label": np.array([-100, 1])})
         np.testing.assert_allclose(self.output(case)["out"], [0, np.log(2)], rtol=1e-6)
+        smooth = Case(case.inputs, {"label_smoothing": 0.5})
+        np.testing.assert_allclose(self.output(smooth)["out"], [0, np.log(2)], rtol=1e-6)
+        setup = self.setup(smooth, "float64", want=False)
+        (gradient,) = setup.gradients(run(setup).arrays, ("x",)).values()
+        assert not gradient[0].any() and gradient[1].any()
 
     @pytest.mark.parametrize("classes", [10, 100])
     def test_equals_torch(self, classes):

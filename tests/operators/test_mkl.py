@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from matrix_layouts import LAYOUTS, check_adding, check_layouts, maker
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.runtime.plain_net import PlainNet
@@ -20,37 +21,13 @@ from opscope.operators.linear import matmul
 
 with_mkl = pytest.mark.skipif(_mkl.library() is None, reason="the package mkl is not installed")
 
-LAYOUTS = {
-    "rows": lambda m, n, make: make(m, n),
-    "columns": lambda m, n, make: make(n, m).T,
-    "part of rows": lambda m, n, make: make(m, n + 5)[:, 2 : n + 2],
-    "part of columns": lambda m, n, make: make(n, m + 5).T[2 : m + 2],
-    "every other row": lambda m, n, make: make(2 * m, n)[::2],
-    "every other element": lambda m, n, make: make(m, 2 * n)[:, ::2],
-    "backwards": lambda m, n, make: make(m, n)[::-1],
-    "one row for all": lambda m, n, make: np.broadcast_to(make(1, n), (m, n)),
-}
-
-
-def _maker(dtype: Any) -> Any:
-    rng = np.random.default_rng(7)
-    return lambda *shape: rng.normal(size=shape).astype(dtype)
-
 
 @with_mkl
 @pytest.mark.parametrize("layout_b", LAYOUTS)
 @pytest.mark.parametrize("layout_a", LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_layouts(layout_a: str, layout_b: str, dtype: Any) -> None:
-    make = _maker(dtype)
-    for m, n, k in ((5, 7, 3), (1, 4, 3), (4, 1, 3), (4, 3, 1), (1, 1, 1), (40, 30, 200)):
-        a, b = LAYOUTS[layout_a](m, k, make), LAYOUTS[layout_b](k, n, make)
-        for layout in ("rows", "part of rows", "columns", "every other element"):
-            out = LAYOUTS[layout](m, n, lambda *shape: np.full(shape, np.nan, dtype))
-            for alpha, bias in ((1.0, None), (1.0, make(n)), (-0.5, None), (2.0, make(n))):
-                _mkl.product(np, a, b, out, alpha=alpha, bias=bias)()
-                wanted = alpha * (a @ b) + (0 if bias is None else bias)
-                np.testing.assert_allclose(out, wanted, rtol=0, atol=1e4 * np.finfo(dtype).eps)
+    check_layouts(_mkl.product, layout_a, layout_b, dtype)
 
 
 @with_mkl
@@ -67,13 +44,7 @@ def test_no_elements(shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("layout", ["rows", "part of rows", "columns"])
 @pytest.mark.parametrize("product", [_mkl.product, matmul.product])
 def test_adding_to_what_is_there(product: Any, layout: str) -> None:
-    make = _maker(np.float64)
-    for m, n, k in ((5, 7, 3), (4, 1, 3), (4, 3, 0), (0, 3, 2)):
-        a, b, before = make(m, k), make(k, n), make(m, n)
-        out = LAYOUTS[layout](m, n, make)
-        out[...] = before
-        product(np, a, b, out, alpha=-0.5, by=np.empty((m, n)))()
-        np.testing.assert_allclose(out, before - 0.5 * (a @ b), rtol=1e-12, atol=1e-14)
+    check_adding(product, layout)
 
 
 @with_mkl
@@ -94,7 +65,7 @@ def test_nan_in_and_nan_out() -> None:
 
 @with_mkl
 def test_code_outlives_the_cache() -> None:
-    make = _maker(np.float64)
+    make = maker(np.float64)
     a, b, out = make(4, 6), make(6, 5), np.empty((4, 5))
     call = _mkl.product(np, a, b, out)
     _mkl._gemm.cache_clear()
@@ -103,7 +74,7 @@ def test_code_outlives_the_cache() -> None:
 
 
 def _layer(dtype: Any) -> tuple[PlainNet, Scope]:
-    net, scope, make = PlainNet(), Scope(), _maker(dtype)
+    net, scope, make = PlainNet(), Scope(), maker(dtype)
     net.add_op("affine", {"x": ["x"], "w": ["w"], "b": ["b"]}, {"out": ["h"]})
     net.add_op("matmul", {"x": ["h"], "y": ["w"]}, {"out": ["y"]}, {"transpose_y": True})
     scope.feed({"x": make(8, 6), "w": make(6, 5), "b": make(5)})

@@ -1,6 +1,7 @@
 """Pooling, with PyTorch as the oracle where it is installed."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -24,6 +25,14 @@ def windows(shape, attrs):
         if len(padding) == 2 * rank
         else (spread(padding), spread(padding))
     )
+    if attrs["padding_algorithm"] == "same":
+        # As ONNX's SAME_UPPER has it: ceil(size / stride) windows, and what they lack is padded.
+        totals = [
+            max(0, (math.ceil(n / s) - 1) * s + k - n)
+            for n, s, k in zip(shape, stride, kernel, strict=True)
+        ]
+        before = [total // 2 for total in totals]
+        after = [total - total // 2 for total in totals]
     axes = []
     for n, k, s, b, a in zip(shape, kernel, stride, before, after, strict=True):
         room = n + b + a - k
@@ -65,6 +74,7 @@ CASES = {
         ((1, 2, 9), {"kernel": 3, "stride": 5}),
         ((2, 2, 5), {"kernel": 1}),
         ((2, 2, 5), {"kernel": 1, "stride": 2}),
+        ((2, 2, 7), {"kernel": 4, "stride": 3, "padding_algorithm": "same"}),
     ],
     2: [
         ((2, 3, 4, 6), {"kernel": 2}),
@@ -75,6 +85,9 @@ CASES = {
         ((1, 2, 6, 6), {"kernel": 2, "stride": 3, "padding": 1, "ceil_mode": True}),
         ((2, 2, 4, 4), {"kernel": [1, 2]}),
         ((2, 2, 4, 4), {"kernel": 4}),
+        ((2, 2, 6, 7), {"kernel": 3, "stride": 2, "padding_algorithm": "same"}),
+        ((1, 2, 5, 6), {"kernel": [2, 3], "stride": [1, 5], "padding_algorithm": "same"}),
+        ((1, 2, 5, 4), {"kernel": 3, "padding_algorithm": "valid"}),
     ],
     3: [
         ((2, 2, 4, 4, 2), {"kernel": 2}),
@@ -150,7 +163,7 @@ class AvgPool(Pool):
     def cases(self, rng):
         for case in super().cases(rng):
             yield case
-            if case.attrs.get("padding"):
+            if case.attrs.get("padding") or case.attrs.get("padding_algorithm"):
                 yield Case(case.inputs, {**case.attrs, "count_include_pad": False})
 
     def reference(self, inputs, attrs):
@@ -216,7 +229,7 @@ def test_equals_torch(kind, rank):
         type = f"{kind}_pool{rank}d"
 
     for shape, attrs in CASES[rank]:
-        if np.size(attrs.get("padding", 0)) > rank:
+        if np.size(attrs.get("padding", 0)) > rank or "padding_algorithm" in attrs:
             continue  # PyTorch pads both ends alike
         x = np.random.default_rng(0).integers(-2, 3, shape).astype("float32")  # with many ties
         setup = Test().setup(Case({"x": x}, attrs), "float32", want=False)

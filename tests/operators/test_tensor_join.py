@@ -120,12 +120,34 @@ class TestPad(OpTest):
         yield Case({"x": rng.normal(size=(2, 3))}, {"paddings": [1, 1, 0, 0], "value": 2.5})
         yield Case({"x": rng.normal(size=4)}, {"paddings": [0, 0]})
         yield Case({"x": np.array(1.0)}, {"paddings": []})
+        for mode in ("reflect", "edge", "wrap"):
+            x = rng.normal(size=(4, 3))
+            yield Case({"x": x}, {"paddings": [3, 1, 2, 2], "mode": mode})
+            yield Case({"x": x}, {"paddings": [0, 3, 1, 0], "mode": mode})
+            x = rng.normal(size=(2, 1, 4))
+            yield Case({"x": x}, {"paddings": [0, 0, 0, 0, 3, 2], "mode": mode})
+        yield Case({"x": rng.normal(size=(1, 2))}, {"paddings": [2, 0, 4, 5], "mode": "edge"})
 
     def reference(self, inputs, attrs):
         widths = np.reshape(attrs["paddings"], (-1, 2)).astype(int)
-        x = inputs["x"]
-        padded = np.pad(x, widths, constant_values=attrs["value"]) if x.ndim else x
-        return {"out": padded}
+        x, mode = inputs["x"], attrs["mode"]
+        if not x.ndim:
+            return {"out": x}
+        more = {"constant_values": attrs["value"]} if mode == "constant" else {}
+        return {"out": np.pad(x, widths, mode, **more)}
+
+    def test_integers(self):
+        case = Case({"x": np.arange(3)}, {"paddings": [2, 2], "mode": "reflect"})
+        assert self.output(case)["out"].tolist() == [2, 1, 0, 1, 2, 1, 0]
+
+    def test_refuses_borders(self):
+        for mode, paddings in (("reflect", [0, 3]), ("wrap", [4, 0])):
+            attrs = {"paddings": paddings, "mode": mode}
+            width = max(paddings)
+            self.refuses(f"size 3 has no {width} entries", {"x": np.zeros(3)}, attrs)
+        self.refuses("size 0", {"x": np.zeros(0)}, {"paddings": [1, 0], "mode": "edge"})
+        attrs = {"paddings": [1, 0], "mode": "edge", "value": 2.0}
+        self.refuses("value 2.0 is for mode 'constant'", {"x": np.zeros(3)}, attrs)
 
     def test_refuses(self):
         self.refuses("a begin and an end", {"x": np.zeros((2, 3))}, {"paddings": [1, 1]})

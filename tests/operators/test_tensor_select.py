@@ -20,6 +20,13 @@ class TestGather(OpTest):
         yield Case({"x": x, "ids": np.array([[2], [0]])}, {"axis": 1})
         yield Case({"x": x, "ids": np.array([3, 3], np.uint8)}, {"axis": -1})
         yield Case({"x": x, "ids": np.array(2)})
+        for kind in ("int64", "int8", "uint8"):
+            ids = np.array([[2, 0, 1], [1, 1, 2]], kind)
+            if kind != "uint8":
+                ids -= 2
+            yield Case({"x": x, "ids": ids}, {"axis": 1, "from_end": True})
+        wide = {"x": rng.normal(size=300), "ids": np.array([-1, 127, -128], np.int8)}
+        yield Case(wide, {"from_end": True})
 
     def reference(self, inputs, attrs):
         return {"out": np.take(inputs["x"], inputs["ids"], attrs["axis"])}
@@ -37,6 +44,12 @@ class TestGather(OpTest):
         inputs = {"x": np.zeros((5, 2)), "ids": np.array([[0, 4], [bad, 7]])}
         with pytest.raises(RunError, match=rf"op .*gather.*'ids' holds {bad}, want 0 <= ids < 5"):
             self.output(Case(inputs))
+
+    @pytest.mark.parametrize("bad", [-6, 5, -(1 << 40)])
+    def test_refuses_ids_out_of_range_from_the_end(self, bad):
+        inputs = {"x": np.zeros((5, 2)), "ids": np.array([[-5, 4], [bad, 7]])}
+        with pytest.raises(RunError, match=rf"op .*gather.*'ids' holds {bad}, want -5 <= ids < 5"):
+            self.output(Case(inputs, {"from_end": True}))
 
     def test_refuses_negative_small_integers(self):
         ids = np.array([0, -1], np.int8)
@@ -160,6 +173,32 @@ class TestSort(OpTest):
     def test_refuses(self):
         self.refuses("out of range", {"x": np.array(1.0)})
 
+    def test_nan_is_the_largest(self):
+        x = np.array([[np.nan, 1.0, np.inf, -1.0]])
+        for descending, ids in ((False, [3, 1, 2, 0]), (True, [0, 2, 1, 3])):
+            found = self.output(Case({"x": x}, {"descending": descending}))
+            np.testing.assert_array_equal(found["ids"], [ids])
+            np.testing.assert_array_equal(found["out"], x[:, ids])
+
+
+class TestArgsort(OpTest):
+    type = "argsort"
+    exact_dtype = ("out",)
+
+    def cases(self, rng):
+        yield Case({"x": distinct(rng, 3, 5)})
+        yield Case({"x": distinct(rng, 4, 3)}, {"axis": 0, "descending": True})
+        yield Case({"x": rng.integers(0, 3, (2, 6, 2))}, {"axis": 1})
+        yield Case({"x": np.array([[1.0, 0, 1, 0, np.nan, 0]])}, {"descending": True})
+
+    def reference(self, inputs, attrs):
+        x, axis = inputs["x"], attrs["axis"]
+        key = np.where(np.isnan(x), np.inf, x)
+        return {"out": np.argsort(-key if attrs["descending"] else key, axis, kind="stable")}
+
+    def test_refuses(self):
+        self.refuses("out of range", {"x": np.array(1.0)})
+
 
 class TestArgmax(OpTest):
     type = "argmax"
@@ -182,32 +221,3 @@ class TestArgmax(OpTest):
 
 class TestArgmin(TestArgmax):
     type = "argmin"
-
-
-class TestCumsum(OpTest):
-    type = "cumsum"
-    grad = ("x",)
-
-    def cases(self, rng):
-        for exclusive in (False, True):
-            for reverse in (False, True):
-                attrs = {"exclusive": exclusive, "reverse": reverse}
-                yield Case({"x": rng.normal(size=(3, 4))}, attrs)
-                yield Case({"x": rng.normal(size=(3, 2, 2))}, {**attrs, "axis": 0})
-
-    def reference(self, inputs, attrs):
-        x, axis = inputs["x"], attrs["axis"]
-        if attrs["reverse"]:
-            x = np.flip(x, axis)
-        out = np.cumsum(x, axis)
-        if attrs["exclusive"]:
-            out = out - x
-        return {"out": np.flip(out, axis) if attrs["reverse"] else out}
-
-    def test_integers_give_int64(self):
-        out = self.output(Case({"x": np.array([100, 100], np.int8)}))["out"]
-        assert out.dtype == np.int64
-        np.testing.assert_array_equal(out, [100, 200])
-
-    def test_refuses(self):
-        self.refuses("out of range", {"x": np.array(1.0)})

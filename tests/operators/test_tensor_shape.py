@@ -159,3 +159,24 @@ class TestTile(OpTest):
 
     def test_refuses(self):
         self.refuses("one number for each axis", {"x": np.zeros((2, 3))}, {"repeats": [2]})
+
+
+class TestMeshgrid(OpTest):
+    type = "meshgrid"
+    grad = ("x",)
+
+    def cases(self, rng):
+        def vectors(*sizes):
+            return {"x": [rng.normal(size=size) for size in sizes]}
+
+        for indexing in ("ij", "xy"):
+            yield Case(vectors(2, 3), {"indexing": indexing})
+            yield Case(vectors(2, 3, 4), {"indexing": indexing})
+            yield Case(vectors(3), {"indexing": indexing})
+
+    def reference(self, inputs, attrs):
+        return {"out": list(np.meshgrid(*inputs["x"], indexing=attrs["indexing"]))}
+
+    def test_refuses(self):
+        self.refuses("2 dimensions", {"x": [np.zeros((2, 2))]})
+        self.refuses("one result for each of 2", {"x": [np.zeros(2), np.zeros(2)]})

@@ -13,7 +13,8 @@ import opscope
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base import errors
 from opscope.framework.ir.desc import BACKWARD, FORWARD, OPTIMIZE, PARAMETER
-from opscope.framework.ir.registry import lookup
+from opscope.framework.ir.registry import Slot, lookup, operator, unregister
+from opscope.operators.base.derived import derived_kernel
 from opscope.python_api.builder import Var, methods
 from opscope.python_api.builder.operator_methods import method_types
 from opscope.python_api.to_python import stubs
@@ -145,7 +146,7 @@ def test_operators_remember_where_they_were_written() -> None:
         (lambda b, x: b.softmax(x, axis=5), errors.ShapeError, "out of range"),
         (lambda b, x: b.dropout(x, p=2.0), errors.AttributeTypeError, "is above"),
         (lambda b, x: b.fc(x), errors.AttributeTypeError, "give `size`"),
-        (lambda b, x: b.add_op("fc", x, siz=3), errors.AttributeTypeError, "layer fc: .*'siz'"),
+        (lambda b, x: b.add_op("fc", x, siz=3), errors.AttributeTypeError, "fc has .* mean size"),
         (lambda b, x: b.conv2d(x, filters=2), errors.AttributeTypeError, "`kernel`"),
         (lambda b, x: b.input("x", [1]), errors.VariableError, "defined twice"),
         (lambda b, x: b.parameter("w", [2], "xaver"), errors.AttributeTypeError, "xavier"),
@@ -174,6 +175,8 @@ def test_variables_of_another_builder_are_refused() -> None:
 def test_unknown_method_names_the_nearest() -> None:
     with pytest.raises(AttributeError, match="did you mean softmax"):
         NetBuilder().sofmax  # noqa: B018
+    with pytest.raises(AttributeError, match="'upsample'; write b.interpolate"):
+        NetBuilder().upsample  # noqa: B018
 
 
 # -- gradients, updates, runs ------------------------------------------------------------------
@@ -393,6 +396,16 @@ def test_the_stub_tells_the_signatures_of_methods() -> None:
     assert {"fc", "lstm", "recurrent", "tree_lstm", "attention", "run", "softmax"} <= names
 
 
+def test_the_stub_leaves_out_operators_of_plugins() -> None:
+    """Also those whose kernels are derived by this package."""
+    entry = operator("plugin_op", doc="x.", inputs=[Slot("x", "")], outputs=[Slot("out", "")])
+    try:
+        entry.kernel(derived_kernel)
+        assert "def plugin_op(" not in stubs.methods_text()
+    finally:
+        unregister("plugin_op")
+
+
 def test_the_layer_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of docs/adding_a_layer.md, as it is written there."""
     monkeypatch.setattr(methods, "BUILDER_METHODS", dict(methods.BUILDER_METHODS))
@@ -429,7 +442,7 @@ def test_a_layer_makes_the_parameters_of_its_operator(monkeypatch: pytest.Monkey
         assert b.add_op("matmul", x, size=5).shape == (-1, 5)
         assert b.add_op("matmul", x, b.parameter("mine", [3, 2])).shape == (-1, 2)
         assert b.add_op("matmul", x, y="mine").shape == (-1, 2)
-        with pytest.raises(errors.AttributeTypeError, match="layer matmul: missing .* 'size'"):
+        with pytest.raises(errors.AttributeTypeError, match="'siz' .did you mean size"):
             b.add_op("matmul", x, siz=5)
     finally:
         del methods.BuilderMethods.matmul

@@ -126,15 +126,52 @@ def test_verify_tells_all_problems(call, folder, tmp_path):
 # -- ops and version -------------------------------------------------------------------------------
 
 
-def test_ops_lists_families(call):
+def topics(out):
+    """Topic -> the names listed below it."""
+    found = {}
+    for line in out.splitlines():
+        if not line.startswith(" "):
+            names = found.setdefault(line.partition(":")[0], [])
+        elif line.startswith("    "):
+            names.append(line.split()[0])
+    return found
+
+
+def test_ops_lists_topics(call):
     code, out, _ = call("ops")
     assert code == 0
     lines = out.splitlines()
-    assert "math.elementwise" in lines and "relu_grad" not in out
-    relu = next(line for line in lines if line.startswith("  relu "))
+    assert lines[0] == (
+        "builder: Layers, and other methods of NetBuilder that are more than one operator."
+    )
+    assert "  elementwise" in lines and "relu_grad" not in out and "nnet3." not in out
+    relu = next(line for line in lines if line.startswith("    relu "))
     assert "Rectified linear unit" in relu
     assert all(len(line) <= 100 for line in lines)
-    assert "  relu_grad" in call("ops", "--all")[1]
+    found = topics(out)
+    assert {"lstm", "conv2d", "attention"} <= set(found["builder"])
+    assert "adam" in found["optim"] and "relu" in found["math"]
+    assert not {"gradients", "nnet3", "cntk"} & set(found)
+
+
+def test_ops_lists_internals_where_asked_for(call):
+    found = topics(call("ops", "--all")[1])
+    assert "relu_grad" in found["gradients"] and "cntk.log_grad" in found["cntk"]
+    assert "nnet3.copy_rows" in found["nnet3"]
+    assert list(found)[-3:] == ["gradients", "nnet3", "cntk"]
+    listed = [name for topic, names in found.items() if topic != "builder" for name in names]
+    assert sorted(listed) == sorted(opscope.framework.ir.registry.operator_types())
+
+
+def test_ops_tells_about_layers(call):
+    code, out, _ = call("ops", "lstm")
+    assert code == 0
+    assert out.startswith("lstm  (method of NetBuilder, opscope.python_api.builder.")
+    assert "b.lstm(\n" in out and "      size: int,\n      *,\n" in out and "Args:" in out
+    both = call("ops", "fc")[1]
+    assert both.startswith("fc  (method of NetBuilder, ") and "\nfc  (control.composite)\n" in both
+    assert "b.unique_name(stem: str) -> str" in call("ops", "unique_name")[1]
+    refused(call("ops", "lstmm"), 1, "no layer or operator 'lstmm' (did you mean lstm")
 
 
 def test_ops_tells_all_about_one(call):
@@ -156,15 +193,17 @@ def test_ops_of_a_third_party(call):
     try:
         entry = operator("cli_test_op", doc="Does little.", outputs=[Slot("out", "anything")])
         entry.kernel(lambda k: None)
-        assert "  cli_test_op " in call("ops")[1]
         entry.module = "a_plugin.operators"
+        assert topics(call("ops")[1])["a_plugin"] == ["cli_test_op"]
         assert "cli_test_op  (a_plugin.operators)" in call("ops", "cli_test_op")[1]
     finally:
         unregister("cli_test_op")
 
 
 def test_ops_unknown(call):
-    refused(call("ops", "leky_relu"), 1, "no operator of type 'leky_relu' (did you mean leaky_relu")
+    refused(
+        call("ops", "leky_relu"), 1, "no layer or operator 'leky_relu' (did you mean leaky_relu"
+    )
 
 
 def test_version(call):
@@ -298,12 +337,26 @@ def test_train_resumes(call, tmp_path):
     assert pairs[0] == pairs[1]
 
 
+def test_train_resumes_with_another_optimizer(call, tmp_path):
+    options = ["--data", "data.npz", "--checkpoint", tmp_path / "c", "--out", tmp_path / "b"]
+    adam = ["--optimizer", "adam", "--lr", 0.01]
+    assert call("train", "net", *options, *adam, "--epochs", 2)[0] == 0
+    options += ["--optimizer", "adam", "--lr", 0.02, "--epochs", 3]
+    refused(call("train", "net", *options, "--resume"), 1, "another net", "resume='weights'")
+    code, _, told = call("train", "net", *options, "--resume-weights")
+    assert code == 0 and "taken over after epoch 2: 4 parameters and 9 states" in told
+    assert "rate 0.01 there and 0.02 here: optimizer@LEARNING_RATE" in told
+    rate = opscope.load(tmp_path / "b").scope.numpy("optimizer@LEARNING_RATE")
+    assert rate == np.float32(0.02)
+
+
 def test_train_refuses(call, tmp_path):
     out = ["--out", tmp_path / "n", "--quiet"]
     data = ["--data", "data.npz", *out]
     refused(call("train", "bare", *data), 1, "holds no optimizer")
     refused(call("train", "net", *data, "--lr", 1), 2, "belong to --optimizer")
-    refused(call("train", "net", *data, "--resume"), 2, "needs --checkpoint")
+    refused(call("train", "net", *data, "--resume"), 2, "--resume needs --checkpoint")
+    refused(call("train", "net", *data, "--resume-weights"), 2, "--resume-weights needs --check")
     refused(call("train", "net", *data, "--epochs", 0), 2, "--epochs")
     refused(call("train", "net", *data, "--evaluate", "a", "--hold-out", 0.1), 2, "exclude")
     refused(call("train", "net", "--data", "data.npz"), 2, "--out")
@@ -378,3 +431,19 @@ def test_starting_loads_nothing_heavy():
     )
     loaded = set(done.stdout.split())
     assert not loaded & {"numpy", "google.protobuf", "safetensors", "tqdm", "matplotlib"}
+
+
+def test_help_lists_programs_without_loading_them():
+    code = (
+        "import sys\nfrom opscope.python_api.cli.main import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "print([name for name in sys.modules if name.startswith('opscope.nnet3.programs.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "nnet3-am-copy" in done.stdout and done.stdout.endswith("\n[]\n")

@@ -219,7 +219,7 @@ def test_saved_and_loaded_nets_are_equal(tmp_path):
     feed = {"x": packed(np.random.default_rng(0), LENGTHS)}
     b.run(scope, feed=feed)
     opscope.save(b, scope, tmp_path / "net.pb")
-    net, other = opscope.load(tmp_path / "net.pb")
+    net, other = opscope.load(tmp_path / "net.pb", train=True)
     again = NetBuilder.from_desc(net.desc)
     one = b.run(scope, feed=feed, fetch=["layer"], need_backward=False)["layer"]
     two = again.run(other, feed=feed, fetch=["layer"], need_backward=False)["layer"]
@@ -349,7 +349,7 @@ def test_wrong_arguments_of_layers():
     for call, text in (
         (lambda: b.lstm(x, 0), "size >= 1"),
         (lambda: b.gru(x, H, layers=0), "layers >= 1"),
-        (lambda: b.gru(x, H, hidden=3), "gru has no argument 'hidden'; it has layers"),
+        (lambda: b.gru(x, H, hidden=3), "gru has no argument 'hidden'; it has x, size"),
         (lambda: b.lstm(x, H, bidirectional=True, carry=2), "goes both ways"),
         (lambda: b.lstm(x, H, layers=2, initial=[(h, h)]), "wants 2 states"),
         (lambda: b.lstm(x, H, initial=[h]), r"a pair \(h, c\)"),

@@ -185,7 +185,7 @@ def test_bad_numbers_in_the_held_out_data():
 
 def test_large_numbers_whose_sum_overflows_are_no_error():
     """Only NaN and infinity are; the loss tells the rest."""
-    from opscope.python_api.builder.feeding import not_finite
+    from opscope.framework.runtime.feeding import not_finite
 
     assert not_finite(np.full(4, 3e38, np.float32)) == 0
     assert not_finite(np.array([3e38, 3e38, np.nan], np.float32)) == 1
@@ -245,6 +245,7 @@ def test_no_held_out_data():
         ({"checkpoint_every": 0}, OpscopeError, "checkpoint_every >= 1"),
         ({"resume": True}, OpscopeError, "needs checkpoint=PREFIX"),
         ({"loss": "los"}, VariableError, r"no variable 'los' \(did you mean loss"),
+        ({"loss": "cost"}, VariableError, "no variable 'cost'.* loss= says .* perhaps .*'loss'"),
         ({"metrics": ["wurst"]}, VariableError, r"no variable 'wurst' \(did you mean worst"),
         ({"metrics": ["losses"]}, VariableError, r"'losses' holds an array of shape \(16,\)"),
         ({"net": classifier(update=False)}, OpscopeError, "holds no optimizer"),

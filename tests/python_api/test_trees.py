@@ -144,7 +144,7 @@ def test_saved_and_loaded_nets_are_equal(arity, tmp_path):
     feed["x"] = feed["x"].astype("float32")
     b.run(scope, feed=feed)
     opscope.save(b, scope, tmp_path / "trees.pb")
-    net, other = opscope.load(tmp_path / "trees.pb")
+    net, other = opscope.load(tmp_path / "trees.pb", train=True)
     again = NetBuilder.from_desc(net.desc)
     one, two = (
         builder.run(held, feed=feed, fetch=["lstm", "scores"], need_backward=False)

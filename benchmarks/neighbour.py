@@ -1,0 +1,107 @@
+"""Default settings beside a busy process: how much longer do they take than one thread?
+
+    python benchmarks/neighbour.py [--rounds 3] [--json neighbour.json]
+
+Each measurement is a fresh process that trains a net: with default settings and with one thread,
+alone and beside one process that spins. They take turns; the median over rounds counts. The first
+epoch, in which kernels are compiled, is shown beside the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+EPOCHS = 5
+NETS = {
+    "conv": ("conv net 1x28x28, 16 and 32 filters 5x5, batch 64, 22 steps", 22),
+    "mlp": ("MLP 784-512-512-10, batch 256, 60 steps", 60),
+    "lstm": ("LSTM T=40, batch 64, 128 -> 256, 10 steps", 10),
+}
+TARGET = 1.3
+
+
+def step_of(net: str) -> object:
+    """A function that trains a net by one minibatch."""
+    sys.path.insert(0, str(HERE))
+    import cases
+
+    if net == "conv":
+        return cases.ours(cases.our_convnet, (64, 1, 28, 28), cases.SGD, True)
+    if net == "mlp":
+        return cases.mlp_step_ours()
+    import recurrent_cases
+
+    return recurrent_cases.ours(recurrent_cases.our_cell, True)
+
+
+def child(net: str) -> None:
+    """Print the seconds of each epoch."""
+    step, steps = step_of(net), NETS[net][1]
+    seconds = []
+    for _ in range(EPOCHS):
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        seconds.append(time.perf_counter() - start)
+    print(json.dumps(seconds))
+
+
+def measured(net: str, threads: str) -> list[float]:
+    """Seconds of the epochs in a fresh process; `threads` is "" for the default."""
+    env = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    command = [sys.executable, __file__, "--child", net]
+    done = subprocess.run(
+        command, env=env | {"OPSCOPE_THREADS": threads}, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default=",".join(NETS), help="nets, separated by commas")
+    parser.add_argument("--json", default=str(HERE / "neighbour.json"), help="file for the numbers")
+    parser.add_argument("--child", choices=NETS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(args.child)
+        return
+    results: dict[str, dict[str, float]] = {}
+    for net in args.only.split(","):
+        times: dict[str, list[list[float]]] = {}
+        for _ in range(args.rounds):
+            for busy in (False, True):
+                spinning = (
+                    subprocess.Popen([sys.executable, "-c", "while 1: pass"]) if busy else None
+                )
+                try:
+                    for threads in ("", "1"):
+                        key = f"{'busy' if busy else 'alone'}, {threads or 'default'}"
+                        times.setdefault(key, []).append(measured(net, threads))
+                finally:
+                    spinning.kill()
+                    spinning.wait()
+        print(NETS[net][0])
+        found = results[net] = {}
+        for key, rounds in times.items():
+            found[key] = statistics.median(second for one in rounds for second in one[1:])
+            first = statistics.median(one[0] for one in rounds)
+            print(f"  {key:16} epoch {found[key]:7.3f} s   (the first {first:7.3f} s)")
+        for where in ("alone", "busy"):
+            ratio = found[f"{where}, default"] / found[f"{where}, 1"]
+            found[f"{where}, ratio"] = ratio
+            mark = "  above the target" if where == "busy" and ratio > TARGET else ""
+            print(f"  {where}: default / one thread {ratio:.2f}{mark}")
+    pathlib.Path(args.json).write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

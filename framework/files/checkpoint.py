@@ -1,0 +1,163 @@
+"""Checkpoints: one file that holds all a training needs to continue bit for bit.
+
+A checkpoint `NAME.checkpoint` is a safetensors file. Its arrays are the net's description (`net`,
+the bytes of a NetDesc), every parameter and state (`var/NAME`), and with an early stop those of
+the best epoch (`best/NAME`); its metadata hold the random state, the position and the history as
+JSON. Being one file that takes its place by one rename, it is the former checkpoint or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..base.atomic import PathLike, atomic_file
+from ..base.errors import FormatError
+from ..base.scope import Scope
+from ..ir.desc import NetDesc
+from ..ir.messages import from_message, parse_net, serialize_net, to_message
+from ..ir.op_list import OpList
+from ..runtime.initialize import persistent_vars
+from .saved import Loaded, check_fits, loaded, persistent_values
+from .tensor_file import TensorFile, digest, write_tensors
+
+SUFFIX = ".checkpoint"
+FORMAT = 1
+_NET, _VAR, _BEST = "net", "var/", "best/"
+
+
+@dataclass
+class Checkpoint:
+    """The contents of a checkpoint.
+
+    Attributes:
+        op_list: the net. values, best: name -> array. state: what `train` keeps: plain numbers.
+    """
+
+    op_list: OpList
+    values: dict[str, np.ndarray]
+    best: dict[str, np.ndarray] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+def checkpoint_path(prefix: PathLike) -> str:
+    """`run/digits` -> `run/digits.checkpoint`."""
+    path = os.fspath(prefix)
+    return path if path.endswith(SUFFIX) else path + SUFFIX
+
+
+def write_checkpoint(
+    prefix: PathLike,
+    net: OpList,
+    scope: Scope,
+    state: Mapping[str, Any],
+    best: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Write a checkpoint in place of the former one.
+
+    Raises:
+        VariableError: a parameter or state holds no value.
+        SaveError: it cannot be written; the former one is untouched.
+    """
+    tensors = {_VAR + name: array for name, array in persistent_values(net, scope).items()}
+    tensors |= {_BEST + name: array for name, array in (best or {}).items()}
+    tensors[_NET] = np.frombuffer(serialize_net(net), np.uint8)
+    metadata = {
+        "opscope.checkpoint": str(FORMAT),
+        "opscope.digest": digest(tensors),
+        "opscope.state": json.dumps(state),
+    }
+    with atomic_file(checkpoint_path(prefix)) as file:
+        write_tensors(file, tensors, metadata)
+
+
+def read_checkpoint(prefix: PathLike) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        FormatError: missing, truncated, damaged, of a newer format, or no checkpoint at all.
+    """
+    path = checkpoint_path(prefix)
+    file = TensorFile(path)
+    version = file.metadata.get("opscope.checkpoint", "")
+    if not version.isdecimal() or _NET not in file:
+        raise FormatError(f"{path}: a safetensors file, but no checkpoint")
+    if int(version) > FORMAT:
+        raise FormatError(f"{path}: checkpoint format {version} is newer than {FORMAT}")
+    tensors = {name: file.read(name) for name in file}
+    if digest(tensors) != file.metadata.get("opscope.digest"):
+        raise FormatError(f"{path}: its contents do not match its mark: it is damaged")
+    net = from_message(parse_net(tensors.pop(_NET).tobytes(), path))
+    for var in persistent_vars(net):
+        check_fits(file, var.name, var, _VAR + var.name)
+    try:
+        state = json.loads(file.metadata["opscope.state"])
+    except (KeyError, ValueError) as error:
+        raise FormatError(f"{path}: its state cannot be read: {error!r}") from None
+    return Checkpoint(net, _under(tensors, _VAR), _under(tensors, _BEST), state)
+
+
+def _under(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def load_checkpoint(prefix: PathLike, scope: Scope | None = None, *, train: bool = False) -> Loaded:
+    """The net and the values of a checkpoint, as `load` gives those of a saved net.
+
+    Raises:
+        FormatError: see `read_checkpoint`; a given scope is unchanged then.
+    """
+    found = read_checkpoint(prefix)
+    return loaded(found.op_list, found.values, scope, train)
+
+
+def net_difference(found: OpList, wanted: OpList) -> str:
+    """The first difference between the net of a checkpoint ("there") and another net ("here").
+
+    "" where there is none; source lines and free metadata may differ.
+    """
+    mine, theirs = _bare(to_message(wanted)), _bare(to_message(found))
+    if mine == theirs:
+        return ""
+    for what, ours, others in (("variable", mine.vars, theirs.vars), ("op", mine.ops, theirs.ops)):
+        for index, (one, other) in enumerate(zip(ours, others, strict=False)):
+            if one != other:
+                label = "name" if what == "variable" else "type"
+                difference = f"{what} {index} is {getattr(other, label)!r} there"
+                difference += f" and {getattr(one, label)!r} here"
+                if getattr(one, label) == getattr(other, label):
+                    difference = (
+                        f"{what} {index} ({getattr(one, label)!r}) is another there than here"
+                    )
+                return difference
+        if len(ours) != len(others):
+            return f"{len(others)} {what}s there and {len(ours)} here"
+    return f"{found.name!r} there, {wanted.name!r} here"
+
+
+def _bare(desc: NetDesc) -> NetDesc:
+    bare = NetDesc()
+    bare.CopyFrom(desc)
+    bare.ClearField("metadata")
+    bare.ClearField("format_version")
+    initializers = [var.initializer for var in bare.vars if var.HasField("initializer")]
+    for item in (*bare.vars, *bare.ops, *initializers):
+        item.ClearField("source")
+    for step in bare.steps:
+        step.net.CopyFrom(_bare(step.net))
+        if step.HasField("child_net"):
+            step.child_net.CopyFrom(_bare(step.child_net))
+    for op in bare.ops:
+        for attr in op.attrs.values():
+            if attr.WhichOneof("value") == "net":
+                attr.net.CopyFrom(_bare(attr.net))
+    return bare

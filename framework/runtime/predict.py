@@ -1,0 +1,278 @@
+"""Predicting with a net: its forward operators, in test phase, batch by batch.
+
+Nothing is changed by it. A prediction runs in a scope of its own below that of the parameters, and
+states that an operator would write are copied there first. So several threads may predict at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.context import OpContext
+from ..base.errors import ShapeError, VariableError, nearest
+from ..base.scope import FED, Scope
+from ..base.sequence import Sequences
+from ..ir.desc import FORWARD, INPUT, OUTPUT
+from ..ir.op_list import OpList
+from ..passes.prune import prune
+from .feeding import Given, Inputs, missing_input
+from .initialize import PERSISTENT
+from .plain_net import PlainNet
+
+BATCH_SIZE = 256
+"""Rows of a batch where nobody says how many."""
+
+_MOST_PARTS = 16
+_MOST_LEFT_OUT = 3
+
+
+class _Part(NamedTuple):
+    """The operators that some results need.
+
+    Attributes:
+        fetch: the results. inputs: what must be fed or set. persistent: what must hold values.
+        written: parameters and states that an operator writes.
+    """
+
+    net: PlainNet
+    fetch: tuple[str, ...]
+    inputs: tuple[str, ...]
+    persistent: tuple[str, ...]
+    written: tuple[str, ...]
+
+
+class Predictor:
+    """Predicts with the forward operators of a net; see `predict`."""
+
+    def __init__(self, net: OpList) -> None:
+        forward = net.copy()
+        forward.ops = [op for op in net.ops if op.role == FORWARD]
+        self._forward = forward
+        self._whole = PlainNet(forward)
+        self._vars = {var.name: var for var in net.vars}
+        self._inputs = Inputs(forward)
+        self._parts: dict[Any, _Part] = {}
+
+    def predict(
+        self,
+        scope: Scope,
+        feed: Mapping[Any, Any],
+        fetch: Iterable[str] | None = None,
+        batch_size: int | None = BATCH_SIZE,
+    ) -> dict[str, Any]:
+        """Values of some variables for given inputs.
+
+        Args:
+            scope: holds parameters and states; it stays as it is.
+            feed: input name -> array or `Sequences`, cut into batches along the first axis (the
+                outermost sequences) where the input declares -1 there; other inputs go whole into
+                each batch. Inputs that the user set in `scope` need not be fed.
+            fetch: names of the results. None: the variables of kind OUTPUT, or else what the
+                forward operators make of these inputs and do not read again, as far as it has a
+                row for each row fed. What needs an input that is not there, a label say, is
+                left out; so are labels that are there, where all ends in one loss.
+            batch_size: rows of a batch; None: all at once.
+
+        Returns:
+            Name -> array on the host, with the rows of all batches; `Sequences` where the variable
+            carries sequences.
+
+        Raises:
+            VariableError: unknown names, inputs or parameters without a value, nothing to compute.
+            ShapeError: an array that does not fit, inputs with different numbers of rows, or a
+                result without a row for each row of a batch.
+        """
+        if batch_size is not None and (isinstance(batch_size, bool) or not batch_size >= 1):
+            raise ShapeError(f"predict: want batch_size >= 1 or None, not {batch_size!r}")
+        given = self._inputs.read(feed)
+        part = self._part(scope, given, None if fetch is None else tuple(fetch))
+        lost = [name for name in part.persistent if _value(scope, name) is None]
+        if lost:
+            raise VariableError(
+                f"predict: the scope holds no value of {', '.join(map(repr, lost))}: give the scope"
+                " that was trained or loaded, or initialise it"
+            )
+        for name in part.inputs:
+            why = "" if name in given else missing_input(scope, name, part.net.vars[name])
+            if why:
+                raise VariableError(f"predict: {why}")
+        used = {name: value for name, value in given.items() if name in part.inputs}
+        rows = _rows(used)
+        found: list[dict[str, Any]] = []
+        idle = scope.bound.setdefault(("predict", part.net, frozenset(used)), [])
+        try:
+            work, context = idle.pop()
+        except IndexError:
+            work, context = Scope(parent=scope), OpContext(train=False, live_out=part.fetch)
+        for name in part.written:
+            work.var(name).set(scope.get(name).array)
+        for begin, end in _batches(rows, batch_size):
+            for name, (array, levels) in _cut(used, begin, end, rows).items():
+                work.var(name).set(array, levels)
+            part.net.run(work, context)
+            found.append({name: _result(work, name) for name in part.fetch})
+            if rows is not None and end - begin < rows:
+                self._check_rows(found[-1], end - begin)
+        idle.append((work, context))
+        return {name: _joined([values[name] for values in found]) for name in part.fetch}
+
+    def _part(self, scope: Scope, given: Given, fetch: tuple[str, ...] | None) -> _Part:
+        key: Any = fetch
+        if fetch is None:
+            known = [var.name for var in self._forward.vars if var.kind == INPUT]
+            key = frozenset(name for name in known if name in given or _is_set(scope, name))
+        part = self._parts.get(key)
+        if part is None:
+            part = self._make_part(self._results(key) if fetch is None else fetch)
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()
+            self._parts[key] = part
+        return part
+
+    def _make_part(self, fetch: tuple[str, ...]) -> _Part:
+        written = {name for op in self._forward.ops for name in op.output_names()}
+        for name in fetch:
+            var = self._vars.get(name)
+            if var is None:
+                hint = nearest(name, self._vars)
+                raise VariableError(f"predict: the net has no variable {name!r}{hint}")
+            if name not in written and var.view is None:
+                raise VariableError(f"predict: no forward operator computes {name!r}")
+        net = PlainNet(prune(self._forward, fetch))
+        externals = [(name, net.vars[name].kind) for name in net.externals(frozenset(fetch))]
+        made = {name for op in net.operators for name in op.output_vars()}
+        return _Part(
+            net,
+            tuple(dict.fromkeys(fetch)),
+            tuple(name for name, kind in externals if kind == INPUT),
+            tuple(name for name, kind in externals if kind in PERSISTENT),
+            tuple(name for name, kind in externals if kind in PERSISTENT and name in made),
+        )
+
+    def _results(self, inputs: frozenset[str]) -> tuple[str, ...]:
+        """The results that somebody wants who names none, given values of some inputs.
+
+        Where everything ends in single numbers, a loss say, inputs are left out, labels say: as few
+        as give a result, and those that leave most operators.
+        """
+        for count in range(min(len(inputs), _MOST_LEFT_OUT) + 1):
+            tried = [
+                self._results_of(inputs - set(out))
+                for out in itertools.combinations(sorted(inputs), count)
+            ]
+            operators, found = max(tried, key=lambda one: (bool(one[1]), one[0]))
+            if found:
+                return found
+        raise VariableError(
+            f"predict: nothing with a row for each row fed can be computed from"
+            f" {', '.join(sorted(inputs)) or 'no inputs'}; feed more inputs, or name fetch="
+        )
+
+    def _results_of(self, inputs: frozenset[str]) -> tuple[int, tuple[str, ...]]:
+        """How many operators can run on these inputs alone, and the results that they end in."""
+        known = {var.name for var in self._forward.vars if var.kind in PERSISTENT} | inputs
+        views = {var.name: var.view.base for var in self._forward.vars if var.view is not None}
+        made: dict[str, None] = {}
+        read: set[str] = set()
+        count = 0
+        for op in self._whole.operators:
+            if {views.get(name, name) for name in op.input_vars()} <= known:
+                count += 1
+                read.update(op.input_vars())
+                known.update(views.get(name, name) for name in op.output_vars())
+                for slot, names in op.outputs.items():
+                    if not op.entry.output_slots[slot].intermediate:
+                        made.update(dict.fromkeys(names))
+        declared = [name for name in made if self._vars[name].kind == OUTPUT]
+        last = [
+            name
+            for name in made
+            if name not in read and self._vars[name].kind not in PERSISTENT and self._has_rows(name)
+        ]
+        return count, tuple(declared or last)
+
+    def _has_rows(self, name: str) -> bool:
+        shape = self._vars[name].shape
+        return shape is None or shape[:1] == (-1,)
+
+    def _check_rows(self, values: Mapping[str, Any], rows: int) -> None:
+        for name, value in values.items():
+            if isinstance(value, Sequences) or (value.ndim and not value.shape[0] % rows):
+                continue
+            raise ShapeError(
+                f"predict: {name!r} is {list(value.shape)} and has no row for each of the {rows}"
+                " rows of a batch; batch_size=None computes it over all rows at once"
+            )
+
+
+def _value(scope: Scope, name: str) -> Any:
+    variable = scope.find(name)
+    return None if variable is None else variable.array
+
+
+def _is_set(scope: Scope, name: str) -> bool:
+    """Whether the user gave an input a value that stays."""
+    variable = scope.find(name)
+    return variable is not None and variable.array is not None and variable.origin is not FED
+
+
+def _rows(used: Given) -> int | None:
+    """Rows (or sequences) that the inputs have in common; None where none of them has rows."""
+    counts = {
+        name: len(levels[0]) - 1 if levels else len(array)
+        for name, (var, array, levels) in used.items()
+        if _is_cut(var.shape, array, levels)
+    }
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise ShapeError(f"predict: the inputs have different numbers of rows: {shown}")
+    return next(iter(counts.values()), None)
+
+
+def _is_cut(shape: tuple[int, ...] | None, array: Any, levels: Sequence[Any]) -> bool:
+    return bool(levels) or (array.ndim > 0 and (shape is None or shape[:1] == (-1,)))
+
+
+def _batches(rows: int | None, size: int | None) -> Iterator[tuple[int, int]]:
+    if not rows or size is None or size >= rows:
+        yield 0, rows or 0
+        return
+    for begin in range(0, rows, size):
+        yield begin, min(begin + size, rows)
+
+
+def _cut(used: Given, begin: int, end: int, rows: int | None) -> dict[str, tuple[Any, Any]]:
+    """The rows of one batch; inputs that are not cut come with the first."""
+    parts = {}
+    for name, (var, array, levels) in used.items():
+        if not _is_cut(var.shape, array, levels) or end - begin == rows:
+            if not begin:
+                parts[name] = array, levels
+        elif levels:
+            batch = Sequences(array, levels)[begin:end]
+            parts[name] = batch.data, batch.levels
+        else:
+            parts[name] = array[begin:end], ()
+    return parts
+
+
+def _result(scope: Scope, name: str) -> Any:
+    variable = scope.get(name)
+    return variable.sequences() if variable.offsets else variable.numpy()
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """The rows of all batches."""
+    if len(values) == 1:
+        return values[0]
+    if not isinstance(values[0], Sequences):
+        return np.concatenate(values)
+    levels = []
+    for number in range(len(values[0].levels)):
+        lengths = np.concatenate([np.diff(value.levels[number]) for value in values])
+        levels.append(np.concatenate([[0], np.cumsum(lengths)]))
+    return Sequences(np.concatenate([value.data for value in values]), tuple(levels))

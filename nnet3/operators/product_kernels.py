@@ -1,0 +1,25 @@
+"""Kernels on top of the matrix products of other libraries than NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...framework.ir.kernel_args import Call
+from ...framework.ir.registry import lookup
+from ...operators.backends import blas as _blas
+from ...operators.backends import mkl as _mkl
+
+
+def register_product_kernels(op_type: str, bind: Callable[..., Call | None]) -> None:
+    """Register the kernel `bind` of an operator with products of MKL and of NumPy's OpenBLAS.
+
+    Args:
+        bind: called with the kernel's arguments and a function that makes products.
+    """
+    kernels = {"mkl": _mkl.kernel(bind, _mkl.product), "blas": lambda k: bind(k, _blas.product)}
+    for library, kernel in kernels.items():
+        lookup(op_type).kernel(
+            kernel, device="cpu", dtypes=(np.float32, np.float64), library=library
+        )

@@ -1,0 +1,263 @@
+"""Scaled dot-product attention: softmax of the products of queries and keys, as weights of values.
+
+One operator, so that the weights [..., T, S] are computed in place, and of all that lies between
+queries and result only they are kept for the gradient.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.fusion.team import in_order, nothing
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ..base.calls import reducing, stacked
+from ..tensor.random import draw_below
+from .heads import HEADS, head_shape, split_heads
+
+_BOOL = np.dtype(bool)
+
+attention = operator(
+    "scaled_dot_product_attention",
+    doc=(
+        "Attention: out = softmax(scale query key^T + mask) value. query [..., T, d], key"
+        " [..., S, d], value [..., S, e] -> out [..., T, e]; the axes in front (batch, heads)"
+        " broadcast. With `heads` query is [N, T, heads d], key [N, S, heads d], value"
+        " [N, S, heads e] and out [N, T, heads e]: each head takes its own columns. `mask`"
+        " broadcasts to the weights, [..., T, S] or [N, heads, T, S]: booleans are true where a"
+        " query may look, floats are added. `key_mask` [N, S] says the same of keys, for all"
+        " queries; N is the first axis. `causal` lets row t see the keys 0 .. t alone. A row that"
+        " sees nothing gives zeros, and has no gradient. While training, `dropout` sets"
+        " weights to 0 with that probability and divides the others by 1 - dropout."
+    ),
+    inputs=[
+        Slot("query", "[..., T, d]"),
+        Slot("key", "[..., S, d]"),
+        Slot("value", "[..., S, e]"),
+        Slot("mask", "booleans or floats", optional=True, not_in_gradient=True),
+        Slot("key_mask", "booleans [N, S], true at keys", optional=True, not_in_gradient=True),
+    ],
+    outputs=[
+        Slot("out", "[..., T, e]"),
+        Slot("weights", "softmax, before dropout, [..., T, S]", intermediate=True),
+        Slot("kept", "factors of dropout, as weights; without it empty", intermediate=True),
+    ],
+    attrs=[
+        AttrSpec("causal", "bool", "row t sees the keys 0 .. t alone", False),
+        AttrSpec("dropout", "float", "probability that a weight is set to 0", 0.0, 0.0, 1.0),
+        AttrSpec("scale", "float", "factor of the products; 0 = 1 / sqrt(d)", 0.0),
+        HEADS,
+        AttrSpec("seed", "int", "of dropout; 0: the run's random state", 0, 0),
+    ],
+    source="Vaswani et al. 2017, Attention is all you need",
+    random=True,
+)
+
+
+@attention.shape_rule
+def attention_shape(s: ShapeArgs) -> None:
+    query, key, value = (head_shape(s, slot) for slot in ("query", "key", "value"))
+    dtype = s.floats("query", "key", "value")
+    s.same("the columns of query and key", query[-1], key[-1])
+    keys = s.same("the rows of key and value", key[-2], value[-2])
+    batch = s.broadcast(query[:-2], key[:-2], value[:-2])
+    weights = (*batch, query[-2], keys)
+    if s.has("mask"):
+        _check_mask(s, weights, dtype)
+    if s.has("key_mask"):
+        _check_key_mask(s, weights)
+    if s.attrs["heads"]:
+        columns = s["value"][-1]
+        s.set("out", ((batch[0], query[-2], columns), dtype))
+    else:
+        s.set("out", ((*batch, query[-2], value[-1]), dtype))
+    s.set("weights", (weights, dtype))
+    s.set("kept", (weights if s.attrs["dropout"] else (0,), dtype))
+
+
+def _check_mask(s: ShapeArgs, weights: Shape, dtype: np.dtype) -> None:
+    if s.dtype("mask") not in (_BOOL, dtype):
+        s.fail(
+            f"mask wants bool, true where a query may look, or {dtype} to be added, and has"
+            f" {s.dtype('mask')}"
+        )
+    mask = s["mask"]
+    whole = s.broadcast(mask, weights)
+    grown = any(was not in (-1, size) for was, size in zip(weights, whole, strict=False))
+    if len(mask) > len(weights) or grown:
+        shown = ", ".join("?" if size < 0 else str(size) for size in weights)
+        s.fail(f"mask does not broadcast to the weights [{shown}]")
+
+
+def _check_key_mask(s: ShapeArgs, weights: Shape) -> None:
+    if s.dtype("key_mask") != _BOOL:
+        s.fail(f"key_mask wants bool, true where there is a key, and has {s.dtype('key_mask')}")
+    if len(weights) < 3:
+        s.fail("key_mask is [N, S], and query, key and value have no axis N in front")
+    given = s.rank("key_mask", 2)
+    s.same_shape("key_mask and [N, S] of the weights", given, (weights[0], weights[-1]))
+
+
+def _scaled(k: KernelArgs, query: Any) -> tuple[Any, Call]:
+    """scale * query in scratch memory, and the call that puts it there."""
+    out = k.scratch(query.shape, query.dtype)
+    return out, partial(k.xp.multiply, query, _scale(k, query), out)
+
+
+def _scale(k: KernelArgs, query: Any) -> Any:
+    return query.dtype.type(k.attrs["scale"] or 1 / sqrt(max(query.shape[-1], 1)))
+
+
+def _masking(k: KernelArgs, weights: Any) -> list[Call]:
+    """Calls that add 0 or minus infinity, or a float mask, to the products."""
+    xp, mask, keys = k.xp, k.get("mask"), k.get("key_mask")
+    added = []
+    calls = []
+    if k.attrs["causal"]:
+        later = np.triu(np.full(weights.shape[-2:], -np.inf, weights.dtype), 1)
+        added.append(xp.asarray(later))
+    if keys is not None:
+        keys = keys.reshape(len(keys), *(1,) * (weights.ndim - 2), keys.shape[1])
+    for given in (mask, keys):
+        if given is None or given.dtype != _BOOL:
+            continue
+        bias = k.scratch(given.shape, weights.dtype)
+        calls += [partial(bias.fill, -np.inf), partial(xp.copyto, bias, 0, where=given)]
+        added.append(bias)
+    if mask is not None and mask.dtype != _BOOL:
+        added.append(mask)
+    return [*calls, *(partial(xp.add, weights, bias, weights) for bias in added)]
+
+
+def _softmax(k: KernelArgs, x: Any) -> Call:
+    """Softmax along the last axis, in place; a row of minus infinities becomes zeros."""
+    xp, edge = k.xp, k.scratch((*x.shape[:-1], 1), x.dtype)
+    lowest, one = x.dtype.type(np.finfo(x.dtype).min), x.dtype.type(1)
+
+    def run() -> None:
+        x.max(-1, edge, True)
+        xp.maximum(edge, lowest, out=edge)
+        xp.subtract(x, edge, x)
+        xp.exp(x, x)
+        x.sum(-1, None, edge, True)
+        xp.maximum(edge, one, out=edge)  # it is 1 or more, but for rows that see nothing
+        xp.divide(x, edge, x)
+
+    return run
+
+
+def _drops(k: KernelArgs) -> bool:
+    return k.train and k.attrs["dropout"] > 0
+
+
+def _dropping(k: KernelArgs, weights: Any) -> tuple[Any, Call | None]:
+    """The weights that the values get, and the call that computes them."""
+    if not _drops(k):
+        return weights, None
+    xp, p = k.xp, k.attrs["dropout"]
+    kept = k.get("kept")
+    if kept is None:
+        kept = k.scratch(weights.shape, weights.dtype)
+    draw, factor = draw_below(k, kept, 1 - p), kept.dtype.type(1 / (1 - p) if p < 1 else 0)
+    dropped = k.scratch(weights.shape, weights.dtype)
+
+    def run() -> None:
+        draw()
+        xp.multiply(kept, factor, kept)
+        xp.multiply(weights, kept, dropped)
+
+    return dropped, run
+
+
+@attention.kernel
+def attention_kernel(k: KernelArgs) -> Call:
+    query, key, value, out = (
+        split_heads(k[slot], k.attrs["heads"]) for slot in ("query", "key", "value", "out")
+    )
+    weights = k.get("weights")
+    if weights is None:
+        weights = k.scratch((*out.shape[:-1], key.shape[-2]), out.dtype)
+    if not weights.size:
+        return partial(k["out"].fill, 0)
+    scaled, load = _scaled(k, query)
+    scaled = k.xp.broadcast_to(scaled, (*out.shape[:-1], query.shape[-1]))
+    dropped, drop = _dropping(k, weights)
+    return in_order(
+        load,
+        stacked(k.xp, scaled, key.swapaxes(-1, -2), weights),
+        *_masking(k, weights),
+        _softmax(k, weights),
+        drop,
+        stacked(k.xp, dropped, value, out) if out.size else None,
+    )
+
+
+@attention.backward("query", "key", "value", "mask")
+def attention_grad_kernel(k: KernelArgs) -> Call:
+    xp, heads, weights = k.xp, k.attrs["heads"], k["weights"]
+    targets = {slot: k.get(f"{slot}_grad") for slot in ("query", "key", "value", "mask")}
+    if not weights.size:
+        return in_order(*(partial(t.fill, 0) for t in targets.values() if t is not None))
+    query, key, value, out, grad = (
+        split_heads(k[slot], heads) for slot in ("query", "key", "value", "out", "out_grad")
+    )
+    calls: list[Call | None] = []
+    dropped = weights
+    if targets["value"] is not None:
+        if _drops(k):
+            dropped = k.scratch(weights.shape, weights.dtype)
+            calls.append(partial(xp.multiply, weights, k["kept"], dropped))
+        target = split_heads(targets["value"], heads)
+        calls.append(_product(k, dropped.swapaxes(-1, -2), grad, target))
+    if all(targets[slot] is None for slot in ("query", "key", "mask")):
+        return in_order(*calls)
+    pull = k.scratch(weights.shape, weights.dtype)
+    calls += [stacked(xp, grad, value.swapaxes(-1, -2), pull), _through_softmax(k, out, grad, pull)]
+    if targets["mask"] is not None:
+        calls.append(reducing(xp, pull, targets["mask"]))
+    if targets["query"] is not None:
+        target = split_heads(targets["query"], heads)
+        calls.append(_product(k, pull, key, target))
+        calls.append(partial(xp.multiply, target, _scale(k, query), target))
+    if targets["key"] is not None:
+        scaled, load = _scaled(k, query)
+        target = split_heads(targets["key"], heads)
+        calls += [load, _product(k, pull.swapaxes(-1, -2), scaled, target)]
+    return in_order(*calls)
+
+
+def _through_softmax(k: KernelArgs, out: Any, grad: Any, pull: Any) -> Call:
+    """From the gradient of the dropped weights, in place, to that of the masked products.
+
+    The sum over a row of weight times gradient is that of out times out_grad, which is shorter.
+    """
+    xp, weights = k.xp, k["weights"]
+    kept = k["kept"] if _drops(k) else None
+    both, edge = k.scratch(out.shape, out.dtype), k.scratch((*out.shape[:-1], 1), out.dtype)
+
+    def run() -> None:
+        if kept is not None:
+            xp.multiply(pull, kept, pull)
+        xp.multiply(out, grad, both)
+        both.sum(-1, None, edge, True)
+        xp.subtract(pull, edge, pull)
+        xp.multiply(pull, weights, pull)
+
+    return run
+
+
+def _product(k: KernelArgs, left: Any, right: Any, target: Any) -> Call:
+    """target = left right, summed over the axes that the target was broadcast along."""
+    if not target.size:
+        return nothing
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    shape = (*batch, left.shape[-2], right.shape[-1])
+    if shape == target.shape:
+        return stacked(k.xp, left, right, target)
+    whole = k.scratch(shape, target.dtype)
+    return in_order(stacked(k.xp, left, right, whole), reducing(k.xp, whole, target))

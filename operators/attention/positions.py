@@ -1,0 +1,211 @@
+"""Numbers of positions, and what tells a network of them: sines and cosines, or rotations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.sequence import lengths_of
+from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import nothing
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from .heads import HEADS
+
+_INT = np.dtype("int64")
+_BASE = AttrSpec("base", "float", "the slowest angle grows by about 1 / base a step", 1e4, 1.0)
+
+positions = operator(
+    "positions",
+    doc=(
+        "Numbers 0, 1, 2, ... along an axis of x: out [size of the axis]. Where x carries sequences"
+        " and the axis is that of their rows, each sequence begins at 0. By default the axis before"
+        " the last: T of [N, T, D], and the rows of sequences [rows, D]."
+    ),
+    inputs=[Slot("x", "any shape; its values are not read", shape_only=True)],
+    outputs=[Slot("out", "int64 [size of the axis]")],
+    attrs=[AttrSpec("axis", "int", "axis to count along", -2)],
+    no_gradient="it reads no values",
+)
+
+
+@positions.shape_rule
+def positions_shape(s: ShapeArgs) -> None:
+    s.set("out", ((s["x"][s.axis(s.attrs["axis"], len(s["x"]))],), _INT))
+
+
+def _counted(k: KernelArgs, axis: int) -> np.ndarray:
+    """The positions along an axis of x, counted from the front."""
+    levels = k.offsets("x") if axis == 0 else ()
+    rows = np.arange(k.shape("x")[axis])
+    if not levels:
+        return rows
+    return rows - np.repeat(levels[-1][:-1], lengths_of(levels[-1]))
+
+
+@positions.kernel
+def positions_kernel(k: KernelArgs) -> Call:
+    out = k["out"]
+    numbers = k.xp.asarray(_counted(k, k.attrs["axis"] % len(k.shape("x"))))
+
+    def run() -> None:
+        out[...] = numbers
+
+    return run
+
+
+def _rates(k: KernelArgs, width: int) -> Any:
+    """The angle that each pair of columns turns by a step, float64."""
+    rates = k.attrs["base"] ** (-np.arange(0, width, 2) / max(width, 1))
+    return k.xp.asarray(rates)
+
+
+sinusoidal_encoding = operator(
+    "sinusoidal_encoding",
+    doc=(
+        "Sines and cosines of positions p at falling rates: out[..., 2i] = sin(p / base^(2i / D)),"
+        " out[..., 2i + 1] = cos(p / base^(2i / D)), where D is `size`. positions [...] -> out"
+        " [..., D]."
+    ),
+    inputs=[Slot("positions", "integers or floats [...]")],
+    outputs=[Slot("out", "[..., size]")],
+    attrs=[
+        AttrSpec("size", "int", "number of columns", minimum=1),
+        AttrSpec("dtype", "dtype", "of the result", np.dtype("float32")),
+        _BASE,
+    ],
+    source="Vaswani et al. 2017, Attention is all you need",
+    no_gradient="positions are no result of training",
+)
+
+
+@sinusoidal_encoding.shape_rule
+def sinusoidal_encoding_shape(s: ShapeArgs) -> None:
+    if s.dtype("positions").kind not in "iuf":
+        s.fail(f"positions wants numbers and has {s.dtype('positions')}")
+    if s.attrs["dtype"].kind != "f":
+        s.fail(f"the result is of floating numbers, not {s.attrs['dtype']}")
+    s.set("out", ((*s["positions"], s.attrs["size"]), s.attrs["dtype"]))
+
+
+@sinusoidal_encoding.kernel
+def sinusoidal_encoding_kernel(k: KernelArgs) -> Call:
+    xp, given, out = k.xp, k["positions"], k["out"]
+    if not out.size:
+        return nothing
+    rates = _rates(k, out.shape[-1])
+    angles = k.scratch((*given.shape, len(rates)), np.float64)
+    sines, cosines = out[..., 0::2], out[..., 1::2]
+
+    def run() -> None:
+        xp.multiply(given[..., None], rates, angles)
+        sines[...] = xp.sin(angles)
+        cosines[...] = xp.cos(angles[..., : cosines.shape[-1]])
+
+    return run
+
+
+rotary_embedding = operator(
+    "rotary_embedding",
+    doc=(
+        "Rotary position embedding: each pair of columns is turned by the angle p base^(-2i / d),"
+        " p the row's position and i the pair's number, so that the product of a query and a key"
+        " depends on the distance of their positions alone. x [..., T, d], or with `heads`"
+        " [..., T, heads d]; d is even. `positions` broadcasts to x without its last axis; without"
+        " it rows count from 0 along T or, where x carries sequences, in each of them. Pairs are"
+        " neighbours (0, 1), (2, 3), ... as in the paper, or, not `interleaved`, the columns i and"
+        " i + d / 2."
+    ),
+    inputs=[
+        Slot("x", "[..., T, d]", not_in_gradient=True),
+        Slot("positions", "integers or floats", optional=True),
+    ],
+    outputs=[Slot("out", "shape of x", not_in_gradient=True)],
+    attrs=[HEADS, _BASE, AttrSpec("interleaved", "bool", "pairs are neighbours", True)],
+    source="Su et al. 2021, RoFormer: enhanced transformer with rotary position embedding",
+)
+
+
+@rotary_embedding.shape_rule
+def rotary_embedding_shape(s: ShapeArgs) -> None:
+    shape, heads = s["x"], s.attrs["heads"] or 1
+    if len(shape) < 2:
+        s.fail("x wants 2 dimensions or more, [..., steps, width]")
+    if shape[-1] % (2 * heads) and shape[-1] >= 0:
+        s.fail(f"the {shape[-1]} columns of x do not divide into pairs of {heads} heads")
+    if s.has("positions"):
+        given = s["positions"]
+        if s.dtype("positions").kind not in "iuf":
+            s.fail(f"positions wants numbers and has {s.dtype('positions')}")
+        if len(given) >= len(shape):
+            s.fail(f"positions has {len(given)} dimensions, and x only {len(shape) - 1} of rows")
+        whole = s.broadcast(given, shape[:-1])
+        s.same_shape("the rows of x and those that positions broadcast to", shape[:-1], whole)
+    s.set("out", (shape, s.floats("x")))
+
+
+def _turned(k: KernelArgs, source: str, target: str, sign: int) -> Call:
+    """target = source, its pairs of columns turned by the angles of their rows (sign 1) or back."""
+    x, out, heads = k[source], k[target], k.attrs["heads"] or 1
+    if not out.size:
+        return nothing
+    shape = (*out.shape[:-1], heads, out.shape[-1] // heads)
+    one, two = _halves(k, x.reshape(shape))
+    first, second = _halves(k, out.reshape(shape))
+    cosines, sines, load = _angles(k, shape, x.dtype)
+    xp, part, other = k.xp, k.scratch(one.shape, x.dtype), k.scratch(one.shape, x.dtype)
+    minus, plus = (xp.subtract, xp.add) if sign > 0 else (xp.add, xp.subtract)
+
+    def run() -> None:
+        load()
+        xp.multiply(one, cosines, part)
+        xp.multiply(two, sines, other)
+        minus(part, other, first)
+        xp.multiply(two, cosines, part)
+        xp.multiply(one, sines, other)
+        plus(part, other, second)
+
+    return run
+
+
+def _halves(k: KernelArgs, x: Any) -> tuple[Any, Any]:
+    """Views of the first and the second columns of all pairs."""
+    if k.attrs["interleaved"]:
+        return x[..., 0::2], x[..., 1::2]
+    middle = x.shape[-1] // 2
+    return x[..., :middle], x[..., middle:]
+
+
+def _angles(k: KernelArgs, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, Any, Call]:
+    """Cosines and sines that broadcast to the columns [..., heads, d / 2], and a call to fill them.
+
+    Args:
+        shape: of x with its heads apart.
+    """
+    xp, rates = k.xp, _rates(k, shape[-1])
+    given = k.get("positions")
+    if given is None:
+        axis = 0 if k.offsets("x") else len(shape) - 3
+        numbers = _counted(k, axis).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+        angles = xp.multiply(xp.asarray(numbers), rates)
+        return xp.cos(angles).astype(dtype), xp.sin(angles).astype(dtype), nothing
+    angles = k.scratch((*given.shape, 1, len(rates)), np.float64)
+    cosines, sines = k.scratch(angles.shape, dtype), k.scratch(angles.shape, dtype)
+
+    def load() -> None:
+        xp.multiply(given[..., None, None], rates, angles)
+        cosines[...] = xp.cos(angles)
+        sines[...] = xp.sin(angles)
+
+    return cosines, sines, load
+
+
+@rotary_embedding.kernel
+def rotary_embedding_kernel(k: KernelArgs) -> Call:
+    return _turned(k, "x", "out", 1)
+
+
+@rotary_embedding.backward("x")
+def rotary_embedding_grad_kernel(k: KernelArgs) -> Call:
+    return _turned(k, "out_grad", "x_grad", -1)  # the inverse of a rotation is its transpose

@@ -1,0 +1,158 @@
+"""Products of two matrices in parts that threads of a team compute side by side.
+
+Each part is one call of a library's product on one thread. How a product is cut depends on its
+shape and on `most_threads`, not on the number of threads at work, and neither does the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...framework.base.threads import most_threads
+from ...framework.fusion import team
+from ...framework.ir.kernel_args import Call
+
+_CUT = 1 << 18
+"""Multiplications from which a product is cut into parts, for a team of threads that is awake."""
+_NARROWEST, _FEWEST, _LANES = 64, 8, 16
+"""Columns and rows that a part has at least; its columns are a multiple of the last."""
+LARGEST = 2**31 - 1
+"""The largest size or step that every library takes."""
+
+Arrays = tuple[Any, Any, Any]
+"""Both factors and the result, 2-D."""
+
+
+class Gemm(Protocol):
+    """c = alpha op(a) op(b) + beta c of one shape, by a C function of (handle, a, b, c)."""
+
+    handle: int
+    address: int
+
+
+MakeGemm = Callable[[str, tuple[int, int], tuple[float, float], tuple[int, ...]], Gemm]
+"""(dtype, whether a and b are stored transposed, alpha and beta, sizes) -> Gemm.
+
+The sizes are m, n, k and the distance of the rows (or columns) of a, b and c.
+"""
+
+Layouts = tuple[tuple[int, int], tuple[int, int, int]]
+"""Whether a and b are stored transposed, and the steps of a, b and c."""
+
+
+def layouts(arrays: Arrays) -> Layouts | None:
+    """How three matrices lie in memory; None where a library's product does not take them."""
+    found = [one for array in arrays if (one := _layout(array)) is not None]
+    if len(found) < 3 or found[2][0] or len({array.dtype for array in arrays}) > 1:
+        return None
+    steps = found[0][1], found[1][1], found[2][1]
+    if max(*arrays[0].shape, *arrays[1].shape, *steps) > LARGEST:
+        return None
+    return (found[0][0], found[1][0]), steps
+
+
+def _layout(array: Any) -> tuple[int, int] | None:
+    """Whether a matrix is stored transposed, and the distance between its rows (or columns)."""
+    if not array.flags.aligned:
+        return None
+    for transposed, matrix in enumerate((array, array.T)):
+        rows, cols = matrix.shape
+        steps = [stride // array.itemsize for stride in matrix.strides]
+        row_step = max(cols, 1) if rows == 1 else steps[0]
+        if (cols == 1 or steps[1] == 1) and row_step >= cols:
+            return transposed, row_step
+    return None
+
+
+def one(
+    make: MakeGemm, arrays: Arrays, how: Layouts, factors: tuple[float, float]
+) -> tuple[Gemm, tuple[int, ...]]:
+    """The code of a product of `layouts` how, and the four addresses that it is called with."""
+    transposed, steps = how
+    sizes = (*arrays[2].shape, arrays[0].shape[1], *steps)
+    gemm = make(arrays[2].dtype.name, transposed, factors, sizes)
+    return gemm, (gemm.handle, *(array.ctypes.data for array in arrays))
+
+
+def product(
+    make: MakeGemm, arrays: Arrays, how: Layouts, factors: tuple[float, float], bias: Any
+) -> tuple[list[team.Part], team.ParallelTask]:
+    """A product in as many parts as there may be threads, where these gain by it, and its task."""
+    a, b, out = arrays
+    found, memory = [], []
+    (height, width), depth = out.shape, a.shape[1]
+    for rows, cols in _cut(height, width, depth):
+        block = out[rows, cols]
+        gemm, addresses = one(make, (a[rows], b[:, cols], block), how, factors)
+        start = None if bias is None else np.ascontiguousarray(bias[cols])
+        found.append(team.Part(gemm.address, addresses, block, start))
+        memory.append(gemm)
+    task = team.parts_task(found, out.size * depth, [*arrays, *memory])
+    assert task is not None, "the caller has seen that there is a C compiler"
+    return found, task
+
+
+def stacked(make: MakeGemm, most: int | None, a: Any, b: Any, out: Any) -> Call | None:
+    """A call for the products of two stacks of matrices, shared between threads one by one.
+
+    Args:
+        make: of a product on one thread.
+        most: multiplications of one product from which it is better shared itself; None: never.
+        a, b: stacks whose leading axes are broadcast to those of `out`.
+
+    Returns:
+        None where the matrices do not suit.
+    """
+    lead = out.shape[:-2]
+    if team.library() is None or not (out.size and a.size):
+        return None
+    arrays = (*(np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b)), out)
+    places = list(np.ndindex(lead))
+    first = arrays[0][places[0]], arrays[1][places[0]], out[places[0]]
+    how = layouts(first)
+    (m, k), n = first[0].shape, first[1].shape[1]
+    if how is None or (most is not None and m * n * k >= most):
+        return None
+    gemm, _ = one(make, first, how, (1.0, 0.0))
+    starts = [_addresses(array, places) for array in arrays]
+    found = [team.Part(gemm.address, (gemm.handle, *three)) for three in zip(*starts, strict=True)]
+    task = team.parts_task(found, len(places) * m * n * k, (gemm, arrays))
+    assert task is not None, "there is a C compiler"
+    return team.run_together([task])
+
+
+def _addresses(stack: Any, places: list[tuple[int, ...]]) -> list[int]:
+    start = stack.ctypes.data
+    return [
+        start + sum(index * step for index, step in zip(place, stack.strides, strict=False))
+        for place in places
+    ]
+
+
+def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
+    """The parts of a product [m, n] over k: rows and columns of each.
+
+    Columns if there are enough of them, so that each thread has a part of the second factor
+    (weights, say) in its own cache.
+    """
+    threads, whole = most_threads(), slice(None)
+    if threads > 1 and m * n * k >= _CUT:
+        if n >= 2 * _NARROWEST * threads or (n > m and n >= _NARROWEST * threads):
+            return [(whole, span) for span in _spans(n, threads, _LANES)]
+        if m >= threads * _FEWEST:
+            return [(span, whole) for span in _spans(m, threads, 1)]
+    return [(whole, whole)]
+
+
+def _spans(size: int, count: int, unit: int) -> list[slice]:
+    step = -(-size // (count * unit)) * unit
+    return [slice(begin, min(begin + step, size)) for begin in range(0, size, step)]
+
+
+def copying_bias(out: Any, bias: Any, call: Call) -> list[Call]:
+    """The calls that put `bias` into each row, and then add a product."""
+    return [call] if bias is None else [partial(np.copyto, out, bias), call]

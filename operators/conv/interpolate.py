@@ -1,0 +1,132 @@
+"""Interpolation: images, volumes and signals made larger or smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from .axis_map import AxisMap, apply_maps
+from .windows import per_axis
+
+_RANKS = {"bilinear": 2, "trilinear": 3, "bicubic": 2}
+_KINDS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+_CUBIC = -0.75  # the coefficient of the cubic convolution, PyTorch's
+
+interpolate = operator(
+    "interpolate",
+    doc="Interpolation of [N, C, ...] along all spatial axes, to another `size` or by a factor"
+    " `scale`: upsampling and downsampling. An axis of S places becomes one of floor(S * scale)."
+    " Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or S / size; with"
+    " align_corners at p * (S - 1) / (size - 1), so that the corners are the same; `nearest` takes"
+    " floor(p * r).",
+    inputs=[Slot("x", "[N, C, ...], floats", not_in_gradient=True)],
+    outputs=[Slot("out", "[N, C, ...], spatial sizes anew", not_in_gradient=True)],
+    attrs=[
+        AttrSpec("size", "ints", "of the spatial axes: one value, or one an axis", (), minimum=1),
+        AttrSpec("scale", "floats", "factor of the sizes: one value, or one an axis", ()),
+        AttrSpec(
+            "mode",
+            "string",
+            "`nearest`, `linear`, `cubic`, or with the number of axes `bilinear`, `trilinear`,"
+            " `bicubic`",
+            "nearest",
+            choices=("nearest", "linear", "cubic", *_KINDS),
+        ),
+        AttrSpec("align_corners", "bool", "the corners of x and out are the same places", False),
+    ],
+    source="R. Keys 1981, Cubic convolution interpolation; names and numbers as in PyTorch",
+)
+
+
+@interpolate.shape_rule
+def interpolate_shape(s: ShapeArgs) -> None:
+    x, dtype = s["x"], s.floats("x")
+    rank, mode = len(x) - 2, s.attrs["mode"]
+    if rank < 1:
+        s.fail("x wants at least 3 dimensions")
+    if _RANKS.get(mode, rank) != rank:
+        s.fail(f"mode {mode!r} wants {_RANKS[mode]} spatial axes, and x has {rank}")
+    if s.attrs["align_corners"] and mode == "nearest":
+        s.fail("align_corners is for linear and cubic modes, not for nearest")
+    if bool(s.attrs["size"]) == bool(s.attrs["scale"]):
+        s.fail("give one of size and scale")
+    if 0 in x[2:]:
+        s.fail("x has a spatial axis of size 0")
+    if s.attrs["size"]:
+        sizes = per_axis(s, "size", rank)
+    else:
+        scales = per_axis(s, "scale", rank)
+        if min(scales) <= 0:
+            s.fail(f"scale={list(scales)} is not above 0")
+        sizes = tuple(
+            -1 if n < 0 else int(n * scale) for n, scale in zip(x[2:], scales, strict=True)
+        )
+        if 0 in sizes:
+            s.fail(f"scale={list(scales)} leaves nothing of the spatial sizes {list(x[2:])}")
+    s.set("out", ((*x[:2], *sizes), dtype))
+
+
+def _places(before: int, after: int, scale: float, aligned: bool) -> np.ndarray:
+    """Where in x each place of out lies."""
+    positions = np.arange(after)
+    if aligned:
+        return positions * ((before - 1) / (after - 1) if after > 1 else 0.0)
+    return (positions + 0.5) * (1 / scale if scale else before / after) - 0.5
+
+
+def _axis_map(kind: str, before: int, after: int, scale: float, aligned: bool) -> AxisMap:
+    """The map along one axis; `scale` 0: as the sizes say."""
+    last = before - 1
+    if kind == "nearest":
+        # In float32 as PyTorch does: a product just below a whole number decides the place.
+        ratio = np.float32(1 / scale if scale else before / after)
+        places = np.floor(np.arange(after, dtype=np.float32) * ratio)
+        return AxisMap.of(before, places.clip(0, last).astype(int)[None], np.ones((1, after)))
+    at = _places(before, after, scale, aligned)
+    if kind == "linear":
+        at = at.clip(0, None)
+        low = np.floor(at).clip(None, last)
+        rest = (at - low).clip(0, 1)
+        taps, weights = [low, low + 1], [1 - rest, rest]
+    else:
+        low = np.floor(at)
+        rest = at - low
+        taps = [low - 1, low, low + 1, low + 2]
+        weights = [_far(rest + 1), _near(rest), _near(1 - rest), _far(2 - rest)]
+    return AxisMap.of(before, np.stack(taps).clip(0, last).astype(int), np.stack(weights))
+
+
+def _near(distance: np.ndarray) -> np.ndarray:
+    """Weight of a place at a distance of at most 1."""
+    return ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance**2 + 1
+
+
+def _far(distance: np.ndarray) -> np.ndarray:
+    """Weight of a place at a distance from 1 to 2."""
+    return _CUBIC * (((distance - 5) * distance + 8) * distance - 4)
+
+
+def _maps(k: KernelArgs, before: Sequence[int], after: Sequence[int]) -> list[AxisMap]:
+    mode, aligned = str(k.attrs["mode"]), k.attrs["align_corners"]
+    given = k.attrs["scale"] or (0.0,)
+    scales = given if len(given) > 1 else given * (len(before) - 2)
+    return [
+        _axis_map(_KINDS.get(mode, mode), size, positions, scale, aligned)
+        for size, positions, scale in zip(before[2:], after[2:], scales, strict=True)
+    ]
+
+
+@interpolate.kernel
+def interpolate_kernel(k: KernelArgs) -> Call:
+    x, out = k["x"], k["out"]
+    return apply_maps(k, _maps(k, x.shape, out.shape), x, out)
+
+
+@interpolate.backward("x")
+def interpolate_grad_kernel(k: KernelArgs) -> Call:
+    grad, x_grad = k["out_grad"], k["x_grad"]
+    return apply_maps(k, _maps(k, x_grad.shape, grad.shape), grad, x_grad, transposed=True)

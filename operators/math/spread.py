@@ -1,0 +1,144 @@
+"""Reductions of deviations and of truth values: var, std, any, all."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.ir.rows import beside
+from ..base.calls import reducing
+from .reduction import REDUCTION_ATTRS, REDUCTION_OUT, kept, reduced_axes, reduction_rule
+
+# -- var, std ----------------------------------------------------------------------------------
+
+_DDOF = AttrSpec(
+    "ddof", "int", "taken from the count that divides: 0 as in NumPy, 1 as PyTorch's default", 0
+)
+
+
+def _spread(op_type: str, doc: str) -> OperatorDef:
+    return operator(
+        op_type,
+        doc=f"{doc} over axes. NaN where the count is not above ddof, as for one element and"
+        " ddof = 1.",
+        inputs=[Slot("x", "any shape")],
+        outputs=[Slot("out", REDUCTION_OUT, not_in_gradient=op_type == "reduce_var")],
+        attrs=[*REDUCTION_ATTRS, _DDOF],
+        shape=reduction_rule(lambda s: s.floats("x")),
+        rows=beside("axes"),
+    )
+
+
+reduce_var = _spread("reduce_var", "Variance, sum((x - mean)^2) / (count - ddof),")
+reduce_std = _spread(
+    "reduce_std",
+    "Standard deviation, the root of `reduce_var`, with a gradient of 0 where it is 0,",
+)
+
+
+def _deviations(k: KernelArgs, wide: np.dtype) -> tuple[list[Call], Any, Any]:
+    """Calls, x - mean(x), and memory of the shape of the means; in the precision `wide`."""
+    xp, x = k.xp, k["x"]
+    axes = reduced_axes(k)
+    mean = k.scratch([1 if a in axes else dim for a, dim in enumerate(x.shape)], wide)
+    centred = k.scratch(x.shape, wide)
+    count = x.size / mean.size if mean.size else 1
+    calls = [
+        reducing(xp, x, mean),
+        partial(xp.multiply, mean, wide.type(1 / count if count else np.nan), mean),
+        partial(xp.subtract, x, mean, centred),
+    ]
+    return [call for call in calls if call is not None], centred, mean
+
+
+def _weight(k: KernelArgs, results: int, factor: float, wide: np.dtype) -> Any:
+    """factor / (count - ddof); NaN where that is not above 0."""
+    count = int(np.prod(k.shape("x"))) / results if results else 0
+    left = count - k.attrs["ddof"]
+    return wide.type(factor / left if left > 0 else np.nan)
+
+
+def _wide(dtype: np.dtype) -> np.dtype:
+    return np.dtype("float32") if dtype == np.float16 else dtype
+
+
+@reduce_var.kernel
+@reduce_std.kernel
+def spread_kernel(k: KernelArgs) -> Call:
+    xp, out = k.xp, kept(k, k["out"])
+    wide = _wide(out.dtype)
+    calls, centred, total = _deviations(k, wide)
+    calls += [
+        partial(xp.multiply, centred, centred, centred),
+        reducing(xp, centred, total) or partial(xp.copyto, total, centred),
+        partial(xp.multiply, total, _weight(k, total.size, 1, wide), total),
+    ]
+    if k.op.type == "reduce_std":
+        calls.append(partial(xp.sqrt, total, total))
+    return in_order(*calls, partial(xp.copyto, out, total))
+
+
+@reduce_var.backward("x")
+def reduce_var_grad_kernel(k: KernelArgs) -> Call:
+    xp, x_grad = k.xp, k["x_grad"]
+    wide = _wide(x_grad.dtype)
+    calls, centred, factor = _deviations(k, wide)
+    weight = _weight(k, factor.size, 2, wide)
+    return in_order(
+        *calls,
+        partial(xp.multiply, kept(k, k["out_grad"]), weight, factor),
+        partial(xp.multiply, centred, factor, centred),
+        partial(xp.copyto, x_grad, centred),
+    )
+
+
+@reduce_std.backward("x")
+def reduce_std_grad_kernel(k: KernelArgs) -> Call:
+    xp, x_grad, out = k.xp, k["x_grad"], kept(k, k["out"])
+    wide = _wide(x_grad.dtype)
+    calls, centred, factor = _deviations(k, wide)
+    weight, flat = _weight(k, factor.size, 1, wide), k.scratch(factor.shape, bool)
+    return in_order(
+        *calls,
+        partial(xp.multiply, kept(k, k["out_grad"]), weight, factor),
+        partial(xp.divide, factor, out, factor),
+        partial(xp.equal, out, out.dtype.type(0), flat),
+        partial(xp.copyto, factor, wide.type(0), where=flat),
+        partial(xp.multiply, centred, factor, centred),
+        partial(xp.copyto, x_grad, centred),
+    )
+
+
+# -- any, all ----------------------------------------------------------------------------------
+
+
+def _bools(s: ShapeArgs) -> np.dtype:
+    return np.dtype(bool)
+
+
+def _quantifier(op_type: str, method: str, doc: str) -> None:
+    entry = operator(
+        op_type,
+        doc=f"{doc}. Numbers other than 0 hold, NaN too.",
+        inputs=[Slot("x", "any shape, truth values or numbers")],
+        outputs=[Slot("out", f"bool, {REDUCTION_OUT}")],
+        attrs=REDUCTION_ATTRS,
+        shape=reduction_rule(_bools),
+        no_gradient="its result is a truth value",
+        rows=beside("axes"),
+    )
+
+    @entry.kernel
+    def kernel(k: KernelArgs) -> Call:
+        x, axes = k["x"], reduced_axes(k)
+        return partial(getattr(x, method), axes, out=k["out"], keepdims=k.attrs["keepdims"])
+
+
+_quantifier("reduce_any", "any", "Whether any element over axes holds; False for no elements")
+_quantifier("reduce_all", "all", "Whether all elements over axes hold; True for no elements")

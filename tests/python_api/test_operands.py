@@ -1,0 +1,90 @@
+"""Methods that take variables one after the other, and the layer prelu."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opscope import NetBuilder
+from opscope.framework.base.errors import AttributeTypeError, ShapeError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.registry import lookup
+from opscope.python_api.builder.methods import _ELSEWHERE as ELSEWHERE
+
+
+def values(b, feed, *fetch):
+    found = b.run(Scope(), feed=feed, fetch=list(fetch), need_backward=False)
+    return [found[var.name] for var in fetch]
+
+
+class TestEinsum:
+    @pytest.fixture
+    def b(self):
+        return NetBuilder()
+
+    def test_operands_one_by_one_or_in_a_list(self, b):
+        x, y = b.input("x", [-1, 3]), b.input("y", [3, 4])
+        one, other = b.einsum("ij,jk->ik", x, y), b.einsum("ij,jk->ik", [x, y], name="z")
+        assert one.shape == (-1, 4) and other.name == "z"
+        feed = {"x": np.ones((2, 3), np.float32), "y": np.ones((3, 4), np.float32)}
+        for found in values(b, feed, one, other):
+            np.testing.assert_array_equal(found, np.full((2, 4), 3))
+
+    def test_refuses(self, b):
+        x = b.input("x", [-1, 3])
+        with pytest.raises(ShapeError, match=r"einsum.*'ij,jk->ik'.* 2 operands and is given 1"):
+            b.einsum("ij,jk->ik", x)
+
+    def test_as_an_operator(self, b):
+        x = b.input("x", [2, 3])
+        assert b.add_op("einsum", [x], equation="ij->j").shape == (3,)
+
+
+class TestMeshgrid:
+    def test_one_result_for_each_vector(self):
+        b = NetBuilder()
+        x, y = b.input("x", [-1]), b.input("y", [3])
+        rows, columns = b.meshgrid(x, y)
+        assert rows.shape == columns.shape == (-1, 3)
+        (alone,) = b.meshgrid([y])
+        feed = {"x": np.float32([1, 2]), "y": np.float32([5, 6, 7])}
+        found = values(b, feed, rows, columns, alone)
+        wanted = [*np.meshgrid(feed["x"], feed["y"], indexing="ij"), feed["y"]]
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert b.meshgrid(x, y, indexing="xy")[0].shape == (3, -1)
+
+
+def test_names_of_other_libraries_are_understood():
+    assert all(lookup(ours) for ours in ELSEWHERE.values())
+    for theirs, ours in (("std", "reduce_std"), ("hardswish", "hard_swish"), ("clamp", "clip")):
+        with pytest.raises(AttributeError, match=f"'{theirs}'; write b.{ours}"):
+            getattr(NetBuilder(), theirs)
+
+
+class TestPrelu:
+    def test_one_slope_for_each_channel_or_one_for_all(self):
+        b = NetBuilder()
+        x = b.input("x", [-1, 3, 2])
+        out, shared = b.prelu(x, name="p"), b.prelu(x, shared=True, init=0.5, name="q")
+        assert b.shape_of("p.w") == (3,) and b.shape_of("q.w") == (1,)
+        x = np.array([[[1, -2], [-4, 0], [3, -8]]], np.float32)
+        found = values(b, {"x": x}, out, shared)
+        np.testing.assert_array_equal(found[0], np.where(x > 0, x, x / 4))
+        np.testing.assert_array_equal(found[1], np.where(x > 0, x, x / 2))
+
+    def test_a_slope_that_is_there(self):
+        b = NetBuilder()
+        x = b.input("x", [-1, 3])
+        slope = b.prelu(x, name="p") and b.var("p.w")
+        b.prelu(x, slope)
+        b.add_op("prelu", x, slope)
+        made = [var.name for var in b.op_list.vars if var.name.endswith(".w")]
+        assert made == ["p.w"]
+        with pytest.raises(AttributeTypeError, match="w="):
+            b.prelu(x, slope, trainable=False)
+
+    def test_channels_must_be_known(self):
+        b = NetBuilder()
+        with pytest.raises(ShapeError, match="prelu.*must be known"):
+            b.prelu(b.input("x", [-1, -1]))

@@ -1,0 +1,167 @@
+"""Every code block of every page of the documentation runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from doc_blocks import Block, Page, PageError, agrees, blocks, commands
+from kaldi_data import FOLDER as KALDI
+from package_copy import ROOT, copy_package
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TRAINED = "trained/"
+
+
+def examples(folder: Path) -> None:
+    """README and some pages run in a clone of the repository."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+
+
+def trained(folder: Path) -> None:
+    """The model that Kaldi has trained, where the reference results are."""
+    if (KALDI / "trained").exists():
+        shutil.copytree(KALDI / "trained", folder / "trained")
+
+
+GIVEN: dict[str, Callable[[Path], None]] = {
+    "README.md": examples,
+    "docs/nnet3.md": trained,
+}
+"""What a page finds in its folder; all else it makes itself."""
+
+IN_A_COPY = {
+    "docs/adding_a_component.md": 2,
+    "docs/adding_a_node_kind.md": 3,
+    "docs/adding_a_program.md": 3,
+    "docs/adding_a_reader.md": 3,
+    "docs/adding_an_optimisation_pass.md": 3,
+    "docs/adding_an_optimizer.md": 2,
+}
+"""Pages that add to the package, and how many files of it they make or edit, tests included."""
+
+
+def run_page(page: Path, folder: Path, home: Path, *leave: str) -> None:
+    """Run a page in a folder, in a process of its own that imports `opscope` from `home`."""
+    path = os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-P", ROOT / "tests/doc_blocks.py", page, *leave],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page(page: Path, tmp_path: Path) -> None:
+    name = page.relative_to(ROOT).as_posix()
+    if name in IN_A_COPY:
+        files = {block.path for block in blocks(page) if block.path}
+        assert len(files) == IN_A_COPY[name]
+        assert sum(path.startswith("tests/") for path in files) == 1
+        run_page(page, copy_package(tmp_path), tmp_path)
+        return
+    GIVEN.get(name, lambda folder: None)(tmp_path)
+    absent = TRAINED in page.read_text() and not (tmp_path / TRAINED).exists()
+    run_page(page, tmp_path, ROOT.parent, *([TRAINED] if absent else []))
+
+
+def test_what_stands_in_a_table_is_a_page() -> None:
+    names = {page.relative_to(ROOT).as_posix() for page in PAGES}
+    assert {*GIVEN, *IN_A_COPY} <= names
+
+
+# -- the runner itself -----------------------------------------------------------------------------
+
+
+def fences(*parts: str) -> str:
+    """A page of blocks: "LANGUAGE\\nTEXT" each."""
+    return "\n\n".join(f"```{part.rstrip()}\n```" for part in parts) + "\n"
+
+
+def page_of(folder: Path, *parts: str) -> Page:
+    path = folder / "page.md"
+    path.write_text(fences(*parts))
+    return Page(path)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_python_and_its_output(tmp_path: Path) -> None:
+    page_of(tmp_path, "python\nx = 1", "text\nno code", "python\nprint(x, 0.25)", "\n1 0...").run()
+    with pytest.raises(PageError, match=r"page.md:5: it prints\n1"):
+        page_of(tmp_path, "python\nprint(1)", "\n2").run()
+
+
+def test_output_is_shown_and_belongs_to_a_program(tmp_path: Path) -> None:
+    with pytest.raises(PageError, match="prints what is not shown"):
+        page_of(tmp_path, "python\nprint(1)", "python\nprint(2)", "\n2").run()
+    with pytest.raises(PageError, match="stands behind one that prints"):
+        page_of(tmp_path, "\n2").run()
+
+
+def test_errors_that_are_shown(tmp_path: Path) -> None:
+    page_of(tmp_path, "python\nint('a')", "\nValueError: invalid literal ...").run()
+    with pytest.raises(ValueError, match="invalid literal"):
+        page_of(tmp_path, "python\nint('a')").run()
+    with pytest.raises(PageError, match="it prints"):
+        page_of(tmp_path, "python\nint('a')", "\nValueError: no number").run()
+
+
+def test_commands(tmp_path: Path) -> None:
+    words = "sh\npython -c 'print(1)' > a.txt   # one\npython \\\n  -c 'print(2)'"
+    page_of(tmp_path, words, "\n2", "sh\nopscope version > v.txt").run()
+    assert (tmp_path / "a.txt").read_text().strip() == "1"
+    assert (tmp_path / "v.txt").read_text().startswith("opscope")
+    with pytest.raises(PageError, match="opscope show nothing.pb"):
+        page_of(tmp_path, "sh\nopscope show nothing.pb").run()
+    with pytest.raises(PageError, match="ls is none of python"):
+        page_of(tmp_path, "sh\nls").run()
+    assert list(commands("a # b\n\n# c\nd#e \\\n f\n")) == ["a", "d#e   f"]
+
+
+def test_other_languages(tmp_path: Path) -> None:
+    page_of(tmp_path, "toml\na = 1", "ndl\nx = Input(2)", "json\n[]").run()
+    page_of(
+        tmp_path,
+        "xconfig\ninput name=input dim=2\noutput-layer name=output dim=2",
+        "brainscript\nx = 1",
+        "mel\nX = Tanh(Y)",
+        "cntk\na = [ b = 1 ]",
+        "nnet3\ninput-node name=i dim=2\noutput-node name=o input=i",
+    ).run()
+    with pytest.raises(PageError, match=r"page.md:1: TOMLDecodeError"):
+        page_of(tmp_path, "toml\na = ").run()
+    with pytest.raises(PageError, match="the language 'c' is none"):
+        page_of(tmp_path, "c\nint a;").run()
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(
+        "This is the whole of `a/b.txt`:\n\n```text\none\nthree\n```\n\n"
+        "These lines go before `three` in `a/b.txt`:\n\n```text\ntwo\n```\n"
+    )
+    page = Page(tmp_path / "page.md")
+    assert blocks(page.path)[1] == Block(10, "text", "two\n", "a/b.txt", "three")
+    page.run()
+    assert (tmp_path / "a/b.txt").read_text() == "one\ntwo\nthree\n"
+    with pytest.raises(PageError, match="is there already"):
+        page.run()
+
+
+def test_what_stands_for_anything() -> None:
+    assert agrees("a ... c\n...\nend\n", "a b c\n1\n2\nend\n")
+    assert agrees("...\nend", "end\n")
+    assert not agrees("a\nend", "a\nb\nend\n")
+    assert not agrees("a ... c", "a b\nc\n")

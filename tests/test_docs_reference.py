@@ -1,0 +1,137 @@
+"""The reference has an entry for every public name, and the navigation for every page."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+import opscope
+from opscope.cntk.readers.catalogue import READERS, WRITERS
+from opscope.framework.base.settings import SWITCHES
+from opscope.framework.ir.registry import lookup, operator_types
+from opscope.python_api.builder.initializers import INITIALIZERS
+from opscope.python_api.builder.methods import BUILDER_METHODS
+from opscope.python_api.builder.operator_methods import method_types
+from package_copy import ROOT
+
+DOCS = ROOT / "docs"
+ENTRY = re.compile(r"^::: (\S+)$", re.MULTILINE)
+
+
+def object_of(path: str) -> object:
+    """The module, class or function of a dotted name."""
+    try:
+        return import_module(path)
+    except ModuleNotFoundError:
+        owner, _, name = path.rpartition(".")
+        return getattr(object_of(owner), name)
+
+
+def entries(pages: ModuleType) -> set[object]:
+    """All that the reference pages explain: what they name, and what modules among it define."""
+    found: set[object] = set()
+    for page in (DOCS / "reference").glob("*.md"):
+        for path in ENTRY.findall(filled(pages, page.stem)):
+            entry = object_of(path)
+            found.add(entry)
+            if isinstance(entry, ModuleType):
+                own = (value for key, value in vars(entry).items() if not key.startswith("_"))
+                made = (one for one in own if inspect.isclass(one) or inspect.isfunction(one))
+                found |= {one for one in made if one.__module__ == entry.__name__}
+    return found
+
+
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
+    """The hook that fills pages while the site is built."""
+    sys.path.insert(0, str(DOCS))
+    try:
+        return import_module("reference_pages")
+    finally:
+        sys.path.pop(0)
+
+
+def filled(pages: ModuleType, name: str) -> str:
+    """A page as the site has it."""
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=f"reference/{name}.md"))
+    return pages.on_page_markdown((DOCS / f"reference/{name}.md").read_text(), page)
+
+
+@pytest.mark.parametrize("package", [opscope, opscope.nnet3], ids=lambda found: found.__name__)
+def test_public_names(package: ModuleType, pages: ModuleType) -> None:
+    known = entries(pages)
+    missing = [
+        name
+        for name in package.__all__
+        if name not in pages.EXPLAINED and getattr(package, name) not in known
+    ]
+    assert not missing
+    assert all(inspect.getdoc(found) for found in known)
+
+
+def test_the_list_of_names(pages: ModuleType) -> None:
+    text = filled(pages, "face")
+    for name in opscope.__all__:
+        assert f"| [`{name}`][opscope." in text or f"| `{name}` | " in text
+    assert set(pages.EXPLAINED) <= set(opscope.__all__)
+
+
+def test_methods_of_the_builder(pages: ModuleType) -> None:
+    known = entries(pages)
+    own = [value for key, value in vars(opscope.NetBuilder).items() if key[0] != "_"]
+    assert opscope.NetBuilder in known
+    assert all(inspect.getdoc(method) for method in own if inspect.isfunction(method))
+    assert not [name for name, function in BUILDER_METHODS.items() if function not in known]
+
+
+def test_operators(pages: ModuleType) -> None:
+    text = filled(pages, "operators")
+    updates = [name for name in operator_types() if "param_out" in lookup(name).output_slots]
+    ours = [name for name in (*method_types(), *updates) if ".operators." in lookup(name).module]
+    assert len(ours) > 150
+    missing = [
+        name
+        for name in ours
+        if lookup(name).module.startswith("opscope.operators.") and f"\n### {name}\n" not in text
+    ]
+    assert not missing
+    assert "\n## math\n" in text and "\n## optim\n" in text
+
+
+def test_switches_and_initialisers(pages: ModuleType) -> None:
+    text = filled(pages, "switches")
+    for switch in SWITCHES.values():
+        assert f"| `{switch.name}` | " in text and switch.doc in text
+    text = filled(pages, "initialisers")
+    assert all(f'| `"{name}"` | ' in text for name in INITIALIZERS)
+    assert "`orthogonal_random`" in text
+
+
+def test_programs(pages: ModuleType) -> None:
+    text = filled(pages, "nnet3_programs")
+    assert "## nnet3-compute\n" in text and "--frames-per-chunk" in text
+    assert "## nnet3-compile\n" in text and "--kaldi" in text
+
+
+def test_readers_of_cntk() -> None:
+    text = (DOCS / "cntk_readers.md").read_text()
+    for name in {*READERS.own, *WRITERS.own} - {"CompositeDataReader"}:
+        assert f"| `{name}` |" in text
+
+
+def test_navigation() -> None:
+    """Every page has one place, and the top entries fit one row of 1280 pixels."""
+    text = (ROOT / "mkdocs.yml").read_text()
+    named = re.findall(r": (\S+\.md)$", text, re.MULTILINE)
+    assert sorted(named) == sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
+    assert named[0] == "index.md"
+    top = re.findall(
+        r"^  - ([\w ]+):", text[text.index("nav:") : text.index("exclude_docs")], re.MULTILINE
+    )
+    assert len(top) <= 7 and sum(map(len, top)) <= 50
+    assert (DOCS / "index.md").read_text().startswith("# Quick start\n")
