@@ -37,7 +37,16 @@ from ..ir.desc import (
     make_op,
     make_var,
 )
-from ..ir.names import DENSE_OP, MERGE_OP, grad_name, optimizer_name, rows_name, state_name
+from ..ir.names import (
+    COMMIT_OP,
+    DENSE_OP,
+    MERGE_OP,
+    STORE_OP,
+    grad_name,
+    optimizer_name,
+    rows_name,
+    state_name,
+)
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
 from .mixed_precision import in_mixed_precision
@@ -47,6 +56,8 @@ REST = "rest"
 """In place of parameters: all that have a gradient and that no earlier optimizer updates."""
 
 _RATE_PREFIX = "lr_"
+_PASSED_ON = {COMMIT_OP: "new", STORE_OP: "x"}
+"""Operators that pass on what an optimizer has computed, and the slot of it."""
 _OWN_SLOTS = frozenset(("param", "grad", "lr", "rows", "grad_scale", "step"))
 _ELSEWHERE = {
     "lr": "the first argument, learning_rate",
@@ -205,10 +216,20 @@ def _optimizer_entry(op_type: str) -> OperatorDef:
     return lookup(op_type)
 
 
+def _updated(net: OpList) -> dict[str, str]:
+    """What updates have written so far -> the type of the optimizer."""
+    found: dict[str, str] = {}
+    for op in net.ops:
+        if op.role == OPTIMIZE:
+            passed = op.inputs.get(_PASSED_ON.get(op.type, ""), ("",))[0]
+            found.update(dict.fromkeys(op.output_names(), found.get(passed, op.type)))
+    return found
+
+
 def _parameters(
     net: OpList, declared: Mapping[str, VarDecl], attrs: OptimizerAttrs
 ) -> list[VarDecl]:
-    updated = {name: op.type for op in net.ops if op.role == OPTIMIZE for name in op.output_names()}
+    updated = _updated(net)
     wanted = attrs.parameters
     if wanted is None or wanted == REST:
         chosen = [

@@ -19,6 +19,7 @@ import numpy as np
 from ...framework.files.checkpoint import Checkpoint
 from ...framework.files.loading import can_take, converted_to, listed, spec_text
 from ...framework.ir.desc import OPTIMIZE, PARAMETER
+from ...framework.ir.names import next_name
 from ...framework.ir.op_list import OpList, OpNode
 from ...framework.passes.optimizer import STEP, constant_rates
 from ...framework.runtime.initialize import persistent_vars
@@ -135,5 +136,6 @@ def _states(op: OpNode) -> frozenset[str]:
     """The states that an operator of an optimizer carries from run to run."""
     if op.role != OPTIMIZE or not op.inputs.keys() & {"param", "previous"}:
         return frozenset()
-    both = set(op.input_names()) & set(op.output_names())
+    written = set(op.output_names())
+    both = {name for name in op.input_names() if name in written or next_name(name) in written}
     return frozenset(both.difference(op.inputs.get("param", ())))

@@ -17,6 +17,7 @@ from opscope.framework.base.errors import (
     ShapeError,
     VariableError,
 )
+from opscope.framework.passes.optimizer import optimizer_types
 from opscope.framework.runtime.initialize import initialize, persistent_vars
 
 DTYPES = ("float16", "bfloat16")
@@ -240,6 +241,43 @@ def test_two_optimizers_share_the_scale():
         b.add_optimization(0.1, "sgd", parameters=["fc_2.w"], loss_scale=2.0)
 
 
+def test_a_parameter_has_one_optimizer():
+    b, cost, _ = mlp("float16")
+    b.backward_from(cost)
+    b.add_optimization(0.01, "adam", parameters=["fc_0.w"], loss_scale="dynamic")
+    with pytest.raises(VariableError, match="'fc_0.w' would be updated by two.* adam and sgd"):
+        b.add_optimization(0.1, "sgd", parameters=["fc_0.w"])
+    b.add_optimization(0.1, "sgd", parameters="rest")
+    stored = [op for op in b.op_list.ops if op.type == "master_store"]
+    assert len(stored) == len(b.gradients)
+
+
+@pytest.mark.parametrize("type", optimizer_types())
+def test_every_optimizer(type):
+    """The first steps with masters and a scaled loss are those in float32."""
+    if "." in type:
+        pytest.skip("an optimizer of another floor")
+    ends = {}
+    for dtype in ("float32", "float16"):
+        b, cost, batch = mlp(dtype)
+        b.backward_from(cost)
+        how = {} if dtype == "float32" else {"loss_scale": "dynamic"}
+        b.add_optimization(0.001, type, **how)
+        scope = Scope()
+        start = started(mlp("float32")[0])
+        for var in persistent_vars(b.forward_net.op_list):
+            scope.var(var.name).set(start.numpy(var.name).astype("float16").astype(var.dtype))
+        for _ in range(3):
+            b.run(scope, feed=batch)
+        name = "fc_1.w" if dtype == "float32" else "fc_1.w@MASTER"
+        moved = scope.numpy(name) - start.numpy("fc_1.w").astype("float16").astype(np.float32)
+        ends[dtype] = moved
+    size = np.linalg.norm(ends["float32"])
+    assert size > 0
+    bound = 0.6 if type == "lbfgs" else 0.25  # products of differences of gradients
+    assert np.linalg.norm(ends["float16"] - ends["float32"]) < bound * size
+
+
 @pytest.mark.parametrize("bad", ["auto", True, 0, -1.0, float("inf"), [1]])
 def test_what_is_no_loss_scale(bad):
     b, cost, _ = mlp("float16")
@@ -286,6 +324,23 @@ def test_resumed_bit_for_bit(dtype, tmp_path):
     straight = run(3)
     run(1, checkpoint=tmp_path / "run")
     assert run(3, checkpoint=tmp_path / "run", resume=True) == straight
+
+
+def test_a_changed_training_takes_states_over(tmp_path):
+    data = {key: np.asarray(value) for key, value in mlp("float16")[2].items()}
+
+    def run(epochs: int, rate: float, type: str, **how):
+        b, cost, _ = mlp("float16")
+        b.backward_from(cost)
+        b.add_optimization(rate, type, loss_scale="dynamic")
+        batches = opscope.Minibatches(data, 16)
+        where = {"checkpoint": tmp_path / "run", "scope": Scope(), "seed": 3}
+        return opscope.train(b.net, batches, loss=cost, epochs=epochs, **where, **how)
+
+    run(1, 0.01, "adam")
+    same = run(2, 0.02, "adam", resume="weights").resumed
+    assert {"fc_0.w@MASTER", "fc_0.w@ADAM_MOMENT1", "optimizer@STEP"} <= set(same.states)
+    assert list(same.afresh) == ["optimizer@LEARNING_RATE"]
 
 
 # -- to_half -----------------------------------------------------------------------------------
