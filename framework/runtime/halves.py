@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..base.dtypes import HALVES, SINGLE
 from ..base.shape import ArraySpec
+from ..fusion.conversions import convert_call
 from ..ir.kernel_args import Call, KernelFrame
 from ..ir.operation import Operator
 
@@ -62,9 +62,9 @@ def in_float32(
             continue
         copy = made.arrays[name] = frame.scratch(shape, SINGLE)
         if name in read:
-            made.before.append(partial(frame.xp.copyto, copy, own))
+            made.before.append(convert_call(frame.xp, own, copy))
         if name in written:
-            made.after.append(partial(frame.xp.copyto, own, copy, casting="unsafe"))
+            made.after.append(convert_call(frame.xp, copy, own))
     return made
 
 
@@ -78,6 +78,6 @@ def _fixed_copy(frame: KernelFrame, array: Any) -> Any:
     def make() -> tuple[Any, Call]:
         copy = np.empty(array.shape, SINGLE)
         prepared.declare([copy])
-        return copy, partial(np.copyto, copy, array)
+        return copy, convert_call(np, array, copy)
 
     return prepared.get(key, make)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
-from ...framework.base.dtypes import to_dtype
+from ...framework.base.dtypes import FLOATS, SINGLE, to_dtype
 from ...framework.base.errors import (
     OpscopeError,
     SlotError,
@@ -111,10 +111,12 @@ class NetBuilder(BuilderMethods):
         """A builder that goes on from the forward operators of a saved net.
 
         Gradient and update operators are left out: call `backward_from` and `add_optimization`
-        again. Their states in the scope are taken up by name.
+        again. Their states in the scope are taken up by name. The builder's dtype is that of the
+        parameters, where they have one.
         """
         forward = as_op_list(desc).copy()
-        builder = cls(forward.name)
+        dtypes = {var.dtype for var in forward.vars if var.kind == PARAMETER} & set(FLOATS)
+        builder = cls(forward.name, dtypes.pop() if len(dtypes) == 1 else SINGLE)
         builder.owner = Owner(forward.name, [var.name for var in forward.vars])
         forward.ops = [op for op in forward.ops if op.role == FORWARD]
         used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}

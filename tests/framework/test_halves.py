@@ -21,6 +21,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.files.tensor_file import TensorFile, write_tensors
 from opscope.framework.fusion import compiler
 from opscope.framework.fusion.codegen import FULL, ONE, Loop, Operand
+from opscope.framework.fusion.conversions import convert_call
 from opscope.framework.ir.desc import INPUT, PARAMETER, make_op, make_var
 from opscope.framework.ir.messages import attr_value, from_message, serialize_net, to_message
 from opscope.framework.ir.op_list import OpList
@@ -168,6 +169,23 @@ def test_loops_load_and_round_every_half_as_numpy_does(dtype):
     loop = Loop("float32", operands[::-1], (("var", "x0"),), ((1, "v0"),))
     run_loop(loop, numbers, found)
     assert same_bits(found, wanted).all()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_copies(dtype, compiled, monkeypatch):
+    """Contiguous or not, with a compiler or without one: the same bits."""
+    if not compiled:
+        monkeypatch.setattr(compiler, "available", lambda: False)
+    rng = np.random.default_rng(0)
+    for shape in ((3,), (40, 30)):
+        wide = rng.normal(size=(*shape[:-1], 2 * shape[-1])).astype(np.float32)
+        for source in (wide[..., : shape[-1]], np.ascontiguousarray(wide[..., ::2])):
+            half, back = np.empty(shape, dtype), np.empty(shape, np.float32)
+            convert_call(np, source, half)()
+            assert same_bits(half, source.astype(dtype)).all()
+            convert_call(np, half, back)()
+            np.testing.assert_array_equal(back, half.astype(np.float32))
 
 
 @needs_compiler

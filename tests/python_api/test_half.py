@@ -407,3 +407,15 @@ def test_feeding_and_reading(dtype):
         out = b.run(Scope(), feed={"x": given}, fetch=[y])[y.name]
         assert out.dtype == dtype and np.array_equal(out.astype(np.float32), [[2, 2]])
     assert x.dtype in HALVES and dtype in repr(x)
+
+
+def test_going_on_from_a_saved_net(tmp_path):
+    """A builder of a half net makes halves, and its states are found by name."""
+    _, b, scope = trained("mlp", "float16", 2, loss_scale="dynamic")
+    again = NetBuilder.from_desc(b.op_list)
+    assert again.dtype == np.float16
+    again.backward_from("cost")
+    again.add_optimization(0.01, "adam", loss_scale="dynamic")
+    assert [var.name for var in persistent_vars(again.op_list)] == [
+        var.name for var in persistent_vars(b.op_list)
+    ]
