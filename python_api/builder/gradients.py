@@ -35,7 +35,7 @@ def backward_from(
         GradientError: now, where no gradient flows, or where `cost` is no single number.
         VariableError: variables that the net does not have.
     """
-    shape = builder.declared(str(cost)).shape
+    shape = builder.declared(cost).shape
     if shape is not None and any(dim != 1 for dim in shape):
         name = str(cost)
         raise GradientError(
@@ -209,7 +209,7 @@ def add_backward_ops(
     else:
         names = [targets] if isinstance(targets, (str, Var)) else list(targets)
     for name in names:
-        builder.declared(str(name))
+        builder.declared(name)
     before = builder.objective
     more = before.wrt if wrt is None else (*(before.wrt or ()), *map(str, wrt))
     costs = (*before.costs, *map(str, names))

@@ -74,7 +74,7 @@ def fc(
 
 def known_size(builder: NetBuilder, x: Any, axis: int, name: str, kind: str) -> int:
     """A dimension that a parameter's shape depends on."""
-    shape = builder.shape_of(str(x))
+    shape = builder.shape_of(x)
     if shape is None or not -len(shape) <= axis < len(shape) or shape[axis] < 0:
         raise ShapeError(
             f"layer {name!r} ({kind}): dimension {axis} of {str(x)!r} {format_shape(shape)}"

@@ -121,7 +121,7 @@ def _of_axes(
 ) -> Var:
     """A normalisation over the axes from `begin` on."""
     name = o.name or builder.unique_name(kind)
-    rank = len(builder.shape_of(str(x)) or ())
+    rank = len(builder.shape_of(x) or ())
     first = -1 if begin is None else begin
     axes = range(*slice(first, None).indices(rank)) or [first]  # of a wrong axis known_size says so
     sizes = [known_size(builder, x, axis, name, kind) for axis in axes]

@@ -46,7 +46,7 @@ from ...framework.runtime.plain_net import PlainNet
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState
-from .data import Data, batches_of, check_reiterable, length_of
+from .data import Data, batches_of, check_reiterable, is_whole, length_of
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
 from .measuring import Measurements
@@ -160,11 +160,10 @@ class _Options:
     plot: PathLike | None
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.checkpoint_every < 1 or self.checkpoint_batches < 0:
-            raise OpscopeError(
-                f"train: want epochs >= 1 and checkpoint_every >= 1, checkpoint_batches >= 0, not"
-                f" {self.epochs}, {self.checkpoint_every} and {self.checkpoint_batches}"
-            )
+        for name, least in (("epochs", 1), ("checkpoint_every", 1), ("checkpoint_batches", 0)):
+            value = getattr(self, name)
+            if not is_whole(value) or value < least:
+                raise OpscopeError(f"train: {name} wants a number from {least} on, not {value!r}")
         if self.resume not in (False, True, WEIGHTS):
             raise OpscopeError(
                 f"train: resume is True, False or {WEIGHTS!r}, not {self.resume!r}; the file is"

@@ -68,7 +68,7 @@ def attention(
             if size < 1:
                 raise AttributeTypeError(f"attention {name!r}: additive wants `keys` or a size")
             keys = builder.fc(memory, size=size, bias=False, name=f"{name}.k", **shared)
-        known = builder.shape_of(str(keys))
+        known = builder.shape_of(keys)
         width = known[-1] if known else -1
         if width < 1 or size not in (0, width):
             raise ShapeError(
@@ -83,7 +83,7 @@ def attention(
 
 
 def _check_dot(builder: NetBuilder, name: str, query: Any, keys: Any) -> None:
-    one, two = builder.shape_of(str(query)), builder.shape_of(str(keys))
+    one, two = builder.shape_of(query), builder.shape_of(keys)
     if one and two and one[-1] != two[-1] and min(one[-1], two[-1]) >= 0:
         raise ShapeError(
             f"attention {name!r} (dot): query {str(query)!r} {format_shape(one)} and keys"
