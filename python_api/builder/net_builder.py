@@ -116,8 +116,9 @@ class NetBuilder(BuilderMethods):
         parameters, where they have one.
         """
         forward = as_op_list(desc).copy()
-        dtypes = {var.dtype for var in forward.vars if var.kind == PARAMETER} & set(FLOATS)
-        builder = cls(forward.name, dtypes.pop() if len(dtypes) == 1 else SINGLE)
+        kinds = {var.dtype for var in forward.vars if var.kind == PARAMETER}
+        dtypes = [dtype for dtype in FLOATS if dtype in kinds]
+        builder = cls(forward.name, dtypes[0] if len(dtypes) == 1 else SINGLE)
         builder.owner = Owner(forward.name, [var.name for var in forward.vars])
         forward.ops = [op for op in forward.ops if op.role == FORWARD]
         used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}
