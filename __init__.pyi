@@ -1,7 +1,8 @@
-"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""
+"""Written by `python build.py stubs`; do not edit."""
 
 from . import cntk as cntk
 from . import framework as framework
+from . import metrics as metrics
 from . import nnet3 as nnet3
 from . import operators as operators
 from . import proto as proto
@@ -43,13 +44,12 @@ from .nnet3.inference.saved import save_nnet as save_nnet
 from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
-from .python_api import metrics as metrics
 from .python_api.builder import NetBuilder as NetBuilder
-from .python_api.builder.half import to_half as to_half
 from .python_api.generate.generation import Generator as Generator
 from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState
 from .python_api.train.early_stop import EarlyStop as EarlyStop
+from .python_api.train.half import to_half as to_half
 from .python_api.train.history import History as History
 from .python_api.train.metrics import Measure as Measure
 from .python_api.train.metrics import Metric as Metric

@@ -13,6 +13,7 @@ EXPLAINED = {
     "VarDesc": "A variable of a `NetDesc`: name, dtype, dimensions, kind, initialiser.",
     "cntk": "CNTK's configs, networks, readers; see the section CNTK.",
     "framework": "Scopes, nets, operators' registry, files; see the pages below.",
+    "metrics": "Metrics that are counted over a whole pass; see [training](training.md).",
     "nnet3": "Kaldi's networks; see [nnet3](nnet3.md).",
     "operators": "The operators; see [their page](operators.md).",
     "proto": "`net.proto` and what is generated from it.",
@@ -37,7 +38,8 @@ def _face() -> Iterator[str]:
             rows.append(f"| `{name}` | {EXPLAINED[name]} |")
             continue
         found = getattr(opscope, name)
-        target = f"{found.__module__}.{found.__qualname__}"
+        module = inspect.ismodule(found)
+        target = found.__name__ if module else f"{found.__module__}.{found.__qualname__}"
         rows.append(f"| [`{name}`][{target}] | {_sentence(found)} |")
     yield "\n".join(rows)
 

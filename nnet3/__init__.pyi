@@ -1,4 +1,4 @@
-"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""
+"""Written by `python build.py stubs`; do not edit."""
 
 from .cache.computations import CachingCompiler as CachingCompiler
 from .graph.request import ComputationRequest as ComputationRequest

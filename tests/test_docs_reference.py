@@ -14,6 +14,7 @@ import opscope
 from opscope.cntk.readers.catalogue import READERS, WRITERS
 from opscope.framework.base.settings import SWITCHES
 from opscope.framework.ir.registry import lookup, operator_types
+from opscope.framework.passes.optimizer import optimizer_types
 from opscope.python_api.builder.initializers import INITIALIZERS
 from opscope.python_api.builder.methods import BUILDER_METHODS
 from opscope.python_api.builder.operator_methods import method_types
@@ -116,6 +117,13 @@ def test_programs(pages: ModuleType) -> None:
     text = filled(pages, "nnet3_programs")
     assert "## nnet3-compute\n" in text and "--frames-per-chunk" in text
     assert "## nnet3-compile\n" in text and "--kaldi" in text
+
+
+def test_optimizers_and_schedules() -> None:
+    text = (DOCS / "training.md").read_text()
+    optimizers = [name for name in optimizer_types() if "." not in name]
+    schedules = [name[3:] for name in operator_types() if name.startswith("lr_")]
+    assert not [name for name in (*optimizers, *schedules) if f"`{name}`" not in text]
 
 
 def test_readers_of_cntk() -> None:

@@ -2,7 +2,7 @@
 
 They are the methods of NetBuilder (methods.pyi of the builder), and the public names of the package
 and of nnet3, which are looked up on first use (their __init__.pyi).
-`python -m opscope.python_api.to_python.stubs` writes all; a test compares them with the registry.
+`python build.py stubs` writes all; a test compares them with the registry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..builder import NetBuilder, Var, methods
 from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer, takes
 from ..builder.operator_methods import method_parameters, method_types
 
-_HEAD = '"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""'
+_HEAD = '"""Written by `python build.py stubs`; do not edit."""'
 _ROOT = sys.modules[methods.__name__.partition(".")[0]]
 
 _OPERATORS = f"{_ROOT.__name__}.operators."
@@ -39,10 +39,7 @@ def stubs() -> dict[Path, str]:
 
 def face_text(package: ModuleType) -> str:
     """The stub of a package that looks names up on first use: every public name as an import."""
-    folders = {
-        name: home.rpartition(".")[0] for name, home in getattr(package, "_MODULES", {}).items()
-    }
-    homes = {name: {**package._HOMES, **folders}.get(name, ".") for name in package.__all__}
+    homes = {name: package._HOMES.get(name, ".") for name in package.__all__}
     places = sorted((home, name) for name, home in homes.items())
     lines = [f"from {home} import {name} as {name}" for home, name in places]
     version = ["", "__version__: str"] if hasattr(package, "__version__") else []

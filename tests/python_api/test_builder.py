@@ -137,7 +137,11 @@ def test_operators_remember_where_they_were_written() -> None:
     [
         (lambda b, x: b.add_op("rleu", x), errors.UnknownOperatorError, "did you mean relu"),
         (lambda b, x: b.add_op("relu"), errors.SlotError, "input slot 'x' is missing"),
-        (lambda b, x: b.add_op("relu", x, x), errors.SlotError, "takes 1 inputs, not 2"),
+        (
+            lambda b, x: b.add_op("relu", x, x),
+            errors.SlotError,
+            "relu takes x by position, which are 1 inputs, not 2",
+        ),
         (lambda b, x: b.add_op("relu", x, x=x), errors.SlotError, "given twice"),
         (lambda b, x: b.relu(3), errors.SlotError, "wants a variable, not 3"),
         (lambda b, x: b.relu("y"), errors.VariableError, "no variable 'y'"),
@@ -370,7 +374,7 @@ def test_every_operator_has_a_documented_typed_method() -> None:
 @pytest.mark.parametrize("path", stubs.stubs(), ids=lambda path: path.name)
 def test_the_stubs_are_up_to_date(path: pathlib.Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text == stubs.stubs()[path], "run: python -m opscope.python_api.to_python.stubs"
+    assert text == stubs.stubs()[path], "run: python build.py stubs"
     ast.parse(text)
 
 
