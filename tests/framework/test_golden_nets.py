@@ -93,12 +93,12 @@ def feed_for(name: str, data: bytes) -> dict[str, Any]:
 
 
 def run(data: bytes, feed: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Everything that a run leaves in its scope."""
+    """Everything that a run leaves in its scope unasked."""
     net, scope = Net.create(parse_net(data)), Scope()
     for name, value in feed.items():
         scope.var(name).set(value)
     initialize(net.desc, scope, OpContext(seed=3))
-    context = OpContext(seed=4, train=True)
+    context = OpContext(seed=4, train=True, live_out=())
     net.run(scope, context)
     held = {name: scope.find(name) for name in sorted(scope.names())}
     return {n: v.numpy() for n, v in held.items() if v is not None and v.array is not None}
