@@ -77,16 +77,13 @@ _HOMES = {
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),
     **dict.fromkeys(_ERRORS, ".framework.base.errors"),
 }
-_SUBMODULES = ("cntk", "framework", "nnet3", "operators", "proto", "python_api")
-_MODULES = {"metrics": ".python_api.metrics"}
-__all__ = [*_HOMES, *_SUBMODULES, *_MODULES]
+_SUBMODULES = ("cntk", "framework", "metrics", "nnet3", "operators", "proto", "python_api")
+__all__ = [*_HOMES, *_SUBMODULES]
 
 
 def __getattr__(name):
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name], __name__), name)
-    elif name in _MODULES:
-        value = import_module(_MODULES[name], __name__)
     elif name in _SUBMODULES:
         value = import_module(f".{name}", __name__)
     else:

@@ -2,6 +2,7 @@
 
 from . import cntk as cntk
 from . import framework as framework
+from . import metrics as metrics
 from . import nnet3 as nnet3
 from . import operators as operators
 from . import proto as proto
@@ -43,7 +44,6 @@ from .nnet3.inference.saved import save_nnet as save_nnet
 from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
-from .python_api import metrics as metrics
 from .python_api.builder import NetBuilder as NetBuilder
 from .python_api.builder.half import to_half as to_half
 from .python_api.generate.generation import Generator as Generator

@@ -50,7 +50,9 @@ class BuildPy(build_py):
     def find_package_modules(self, package, package_dir):
         modules = super().find_package_modules(package, package_dir)
         if package == "opscope":
-            modules = [entry for entry in modules if entry[1] in ("__init__", "__main__")]
+            modules = [
+                entry for entry in modules if entry[1] in ("__init__", "__main__", "metrics")
+            ]
         return modules
 
 

@@ -20,7 +20,16 @@ from pathlib import Path
 from vulture import Vulture
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ("__init__.py", "__main__.py", "cntk", "framework", "nnet3", "operators", "python_api")
+PACKAGE = (
+    "__init__.py",
+    "__main__.py",
+    "metrics.py",
+    "cntk",
+    "framework",
+    "nnet3",
+    "operators",
+    "python_api",
+)
 USERS = ("examples", "benchmarks")
 PAGES = ("README.md", "docs")
 

@@ -13,6 +13,7 @@ EXPLAINED = {
     "VarDesc": "A variable of a `NetDesc`: name, dtype, dimensions, kind, initialiser.",
     "cntk": "CNTK's configs, networks, readers; see the section CNTK.",
     "framework": "Scopes, nets, operators' registry, files; see the pages below.",
+    "metrics": "Metrics that are counted over a whole pass; see [training](training.md).",
     "nnet3": "Kaldi's networks; see [nnet3](nnet3.md).",
     "operators": "The operators; see [their page](operators.md).",
     "proto": "`net.proto` and what is generated from it.",

@@ -11,7 +11,7 @@ FLOORS = {"proto": 0, "framework": 1, "operators": 2, "nnet3": 3, "cntk": 3, "py
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "proto": (),
-    "framework": ("base", "ir", "passes", "fusion", "runtime", "files", "loops", "draw"),
+    "framework": ("base", "ir", "draw", "passes", "fusion", "runtime", "files", "loops"),
     "operators": (
         "base",
         "math",

@@ -17,7 +17,7 @@ def copy_package(home: Path) -> Path:
     copy = home / "opscope"
     for floor in PARTS:
         shutil.copytree(ROOT / floor, copy / floor)
-    for name in ("__init__.py", "__init__.pyi", "__main__.py", "pyproject.toml"):
+    for name in ("__init__.py", "__init__.pyi", "__main__.py", "metrics.py", "pyproject.toml"):
         shutil.copy(ROOT / name, copy)
     for path in (ROOT / "tests").rglob("*.py"):
         if not path.name.startswith("test_"):

@@ -342,7 +342,8 @@ def test_wheel_works_away_from_the_tree(clean_copy):
     sources = {path.relative_to(clean_copy).as_posix() for path in files}
     layers = ("proto/", "framework/", "operators/", "nnet3/", "cntk/", "python_api/")
     expected = {f"opscope/{name}" for name in sources if name.startswith(layers)}
-    expected |= {"opscope/__init__.py", "opscope/__init__.pyi", "opscope/__main__.py"}
+    own = ("__init__.py", "__init__.pyi", "__main__.py", "metrics.py")
+    expected |= {f"opscope/{name}" for name in own}
     expected |= {"opscope/py.typed", "opscope/proto/net_pb2.pyi"}
     assert "opscope/proto/net_pb2.py" in expected
     assert {name for name in names if name.startswith("opscope/")} == expected

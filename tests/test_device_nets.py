@@ -137,6 +137,33 @@ def test_layers_and_generation():
     assert_equal_on_both(compute)
 
 
+def test_transformers_and_losses_of_sequences():
+    b = NetBuilder("model", dtype="float64")
+    text = b.input("text", [-1], "int64", levels=1)
+    x = b.positional_encoding(b.embedding(text, [20, 8], init="xavier"))
+    x = b.transformer_encoder(x, layers=1, heads=2, rotary=True, dropout=0.0)
+    y = b.transformer_decoder(x, x, layers=1, heads=2, norm_first=True, dropout=0.0)
+    scores, label = b.fc(b.sequence_pool(y), size=4), b.input("label", [-1], "int64")
+    one = b.cross_entropy_loss(scores, label, weight=[1.0, 2.0, 1.0, 3.0], label_smoothing=0.1)
+    two = b.softmax_focal_loss(scores, label)
+    spelt = b.ctc_loss(b.fc(y, size=5), b.input("spelt", [-1], "int64", levels=1))
+    b.backward_from(one + two + b.mean(spelt))
+    start = Scope()
+    b.initialize(start, OpContext(seed=3))
+    held = {var.name: start.numpy(var.name) for var in b.desc.vars if var.name in start}
+    rng = np.random.default_rng(0)
+    feed = {"text": [rng.integers(0, 20, n) for n in (3, 7, 4)], "spelt": [[1, 2], [3], []]}
+    feed["label"] = np.array([0, -100, 3])
+
+    def compute():
+        scope = Scope()
+        scope.feed(held)
+        fetch = [one.name, two.name, spelt.name, *b.gradients.values()]
+        return b.run(scope, feed=feed, fetch=fetch)
+
+    assert_equal_on_both(compute, 1e-9)
+
+
 # -- nnet3 -----------------------------------------------------------------------------------------
 
 

@@ -50,24 +50,30 @@ def test_digits_with_convolutions(tmp_path: pathlib.Path) -> None:
     assert float(re.search(r"test accuracy ([0-9.]+)", out)[1]) >= 0.93
 
 
-TRANSFORMER = ROOT / "examples/transformer"
+BOTH = {"transformer": ROOT / "examples/transformer", "residual": ROOT / "examples/residual"}
+"""Examples that are written for opscope and for PyTorch: train.py and pytorch.py."""
 
 
-def test_transformer() -> None:
+def accuracy_of(*argv: object) -> float:
+    """The accuracy that a script prints at its end."""
+    return float(re.search(r"test accuracy ([0-9.]+)", run(*argv))[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "epochs", "wanted"), [("transformer", 4, 0.9), ("residual", 2, 0.93)]
+)
+def test_written_for_both(name: str, epochs: int, wanted: float) -> None:
     pytest.importorskip("sklearn")
-    out = run(TRANSFORMER / "train.py", "--epochs", 4)
-    assert float(re.search(r"test accuracy ([0-9.]+)", out)[1]) >= 0.9
+    assert accuracy_of(BOTH[name] / "train.py", "--epochs", epochs) >= wanted
 
 
 @pytest.mark.slow
-def test_transformers_reach_the_same_accuracy() -> None:
+@pytest.mark.parametrize(("name", "wanted"), [("transformer", 0.97), ("residual", 0.98)])
+def test_both_reach_the_same_accuracy(name: str, wanted: float) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("torch")
-    ours, theirs = (
-        float(re.search(r"test accuracy ([0-9.]+)", run(TRANSFORMER / name))[1])
-        for name in ("train.py", "pytorch.py")
-    )
-    assert ours >= 0.97 and abs(ours - theirs) <= 0.015
+    ours, theirs = (accuracy_of(BOTH[name] / script) for script in ("train.py", "pytorch.py"))
+    assert ours >= wanted and abs(ours - theirs) <= 0.015
 
 
 def lines_of_code(path: pathlib.Path) -> int:
@@ -84,8 +90,9 @@ def lines_of_code(path: pathlib.Path) -> int:
     return len({number for span in used for number in span} - skipped)
 
 
-def test_a_transformer_takes_no_more_lines_than_in_pytorch() -> None:
-    ours, theirs = (lines_of_code(TRANSFORMER / name) for name in ("train.py", "pytorch.py"))
+@pytest.mark.parametrize("name", BOTH)
+def test_no_more_lines_than_in_pytorch(name: str) -> None:
+    ours, theirs = (lines_of_code(BOTH[name] / script) for script in ("train.py", "pytorch.py"))
     assert 15 < ours <= theirs
 
 

@@ -29,7 +29,7 @@ def shown(path: Path) -> str:
 def package_files() -> list[Path]:
     """The hand-written modules of the package."""
     inside = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
-    own = [ROOT / "__init__.py", ROOT / "__main__.py"]
+    own = [ROOT / "__init__.py", ROOT / "__main__.py", ROOT / "metrics.py"]
     return [*own, *sorted(p for p in inside if not p.stem.endswith("_pb2"))]
 
 

@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 
 import opscope
 from opscope import Minibatches, NetBuilder, Scope
+from opscope.metrics import Accuracy
 
 
 def block(b, x, filters, stride=1):
@@ -58,7 +59,7 @@ def main():
         epochs=epochs,
         scope=Scope(),
         evaluate=held_out,
-        metrics=[opscope.metrics.Accuracy("scores", "label")],
+        metrics=[Accuracy("scores", "label")],
         seed=0,
     )
     seconds = time.perf_counter() - start

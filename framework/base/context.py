@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from .backend import CPUPlace, Place, random_generator
 from .errors import OpscopeError
@@ -39,6 +39,9 @@ class OpContext:
         live_out: names of temporaries that must be readable after the run. None means all that
             operators outside the run's range may still read, as partial runs need them.
         stream: a CuPy stream; None means the current one.
+
+    Raises:
+        OpscopeError: a seed that is none.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class OpContext:
         self.hooks = list(hooks)
         self.live_out = None if live_out is None else frozenset(live_out)
         self.stream = stream
+        if seed is not None and not (isinstance(seed, SupportsIndex) and seed.__index__() >= 0):
+            raise OpscopeError(f"seed: want a whole number from 0 on, or None, not {seed!r}")
         self.seed = seed
         self._generators: dict[str, Any] = {}
 

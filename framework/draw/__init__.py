@@ -1,4 +1,5 @@
-"""Pictures of nets: Graphviz text, and SVG whose nodes are placed in layers.
+"""What is shown of nets: Graphviz text, SVG whose nodes are placed in layers, summaries.
 
-Gives `to_dot` and `to_svg` to the command line. May import base and ir.
+Gives `to_dot` and `to_svg` to the command line, and `Shown` to nets and builders, which then show
+themselves. May import base and ir.
 """

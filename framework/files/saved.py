@@ -8,7 +8,7 @@ without a mark (written by another tool) is taken as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..base.atomic import PathLike, write_together
 from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, VariableError, format_shape, nearest
 from ..base.scope import Scope
+from ..draw.summary import Summary
 from ..ir.desc import NetDesc
 from ..ir.infer import fits
 from ..ir.messages import FORMAT_VERSION, as_op_list, from_message, parse_net, serialize_net
@@ -49,6 +50,18 @@ class Loaded(_NetAndScope):
     def desc(self) -> NetDesc:
         """Description of the net."""
         return self.net.desc
+
+    def summary(
+        self, shapes: Mapping[str, Sequence[int]] | None = None, *, batch: int | None = None
+    ) -> Summary:
+        """The net's operators, shapes, parameters and memory; see `Net.summary`."""
+        return self.net.summary(shapes, batch=batch)
+
+    def _repr_svg_(self) -> str | None:
+        return self.net._repr_svg_()
+
+    def _repr_html_(self) -> str:
+        return self.net._repr_html_()
 
     def predict(
         self,
@@ -198,7 +211,7 @@ def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:
         FormatError: as `load`.
     """
     net_path, tensor_path = paths_of(path)
-    desc = _read_net(net_path)
+    desc = _read_net(path)
     mark = desc.metadata.pop(MARK, "")
     wanted = list(persistent_vars(desc))
     if not wanted and not os.path.exists(tensor_path):
@@ -224,19 +237,31 @@ def load_desc(path: PathLike) -> OpList:
     Raises:
         FormatError: no such file, truncated, damaged, or of a newer format.
     """
-    desc = _read_net(paths_of(path)[0])
+    desc = _read_net(path)
     desc.metadata.pop(MARK, None)  # belongs to the pair of files, not to the net
     return desc
 
 
-def _read_net(net_path: str) -> OpList:
+def _read_net(path: PathLike) -> OpList:
+    net_path = paths_of(path)[0]
     try:
         with open(net_path, "rb") as file:
             data = file.read()
+    except FileNotFoundError:
+        raise FormatError(f"{os.fspath(path)}: {_not_there(os.fspath(path), net_path)}") from None
     except OSError as error:
-        why = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
-        raise FormatError(f"{net_path}: {why}") from None
+        raise FormatError(f"{net_path}: {error.strerror}") from None
     return from_message(parse_net(data, net_path))
+
+
+def _not_there(path: str, net_path: str) -> str:
+    """Why there is no net, and what was looked for."""
+    looked = "" if path == net_path else f"; looked for {net_path}"
+    if not os.path.exists(path):
+        return f"no such file{looked}"
+    foreign = os.path.splitext(path)[1] in (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".h5", ".onnx")
+    what = "a file of another framework, which is not read" if foreign else "not a saved net"
+    return f"{what}: want NAME{NET_SUFFIX}, as opscope.save writes it, with NAME{TENSOR_SUFFIX}"
 
 
 def check_fits(file: TensorFile, name: str, var: VarDecl, key: str | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 GRAD_SUFFIX = "@GRAD"
 ROWS_SUFFIX = "@ROWS"
+_INNER = "@INNER@"
 EMPTY = "@EMPTY@"
 """Stands in a slot that wants a variable where there is none (a gradient nobody needs)."""
 
@@ -83,7 +84,13 @@ def next_name(name: str) -> str:
 
 def inner_name(outer: str, part: str) -> str:
     """A variable inside the expansion of a composite operator, named after its output `outer`."""
-    return f"{outer}@INNER@{part}"
+    return f"{outer}{_INNER}{part}"
+
+
+def outer_name(name: str) -> str:
+    """The variable that an operator is expanded for, of a variable inside it; else ""."""
+    outer, inner, _ = name.partition(_INNER)
+    return outer if inner else ""
 
 
 def delayed_name(previous: str, steps: int, *, copied: bool = False) -> str:

@@ -6,14 +6,15 @@ edit here; what an operator gets follows from its slots:
 - An input slot NAME that has an output slot `NAME_out` is state and becomes a STATE variable of the
   parameter's shape, unless the attribute that it is `needed_by` is off. `OperatorDef.state_rule`
   gives states of other shapes.
-- `step` gets the step counter, which all optimizers of a net share.
+- `step` gets the optimizer's step counter.
 - Any other input slot NAME gets a number that the operator `TYPE_NAME` computes once for all
   parameters, as its output `out`; where it has a slot `previous`, the number is a state.
 - Where `param` is duplicable, one operator updates all parameters.
 - Without a slot `rows`, sparse gradients are made dense before.
 
-Each optimizer of a net has a learning rate of its own: `optimizer@LEARNING_RATE` is that of the
-first, `optimizer@LEARNING_RATE@2` that of the second.
+Each optimizer of a net has a learning rate and a step counter of its own, so that one that comes
+later counts from 1: `optimizer@LEARNING_RATE` and `optimizer@STEP` are those of the first,
+`optimizer@LEARNING_RATE@2` and `optimizer@STEP@2` those of the second.
 """
 
 from __future__ import annotations
@@ -37,17 +38,26 @@ from ..ir.desc import (
     make_op,
     make_var,
 )
-from ..ir.names import DENSE_OP, MERGE_OP, grad_name, optimizer_name, rows_name, state_name
+from ..ir.names import (
+    COMMIT_OP,
+    DENSE_OP,
+    MERGE_OP,
+    STORE_OP,
+    grad_name,
+    optimizer_name,
+    rows_name,
+    state_name,
+)
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
 from .mixed_precision import in_mixed_precision
 
-STEP = optimizer_name("step")
 REST = "rest"
 """In place of parameters: all that have a gradient and that no earlier optimizer updates."""
 
 _RATE_PREFIX = "lr_"
 _OWN_SLOTS = frozenset(("param", "grad", "lr", "rows", "grad_scale", "step"))
+_COPIED = {STORE_OP: "x", COMMIT_OP: "new"}
 _ELSEWHERE = {
     "lr": "the first argument, learning_rate",
     "eps": "epsilon",
@@ -64,7 +74,8 @@ class OptimizerAttrs:
     """The updates that `add_optimizer_ops` builds (`OptAttrs` of the design).
 
     Attributes:
-        type: operator type: sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, ...
+        type: operator type: sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw,
+            adamax, nadam, radam, lion, lamb, lars, lbfgs, and those of plug-ins.
         learning_rate: of a parameter whose `lr_factor` is 1.
         attrs: attributes of the optimizer's operator (`beta1`, `momentum`, `weight_decay`, ...).
         schedule: type of a schedule operator without its prefix `lr_` (`step_decay`, ...).
@@ -144,7 +155,7 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
             raise ShapeError(f"parameter {var.name!r} has no full shape, so it cannot be trained")
     grads = {var.name: grad_name(var.name) for var in chosen}
     rows = {name: rows_name(grad) for name, grad in grads.items() if rows_name(grad) in declared}
-    build.learning_rate(net)
+    build.learning_rate()
     build.shared_numbers()
     if "rows" not in entry.input_slots:
         for name, numbers in rows.items():
@@ -196,6 +207,17 @@ def constant_rates(net: OpList) -> dict[str, float]:
     }
 
 
+def updated_parameters(net: OpList) -> dict[str, str]:
+    """The variables that the optimizers of a net write -> types of the operators that do so."""
+    found: dict[str, str] = {}
+    for op in net.ops:
+        if op.role == OPTIMIZE:
+            # What mixed_precision.py copies from elsewhere was computed by an operator before.
+            source = op.inputs[_COPIED[op.type]][0] if op.type in _COPIED else ""
+            found |= {name: found.get(source, op.type) for name in op.output_names()}
+    return found
+
+
 def _optimizer_entry(op_type: str) -> OperatorDef:
     known = optimizer_types()
     if op_type not in known:
@@ -208,7 +230,7 @@ def _optimizer_entry(op_type: str) -> OperatorDef:
 def _parameters(
     net: OpList, declared: Mapping[str, VarDecl], attrs: OptimizerAttrs
 ) -> list[VarDecl]:
-    updated = {name: op.type for op in net.ops if op.role == OPTIMIZE for name in op.output_names()}
+    updated = updated_parameters(net)
     wanted = attrs.parameters
     if wanted is None or wanted == REST:
         chosen = [
@@ -259,7 +281,7 @@ class _Builder:
         self.result = OptimizerResult()
         self._made: set[str] = set()
         self._number = _free_number(net)
-        self._rate = self._own("learning_rate")
+        self._rate, self._step = self._own("learning_rate"), self._own("step")
         self._numbers: dict[str, str] = {}
         self._check_attributes()
 
@@ -315,17 +337,15 @@ class _Builder:
 
     # -- what all parameters share -------------------------------------------------------------
 
-    def learning_rate(self, net: OpList) -> None:
+    def learning_rate(self) -> None:
         """The learning rate as a variable: fixed, or computed from the step by a schedule."""
         base = float(self.attrs.learning_rate)
         needs_step = bool(self.attrs.schedule) or any(
             "step" in entry.input_slots for entry in (self.entry, *self._shared().values())
         )
-        counted = any(STEP in op.output_names() for op in net.ops)
         if needs_step:
-            self.state(STEP, (), "int64", 0)
-            if not counted:
-                self.op("increment", {"x": STEP}, {"out": STEP}, {"value": 1.0})
+            step = self.state(self._step, (), "int64", 0)
+            self.op("increment", {"x": step}, {"out": step}, {"value": 1.0})
         if self.attrs.schedule:
             known = schedule_types()
             if self.attrs.schedule not in known:
@@ -337,7 +357,7 @@ class _Builder:
                 self.result.vars.append(make_var(self._rate, (), "float32", OUTPUT))
             given = {**self.attrs.schedule_attrs, "learning_rate": base}
             schedule = _RATE_PREFIX + self.attrs.schedule
-            self.op(schedule, {"step": STEP}, {"out": self._rate}, given)
+            self.op(schedule, {"step": self._step}, {"out": self._rate}, given)
         else:
             self.state(self._rate, (), "float32", base)
 
@@ -345,7 +365,7 @@ class _Builder:
         """Numbers that the updates read, by operators that run once for all parameters."""
         for slot, entry in self._shared().items():
             name = self._numbers[slot] = self._own(entry.type)
-            inputs = {"step": STEP} if "step" in entry.input_slots else {}
+            inputs = {"step": self._step} if "step" in entry.input_slots else {}
             if "previous" in entry.input_slots:
                 inputs["previous"] = self.state(name, (), "float64", 0.0)
             self.op(entry.type, inputs, {"out": name}, self._attributes_of(entry))
@@ -398,7 +418,7 @@ class _Builder:
         if scale is not None:
             inputs["grad_scale"] = scale
         if "step" in self.entry.input_slots:
-            inputs["step"] = STEP
+            inputs["step"] = self._step
         return inputs | self._numbers
 
     def _states(self) -> list[str]:

@@ -322,7 +322,12 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
     if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
         return []
     in_memory = set(step.writes)
-    return [build_loop(members, in_memory) for members in step.loops]
+    needed = [
+        members
+        for members in step.loops
+        if any(not in_memory.isdisjoint(member.writes) for member in members)
+    ]
+    return [build_loop(members, in_memory) for members in needed]
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:

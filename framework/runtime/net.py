@@ -10,6 +10,7 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext
 from ..base.errors import FormatError
 from ..base.scope import Scope
+from ..draw.shown import Shown
 from ..ir.messages import as_op_list
 from ..ir.op_list import OpList, OpNode
 from ..ir.operation import SlotsGiven
@@ -31,7 +32,7 @@ def register_net(net_type: int) -> Callable[[type[Kind]], type[Kind]]:
     return add
 
 
-class Net(abc.ABC):
+class Net(Shown):
     """A container and controller of operators. A net owns no data: it runs in any scope.
 
     One net may run from several threads at once, each in a scope of its own.

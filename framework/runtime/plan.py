@@ -246,6 +246,8 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
                 for name, root in roots.items()
                 if root in live_out or readers.get(root, set()) - {number}
             ]
+            if not writes:
+                continue  # nobody reads what the chain computes
         steps.append(PlanStep(tuple(ops), tuple(reads), tuple(writes), ops.loops))
     return steps
 

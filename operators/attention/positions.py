@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.base.sequence import lengths_of
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import nothing
@@ -82,9 +83,9 @@ sinusoidal_encoding = operator(
 
 @sinusoidal_encoding.shape_rule
 def sinusoidal_encoding_shape(s: ShapeArgs) -> None:
-    if s.dtype("positions").kind not in "iuf":
+    if s.dtype("positions").kind == "b":
         s.fail(f"positions wants numbers and has {s.dtype('positions')}")
-    if s.attrs["dtype"].kind != "f":
+    if not is_float(s.attrs["dtype"]):
         s.fail(f"the result is of floating numbers, not {s.attrs['dtype']}")
     s.set("out", ((*s["positions"], s.attrs["size"]), s.attrs["dtype"]))
 
@@ -136,7 +137,7 @@ def rotary_embedding_shape(s: ShapeArgs) -> None:
         s.fail(f"the {shape[-1]} columns of x do not divide into pairs of {heads} heads")
     if s.has("positions"):
         given = s["positions"]
-        if s.dtype("positions").kind not in "iuf":
+        if s.dtype("positions").kind == "b":
             s.fail(f"positions wants numbers and has {s.dtype('positions')}")
         if len(given) >= len(shape):
             s.fail(f"positions has {len(given)} dimensions, and x only {len(shape) - 1} of rows")

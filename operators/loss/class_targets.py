@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ...framework.base.dtypes import wide
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -74,7 +75,7 @@ label_weight = operator(
         INDEX_LABEL,
         Slot("weight", "of each class, [C]", optional=True),
     ],
-    outputs=[Slot("out", "[...]")],
+    outputs=[Slot("out", "[...], as the losses: float32 for halves")],
     attrs=[IGNORE_INDEX],
     no_gradient="the weights of classes are not trained",
 )
@@ -86,7 +87,7 @@ def label_weight_shape(s: ShapeArgs) -> None:
     if s.has("weight"):
         s.floats("x", "weight")
         s.same("the classes of x and of weight", s["x"][-1], s.rank("weight", 1)[0])
-    s.set("out", (samples, s.dtype("x")))
+    s.set("out", (samples, wide(s.dtype("x"))))
 
 
 @label_weight.kernel

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import wide
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, offsets_of
 from ...framework.base.shape import ShapeArgs
@@ -62,7 +63,7 @@ def ctc_loss_shape(s: ShapeArgs) -> None:
         s.fail(f"the blank {s.attrs['blank']} is none of the {classes} classes")
     given = sequences_in(levels_of(s, "label"))
     rows = shape[0] if len(shape) == 3 else sequences_in(levels_of(s, "x"))
-    s.set("out", ((s.same("the sequences of x and of label", rows, given),), s.floats("x")))
+    s.set("out", ((s.same("the sequences of x and of label", rows, given),), wide(s.floats("x"))))
     s.set("slope", (shape, s.dtype("x")))
     s.set_offsets("out", ())
 

@@ -7,7 +7,7 @@ operator a generator of its own, made anew for each run, so that its result repe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -245,23 +245,37 @@ def draw_below(k: KernelArgs, out: Any, p: float) -> Callable[[], None]:
 dropout = operator(
     "dropout",
     doc="While training, sets elements to 0 with probability p and divides the others by 1 - p, so"
-    " that the expected value stays; while testing, out = x.",
+    " that the expected value stays; while testing, out = x. With `channels` that happens to whole"
+    " channels of [N, C, ...].",
     inputs=[Slot("x", "any shape", not_in_gradient=True)],
     outputs=[
         Slot("out", "shape of x", not_in_gradient=True, inplace="x"),
-        Slot("mask", "shape of x: 0 or 1 / (1 - p)", intermediate=True),
+        Slot(
+            "mask", "shape of x, or [N, C, 1 ...] for channels: 0 or 1 / (1 - p)", intermediate=True
+        ),
     ],
-    attrs=[AttrSpec("p", "float", "probability of a zero", 0.5, 0.0, 1.0), _SEED],
-    source="Srivastava et al. 2014, Dropout; scaled while training, as in PyTorch",
+    attrs=[
+        AttrSpec("p", "float", "probability of a zero", 0.5, 0.0, 1.0),
+        AttrSpec("channels", "bool", "all elements of a channel share one fate", False),
+        _SEED,
+    ],
+    source="Srivastava et al. 2014, Dropout; scaled while training, as in PyTorch; channels:"
+    " Tompson et al. 2015, Efficient object localization using convolutional networks",
     random=True,
 )
 
 
 @dropout.shape_rule
 def dropout_shape(s: ShapeArgs) -> None:
-    spec = (s["x"], s.floats("x"))
-    s.set("out", spec)
-    s.set("mask", spec)
+    x, dtype = s["x"], s.floats("x")
+    if s.attrs["channels"] and len(x) < 3:
+        s.fail("channels=True wants x [N, C, ...] with at least 3 dimensions")
+    s.set("out", (x, dtype))
+    s.set("mask", (_mask_shape(x, s.attrs["channels"]), dtype))
+
+
+def _mask_shape(x: Sequence[int], channels: bool) -> tuple[int, ...]:
+    return (*x[:2], *(1,) * (len(x) - 2)) if channels else tuple(x)
 
 
 def _drops(k: KernelArgs) -> bool:
@@ -275,7 +289,7 @@ def dropout_kernel(k: KernelArgs) -> Call:
         return copier(k.xp, x, out)
     mask = k.get("mask")
     if mask is None:
-        mask = k.scratch(x.shape, x.dtype)
+        mask = k.scratch(_mask_shape(x.shape, k.attrs["channels"]), x.dtype)
     draw = draw_below(k, mask, 1 - p)
     scale = x.dtype.type(1 / (1 - p) if p < 1 else 0)
 

@@ -25,6 +25,6 @@ from .blocks import (  # noqa: F401
     transformer,
 )
 from .net_builder import NetBuilder
-from .var import Var, reductions  # noqa: F401
+from .var import Var, array_functions  # noqa: F401
 
 __all__ = ["NetBuilder", "Var"]

@@ -36,7 +36,7 @@ class CellParameters:
 
     def width(self, x: Any, what: str) -> int:
         """The columns of a matrix that a parameter's shape depends on."""
-        shape = self.builder.shape_of(str(x))
+        shape = self.builder.shape_of(x)
         if shape is None or len(shape) != 2 or shape[1] < 0:
             raise ShapeError(
                 f"{self.name}: {what}={str(x)!r} {format_shape(shape)} must be a matrix of a known"

@@ -35,7 +35,7 @@ def backward_from(
         GradientError: now, where no gradient flows, or where `cost` is no single number.
         VariableError: variables that the net does not have.
     """
-    shape = builder.declared(str(cost)).shape
+    shape = builder.declared(cost).shape
     if shape is not None and any(dim != 1 for dim in shape):
         name = str(cost)
         raise GradientError(
@@ -83,15 +83,15 @@ def add_optimization(
     """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`.
 
     Several calls give groups of parameters optimizers of their own, each with its own learning
-    rate, schedule and clipping:
+    rate, schedule, step counter and clipping:
 
         b.add_optimization(0.1, "momentum", parameters=["embedding"])
         b.add_optimization(1e-3, "adamw", clip_norm=1.0, parameters="rest")
 
     A constant rate is a variable of the scope: `optimizer@LEARNING_RATE` for the first call,
     `optimizer@LEARNING_RATE@2` for the second, and so on. The builder's first run in a scope sets
-    it; a number that you write there later holds, and goes into saved nets and checkpoints. The
-    step counter, `optimizer@STEP`, is one for all.
+    it; a number that you write there later holds, and goes into saved nets and checkpoints. Step
+    counters are called `optimizer@STEP` in the same way.
 
     Args:
         learning_rate: the rate, or with a schedule the one that the schedule begins with. A
@@ -121,8 +121,9 @@ def add_optimization(
     _check_order(learning_rate, type)
     if not builder.objective.costs:
         raise GradientError(f"{where()}: add_optimization needs backward_from(cost) first")
+    names = None if parameters is None else _names(parameters, REST)
     if not any(builder.declared(name).kind == PARAMETER for name in builder.gradients):
-        if parameters is None or (isinstance(parameters, str) and parameters == REST):
+        if names is None or names == REST:
             raise GradientError(
                 f"{where()}: nothing to update: backward_from asks for the gradients of"
                 f" {', '.join(builder.gradients)} and of no parameter; leave wrt out, or name"
@@ -136,7 +137,7 @@ def add_optimization(
         schedule_attrs=dict(schedule_attrs or {}),
         clip_value=clip_value,
         clip_norm=clip_norm,
-        parameters=None if parameters is None else _names(parameters, REST),
+        parameters=names,
         master=master,
     )
     before, scale = builder.objective, as_loss_scale(loss_scale)

@@ -58,6 +58,8 @@ def fc(
     inputs = list(x) if isinstance(x, (list, tuple)) else [x]
     if w is not None:
         nothing_to_learn(f"layer {name!r} (fc)", "w=", learned)
+        for item in w if isinstance(w, (list, tuple)) else [w]:
+            _check_given(builder, f"layer {name!r} (fc): size={size}", item, [-1, size])
     else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (fc): give `size` or the parameter `w`")
@@ -74,7 +76,7 @@ def fc(
 
 def known_size(builder: NetBuilder, x: Any, axis: int, name: str, kind: str) -> int:
     """A dimension that a parameter's shape depends on."""
-    shape = builder.shape_of(str(x))
+    shape = builder.shape_of(x)
     if shape is None or not -len(shape) <= axis < len(shape) or shape[axis] < 0:
         raise ShapeError(
             f"layer {name!r} ({kind}): dimension {axis} of {str(x)!r} {format_shape(shape)}"
@@ -91,6 +93,27 @@ def nothing_to_learn(title: str, given: str, learned: Mapping[str, Any]) -> None
                 f"{title}: {key}={value!r} is about parameters that the layer makes, and with"
                 f" {given} it makes none"
             )
+
+
+def _check_given(builder: NetBuilder, asked: str, w: Any, wanted: Sequence[int | None]) -> None:
+    """Refuse a parameter whose shape is not the one that the other arguments ask for.
+
+    Args:
+        asked: layer and arguments, for the message.
+        wanted: sizes; None or -1 where nothing is asked.
+    """
+    shape = builder.shape_of(str(w))
+    sizes = [-1 if size is None else size for size in wanted]
+    if shape is None or len(shape) != len(sizes):
+        return  # the operator says what is wrong
+    if any(one != two and min(one, two) >= 0 for one, two in zip(shape, sizes, strict=True)):
+        raise ShapeError(f"{asked}, and the given w {str(w)!r} is {format_shape(shape)}")
+
+
+def _kernel_sizes(kind: str, kernel: int | Sequence[int] | None) -> list[int]:
+    """The size of a kernel along each axis; -1 where it is not given."""
+    given = -1 if kernel is None else kernel
+    return [given] * int(kind[-2]) if isinstance(given, int) else list(given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +171,14 @@ def _conv(
     learned = {"lr_factor": o.lr_factor, "trainable": o.trainable}
     if w is not None:
         nothing_to_learn(f"layer {name!r} ({kind})", "w=", learned)
+        asked = f"layer {name!r} ({kind}): filters={filters}, kernel={kernel}"
+        each = -1 if filters is None else filters // o.groups
+        pair = [-1, each] if isinstance(o, TransposedOptions) else [filters, -1]
+        _check_given(builder, asked, w, [*pair, *_kernel_sizes(kind, kernel)])
     else:
         if filters is None or kernel is None:
             raise AttributeTypeError(f"layer {name!r} ({kind}): give `filters` and `kernel`")
-        sizes = [kernel] * int(kind[-2]) if isinstance(kernel, int) else list(kernel)
+        sizes = _kernel_sizes(kind, kernel)
         channels = known_size(builder, x, 1, name, kind)
         pair = [filters, channels // o.groups]
         if isinstance(o, TransposedOptions):
@@ -316,6 +343,7 @@ def sequence_conv(
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     if w is not None:
         nothing_to_learn(f"layer {name!r} (sequence_conv)", "w=", learned)
+        _check_given(builder, f"layer {name!r} (sequence_conv): size={size}", w, [-1, size])
     else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (sequence_conv): give `size` or `w`")
@@ -358,6 +386,7 @@ def embedding(
     attrs = {"sparse": sparse, "padding_idx": padding_idx}
     if w is not None:
         nothing_to_learn(f"layer {name!r} (embedding)", "w=", learned)
+        _check_given(builder, f"layer {name!r} (embedding): size={size}", w, size or [-1, -1])
     else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (embedding): give `size` or `w`")

@@ -121,7 +121,7 @@ def takes(options: type) -> Callable[[_F], _F]:
             inspect.Parameter(
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
+                default=inspect.Parameter.empty if _is_required(field) else field.default,
                 annotation=field.type,
             )
             for field in dataclasses.fields(options)
@@ -130,6 +130,10 @@ def takes(options: type) -> Callable[[_F], _F]:
         return function
 
     return tell
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING
 
 
 def layer(parameter: str) -> Callable[[_F], _F]:

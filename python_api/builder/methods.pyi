@@ -325,11 +325,11 @@ class BuilderMethods:
     def batch_norm(
         self,
         x: Any,
+        *,
         scale: Any = None,
         bias: Any = None,
         mean: Any = None,
         variance: Any = None,
-        *,
         momentum: float | None = None,
         epsilon: float | None = None,
         use_global_stats: bool | None = None,
@@ -343,9 +343,9 @@ class BuilderMethods:
     def layer_norm(
         self,
         x: Any,
+        *,
         scale: Any = None,
         bias: Any = None,
-        *,
         begin_norm_axis: int | None = None,
         epsilon: float | None = None,
         init: Any = 1.0,
@@ -359,8 +359,8 @@ class BuilderMethods:
     def rms_norm(
         self,
         x: Any,
-        scale: Any = None,
         *,
+        scale: Any = None,
         begin_norm_axis: int | None = None,
         epsilon: float | None = None,
         init: Any = 1.0,
@@ -374,10 +374,10 @@ class BuilderMethods:
     def group_norm(
         self,
         x: Any,
+        groups: int,
+        *,
         scale: Any = None,
         bias: Any = None,
-        *,
-        groups: int,
         epsilon: float | None = None,
         init: Any = 1.0,
         bias_init: Any = 0.0,
@@ -390,9 +390,9 @@ class BuilderMethods:
     def instance_norm(
         self,
         x: Any,
+        *,
         scale: Any = None,
         bias: Any = None,
-        *,
         epsilon: float | None = None,
         init: Any = 1.0,
         bias_init: Any = 0.0,
@@ -653,6 +653,7 @@ class BuilderMethods:
         x: Var | str,
         *,
         layers: int,
+        final_norm: bool | None = None,
         heads: int,
         feedforward: int | None = None,
         activation: str = "relu",
@@ -662,7 +663,6 @@ class BuilderMethods:
         key_padding_mask: Var | str | None = None,
         causal: bool = False,
         rotary: bool = False,
-        final_norm: bool | None = None,
         epsilon: float = 1e-05,
         init: Any = "xavier",
         lr_factor: float | None = None,
@@ -681,9 +681,7 @@ class BuilderMethods:
         norm_first: bool = False,
         dropout: float = 0.1,
         mask: Var | str | None = None,
-        memory_mask: Var | str | None = None,
         key_padding_mask: Var | str | None = None,
-        memory_key_padding_mask: Var | str | None = None,
         causal: bool = True,
         rotary: bool = False,
         epsilon: float = 1e-05,
@@ -691,6 +689,8 @@ class BuilderMethods:
         lr_factor: float | None = None,
         trainable: bool = True,
         name: str = "",
+        memory_mask: Var | str | None = None,
+        memory_key_padding_mask: Var | str | None = None,
     ) -> Var:
         """Layer of a transformer's decoder: attention over x itself, then over a memory, then
         products."""
@@ -700,23 +700,23 @@ class BuilderMethods:
         memory: Var | str,
         *,
         layers: int,
+        final_norm: bool | None = None,
         heads: int,
         feedforward: int | None = None,
         activation: str = "relu",
         norm_first: bool = False,
         dropout: float = 0.1,
         mask: Var | str | None = None,
-        memory_mask: Var | str | None = None,
         key_padding_mask: Var | str | None = None,
-        memory_key_padding_mask: Var | str | None = None,
         causal: bool = True,
         rotary: bool = False,
-        final_norm: bool | None = None,
         epsilon: float = 1e-05,
         init: Any = "xavier",
         lr_factor: float | None = None,
         trainable: bool = True,
         name: str = "",
+        memory_mask: Var | str | None = None,
+        memory_key_padding_mask: Var | str | None = None,
     ) -> Var:
         """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
     def sum(
@@ -737,6 +737,33 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
+    def where(
+        self,
+        condition: Any,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Elements of x where a condition holds, else of y. Shapes broadcast as in NumPy."""
+    def maximum(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Larger of two, element by element; NaN where either is. The gradient of a tie belongs
+        to x."""
+    def minimum(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Smaller of two, element by element; NaN where either is. The gradient of a tie belongs
+        to x."""
     def abs(
         self,
         x: Var | str,
@@ -1149,11 +1176,13 @@ class BuilderMethods:
         x: Var | str,
         *,
         p: float = 0.5,
+        channels: bool = False,
         seed: int = 0,
         name: str = "",
     ) -> Var:
         """While training, sets elements to 0 with probability p and divides the others by 1 - p,
-        so that the expected value stays; while testing, out = x."""
+        so that the expected value stays; while testing, out = x. With `channels` that happens to
+        whole channels of [N, C, ...]."""
     def edit_distance(
         self,
         x: Var | str,
@@ -1923,15 +1952,6 @@ class BuilderMethods:
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
         end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
         one, row by row, gets the gradient."""
-    def maximum(
-        self,
-        x: Var | str,
-        y: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to
-        x. Shapes broadcast as in NumPy."""
     def merge_rows(
         self,
         x: Var | str,
@@ -1941,15 +1961,6 @@ class BuilderMethods:
     ) -> tuple[Var, ...]:
         """Sparse rows, each number at most once: values of equal rows are summed at the first of
         them; the others become zeros with row -1. Shapes stay."""
-    def minimum(
-        self,
-        x: Var | str,
-        y: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Smaller of two: out = min(x, y), NaN where either is. The gradient of a tie belongs to
-        x. Shapes broadcast as in NumPy."""
     def mish(
         self,
         x: Var | str,
@@ -2798,15 +2809,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x with new axes of size 1."""
-    def where(
-        self,
-        condition: Var | str,
-        x: Var | str,
-        y: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Selection: out = x where condition holds, else y. Shapes broadcast as in NumPy."""
     def xavier_random(
         self,
         *,

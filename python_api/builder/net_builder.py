@@ -34,6 +34,7 @@ from ...framework.base.errors import (
     nearest,
 )
 from ...framework.base.scope import Scope
+from ...framework.draw.shown import Shown
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -54,6 +55,7 @@ from .initializers import initializer
 from .methods import BuilderMethods
 from .operator_methods import (
     counterparts,
+    declared_shape,
     encoded_attrs,
     output_names,
     pop_count,
@@ -81,7 +83,7 @@ def _forward_net(given: str | PlainNet) -> PlainNet:
     return given
 
 
-class NetBuilder(BuilderMethods):
+class NetBuilder(BuilderMethods, Shown):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
     Args:
@@ -111,7 +113,9 @@ class NetBuilder(BuilderMethods):
         """A builder that goes on from the forward operators of a saved net.
 
         Gradient and update operators are left out: call `backward_from` and `add_optimization`
-        again. Their states in the scope are taken up by name.
+        again. Their states in the scope are taken up by name, the step counter among them; constant
+        learning rates are those that are asked for now. For another optimizer begin with the
+        parameters alone: `opscope.load_parameters`.
         """
         forward = as_op_list(desc).copy()
         builder = cls(forward.name)
@@ -215,10 +219,14 @@ class NetBuilder(BuilderMethods):
         """A variable that the caller feeds.
 
         Args:
-            shape: -1 for a dimension that may differ from run to run.
+            shape: -1 (or None) for a dimension that may differ from run to run.
             dtype: by default the builder's.
             levels: levels of sequences that it carries.
+
+        Raises:
+            ShapeError: no such shape. VariableError: the name is taken.
         """
+        shape = declared_shape(f"input {name!r}", shape)
         kind = self.dtype if dtype is None else dtype
         var = make_var(name, shape, kind, INPUT, sequence_levels=levels, source=caller_location())
         self._forward.add_var(var)
@@ -263,6 +271,7 @@ class NetBuilder(BuilderMethods):
         **extra: Any,
     ) -> Var:
         numbers = self.dtype if dtype is None else to_dtype(dtype)
+        shape = declared_shape(f"{'parameter' if kind == PARAMETER else 'state'} {name!r}", shape)
         fill = initializer(init, name, shape, numbers)
         source = caller_location()
         self._forward.add_var(
@@ -277,15 +286,26 @@ class NetBuilder(BuilderMethods):
         Raises:
             VariableError: there is none of this name.
         """
+        if isinstance(name, Var):
+            raise VariableError(
+                f"{where()}: var takes a name, not {name!r}; write b.reduce_var for the variance"
+            )
         self.declared(name)
         return Var(self, name)
 
-    def declared(self, name: str) -> VarDecl:
-        """The declaration of a variable.
+    def declared(self, var: Var | str) -> VarDecl:
+        """The declaration of a variable, given by a handle or its name.
 
         Raises:
-            VariableError: there is none of this name.
+            VariableError: there is none of this name, or the handle is another builder's.
         """
+        if isinstance(var, Var) and var.builder is not self:
+            whose = var.builder.name or "without a name"
+            raise VariableError(
+                f"{where()}: {var.name!r} belongs to another NetBuilder ({whose}): a net reads its"
+                " own variables only"
+            )
+        name = str(var)
         found = self._forward.vars.get(name)
         if found is None:
             raise VariableError(
@@ -293,13 +313,13 @@ class NetBuilder(BuilderMethods):
             )
         return found
 
-    def shape_of(self, name: str) -> tuple[int, ...] | None:
+    def shape_of(self, var: Var | str) -> tuple[int, ...] | None:
         """Shape as far as it is known: -1 for unknown dimensions, None for an unknown rank."""
-        return self.declared(name).shape
+        return self.declared(var).shape
 
-    def dtype_of(self, name: str) -> np.dtype | None:
+    def dtype_of(self, var: Var | str) -> np.dtype | None:
         """Dtype of a variable, None where it is not known yet."""
-        return self.declared(name).dtype
+        return self.declared(var).dtype
 
     def unique_name(self, stem: str) -> str:
         """`stem_0`, `stem_1`, ...: the first that is free."""
@@ -381,12 +401,8 @@ class NetBuilder(BuilderMethods):
         items = list(value) if isinstance(value, (list, tuple)) else [value]
         names = []
         for item in items:
-            if isinstance(item, Var) and item.builder is not self:
-                raise VariableError(f"{where()}: {item.name!r} belongs to another NetBuilder")
             if isinstance(item, (Var, str)):
-                name = str(item)
-                self.declared(name)
-                names.append(name)
+                names.append(self.declared(item).name)
             else:
                 raise SlotError(
                     f"{where()}: {entry.type}: slot {slot!r} wants a variable, not {item!r}"

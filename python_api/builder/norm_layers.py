@@ -65,11 +65,11 @@ def _parameters(
 def batch_norm(
     builder: NetBuilder,
     x: Any,
+    *,
     scale: Any = None,
     bias: Any = None,
     mean: Any = None,
     variance: Any = None,
-    *,
     momentum: float | None = None,
     epsilon: float | None = None,
     use_global_stats: bool | None = None,
@@ -121,7 +121,7 @@ def _of_axes(
 ) -> Var:
     """A normalisation over the axes from `begin` on."""
     name = o.name or builder.unique_name(kind)
-    rank = len(builder.shape_of(str(x)) or ())
+    rank = len(builder.shape_of(x) or ())
     first = -1 if begin is None else begin
     axes = range(*slice(first, None).indices(rank)) or [first]  # of a wrong axis known_size says so
     sizes = [known_size(builder, x, axis, name, kind) for axis in axes]
@@ -135,9 +135,9 @@ def _of_axes(
 def layer_norm(
     builder: NetBuilder,
     x: Any,
+    *,
     scale: Any = None,
     bias: Any = None,
-    *,
     begin_norm_axis: int | None = None,
     epsilon: float | None = None,
     **options: Any,
@@ -167,8 +167,8 @@ def layer_norm(
 def rms_norm(
     builder: NetBuilder,
     x: Any,
-    scale: Any = None,
     *,
+    scale: Any = None,
     begin_norm_axis: int | None = None,
     epsilon: float | None = None,
     **options: Any,
@@ -194,10 +194,10 @@ def _of_channels(
 def group_norm(
     builder: NetBuilder,
     x: Any,
+    groups: int,
+    *,
     scale: Any = None,
     bias: Any = None,
-    *,
-    groups: int,
     epsilon: float | None = None,
     **options: Any,
 ) -> Var:
@@ -205,8 +205,8 @@ def group_norm(
 
     Args:
         x: [N, C, ...].
-        scale, bias: existing parameters [C].
         groups: number of groups that the channels are split into.
+        scale, bias: existing parameters [C].
         epsilon: added to the variance (1e-5).
         options: see `layer_norm`.
 
@@ -223,9 +223,9 @@ def group_norm(
 def instance_norm(
     builder: NetBuilder,
     x: Any,
+    *,
     scale: Any = None,
     bias: Any = None,
-    *,
     epsilon: float | None = None,
     **options: Any,
 ) -> Var:

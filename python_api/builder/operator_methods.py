@@ -16,6 +16,7 @@ import numpy as np
 
 from ...framework.base.errors import (
     AttributeTypeError,
+    ShapeError,
     SlotError,
     UnknownOperatorError,
     nearest,
@@ -45,6 +46,12 @@ _ELSEWHERE = {
     "units": "size",
     "hidden_size": "size",
     "num_layers": "layers",
+    "num_heads": "heads",
+    "nhead": "heads",
+    "dim_feedforward": "feedforward",
+    "embed_dim": "size",
+    "d_model": "size",
+    "is_causal": "causal",
     "num_groups": "groups",
     "scale_factor": "scale",
     "weight": "w",
@@ -52,8 +59,12 @@ _ELSEWHERE = {
     "kernel_initializer": "init",
     "eps": "epsilon",
     "dim": "axis",
+    "dims": "axes",
+    "ord": "p",
+    "k": "diagonal",
+    "correction": "ddof",
 }
-"""Names of arguments in PyTorch and Keras -> ours, for messages."""
+"""Names of arguments in PyTorch, NumPy and Keras -> ours, for messages."""
 
 _ALGORITHM = "_algorithm"
 """`padding="same"` says `padding_algorithm="same"`: a word where the attribute holds numbers."""
@@ -187,9 +198,7 @@ def split_arguments(
         AttributeTypeError: a keyword that is neither a slot nor an attribute.
     """
     if len(inputs) > len(entry.inputs):
-        raise SlotError(
-            f"{where()}: {entry.type} takes {len(entry.inputs)} inputs, not {len(inputs)}"
-        )
+        raise SlotError(_too_many(entry, inputs))
     slots = {}
     for slot, value in zip(entry.inputs, inputs, strict=False):
         if value is not None:
@@ -212,6 +221,42 @@ def split_arguments(
                 f"{instead_of(key, value, known)}; it has {', '.join(known)}"
             )
     return slots, attrs
+
+
+def _too_many(entry: OperatorDef, inputs: Sequence[Any]) -> str:
+    """The message of a call with more positional arguments than input slots, and what to write."""
+    slots = [slot.name for slot in entry.inputs]
+    extra = inputs[len(slots) :]
+    text = f"{where()}: {entry.type} takes {', '.join(slots) or 'nothing'} by position"
+    if len(slots) == 1 and entry.inputs[0].duplicable:
+        return f"{text}, as a list: {entry.type}([{', '.join(map(str, inputs))}])"
+    if all(not isinstance(value, str) and not hasattr(value, "builder") for value in extra):
+        names = [attr.name for attr in entry.attrs][: len(extra)]
+        if len(names) == len(extra):
+            pairs = (f"{name}={value!r}" for name, value in zip(names, extra, strict=True))
+            return f"{text} and attributes by name: {', '.join(pairs)}"
+    return f"{text}, which are {len(slots)} inputs, not {len(inputs)}"
+
+
+def declared_shape(what: str, shape: Any) -> tuple[int, ...]:
+    """A shape as declarations hold it: None becomes -1, a dimension that is not known.
+
+    Args:
+        what: begins the message of an error: `input 'x'`, say.
+
+    Raises:
+        ShapeError: no list of whole numbers from -1 on.
+    """
+    if isinstance(shape, (list, tuple)):
+        dims = [-1 if dim is None else dim for dim in shape]
+        whole = (isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) for dim in dims)
+        if all(whole) and all(dim >= -1 for dim in dims):
+            return tuple(map(int, dims))
+    hint = f"; write [{shape}]" if isinstance(shape, int) else ""
+    raise ShapeError(
+        f"{where()}: {what}: want a list of whole numbers, -1 for a dimension that may differ,"
+        f" not {shape!r}{hint}"
+    )
 
 
 def instead_of(key: str, value: Any, known: Sequence[str]) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...framework.base.errors import AttributeTypeError
+from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
+from ...framework.ir.desc import INPUT
 from .cells import LSTMState
 from .methods import builder_method, takes
 from .net_builder import NetBuilder
+from .operator_methods import where
 from .var import Var
 
 
@@ -156,6 +158,7 @@ def _stack(
 ) -> tuple[Var, list[Any]]:
     """Layers of a cell, each over the one below."""
     _check(cell, options)
+    _check_sequences(builder, cell.title, x)
     name = options.name or builder.unique_name(cell.stem)
     ways = [False, True] if options.bidirectional else [options.reverse]
     wanted = options.layers * len(ways)
@@ -194,6 +197,19 @@ def _check(cell: _Cell, options: RecurrentOptions) -> None:
         raise AttributeTypeError(
             f"{cell.title}: a bidirectional layer goes both ways; leave `reverse` and `carry` away"
         )
+
+
+def _check_sequences(builder: NetBuilder, title: str, x: Any) -> None:
+    """Refuse a dense array [N, T, K], which holds no sequences."""
+    var = builder.declared(x)
+    if var.shape is None or len(var.shape) < 3:
+        return
+    name = var.name if var.kind == INPUT else "x"
+    raise ShapeError(
+        f"{where()}: {title}: {var.name!r} {format_shape(var.shape)} holds no sequences. Declare"
+        f" the input as input({name!r}, {[-1, var.shape[-1]]}, levels=1) and feed a list of arrays,"
+        " one for each sequence; a padded batch [S, T, K] becomes sequences by sequence_unpad"
+    )
 
 
 def _direction(

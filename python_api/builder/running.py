@@ -61,9 +61,21 @@ def initialize(
     """
     if scope is None:
         scope = default_scope()
+    _fill(builder, scope, context, overwrite=overwrite, share=share)
+    if builder.objective.optimizers:
+        settle_rates(builder, scope)
+
+
+def _fill(
+    builder: NetBuilder,
+    scope: Scope,
+    context: OpContext | None,
+    *,
+    overwrite: bool = False,
+    share: bool = False,
+) -> None:
     shared = share or _is_shared(builder, scope)
-    updates = bool(builder.objective.optimizers)
-    if updates and shared and not overwrite:
+    if builder.objective.optimizers and shared and not overwrite:
         check_shared_rates(builder, scope)
     fill_variables(
         builder.op_list,
@@ -75,8 +87,6 @@ def initialize(
     )
     if share:
         builder.shared_scopes.add(scope)
-    if updates:
-        settle_rates(builder, scope)
     builder.run_cache.initialized.add(scope)
 
 
@@ -166,7 +176,7 @@ def _run_anew(
     known = scope in initialized
     try:
         if not known:
-            builder.initialize(scope, context)
+            _fill(builder, scope, context)
         feed_run(scope, given, undo)
         for name in bound.inputs:
             variable = scope.find(name)
@@ -178,6 +188,8 @@ def _run_anew(
         if not known:
             initialized.discard(scope)
         raise
+    if builder.objective.optimizers:
+        settle_rates(builder, scope, given)
     frame.run(bound.context)
 
 

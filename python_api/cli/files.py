@@ -32,7 +32,7 @@ def read_desc(path: str) -> OpList:
     net_path = paths_of(path)[0]
     if os.path.isfile(path) and not os.path.isfile(net_path):
         raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
-    return load_desc(net_path)
+    return load_desc(path)
 
 
 def cntk_kind(path: str) -> str:

@@ -58,6 +58,37 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
 
 @click.command()
 @click.argument("file")
+@click.option("--batch", type=click.IntRange(1), help="What unknown dimensions are taken as.")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="NAME=N,N,...", help="The shape of an input."
+)
+def summary(file: str, batch: int | None, shapes: tuple[str, ...]) -> None:
+    """Tell the shapes, parameters and memory of the net in FILE, operator by operator.
+
+    FILE is a .pb or a .checkpoint.
+    """
+    from ...framework.base.errors import FormatError
+    from ...framework.draw.summary import summarize
+    from .files import pairs, read_desc
+
+    desc = read_desc(file)
+    if desc.metadata.get("dialect"):
+        raise FormatError(f"{file}: holds no net of operators; `opscope show` prints what it holds")
+    given = {name: _dims(name, text) for name, text in pairs(shapes, "--shape").items()}
+    click.echo(str(summarize(desc, given, batch)))
+
+
+def _dims(name: str, text: str) -> list[int]:
+    try:
+        return [int(dim) for dim in text.split(",")]
+    except ValueError:
+        raise click.UsageError(
+            f"--shape {name}={text}: want integers, as in {name}=32,784"
+        ) from None
+
+
+@click.command()
+@click.argument("file")
 def verify(file: str) -> None:
     """Check the net in FILE, and the parameters beside it, and list all that is wrong.
 

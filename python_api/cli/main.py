@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 
+from ... import __version__
 from ...framework.base.errors import OpscopeError
 from ...nnet3.programs import OWN, PROGRAMS
 
 # command -> the module that holds its function, one line of help
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
+    "summary": (".look", "Tell a net's shapes, parameters and memory in a table."),
     "verify": (".look", "Check a net and list all that is wrong with it."),
     "ops": (".ops", "List layers and operators by topic, or tell all about one."),
     "version": (".look", "Versions of opscope and of what it runs on."),
@@ -74,6 +76,7 @@ class _Commands(click.Group):
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.version_option(__version__, prog_name="opscope", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 @click.option(
     "--threads",

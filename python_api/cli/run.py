@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
+from typing import Any
 
 import click
 
@@ -53,6 +55,10 @@ def run(
         net = Net.create(prune(net.op_list, fetch))
     known = {var.name for var in net.op_list.vars}
     used = {name: array for name, array in arrays.items() if name in known}
+    for name in arrays.keys() - used:
+        click.echo(f"warning: --feed {name}: what is fetched does not depend on it", err=True)
+    if span is None:
+        _check_inputs(net.op_list, used)
     Feeder(net.op_list, scope)(used, lambda: "--feed")
     net.run(scope, OpContext(train=train_phase, seed=seed, live_out=fetch), begin, end)
     values = {name: scope.numpy(name) for name in fetch}
@@ -62,6 +68,20 @@ def run(
             click.echo(str(value))
     else:
         _write(out, values)
+
+
+def _check_inputs(net: Any, given: Collection[str]) -> None:
+    """Refuse a run of an op list without some input that its operators read."""
+    from ...framework.base.errors import VariableError, format_shape
+    from ...framework.ir.desc import INPUT
+
+    read = {name for op in net.ops for name in op.input_names()}
+    for var in net.vars:
+        if var.kind == INPUT and var.name in read and var.name not in given:
+            shape = f"{var.dtype or ''}{format_shape(var.shape)}"
+            raise VariableError(
+                f"input {var.name!r} {shape} is missing: --feed {var.name}=FILE.npy"
+            )
 
 
 def _range(span: str | None) -> tuple[int, int]:

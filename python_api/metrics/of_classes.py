@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, RunError
+from ...framework.base.sequence import Sequences
 from ..builder.var import Var
 from ..train.metrics import Metric
 
@@ -45,8 +47,8 @@ class OfClasses(Metric):
             RunError: they do not belong together, or a label is no class.
         """
         name, label = self.fetch
-        scores = np.asarray(values[name])
-        truth = self._whole(label, np.asarray(values[label]))
+        scores, given = _array(values[name]), _array(values[label])
+        truth = self._whole(label, given)
         shape = scores.shape
         classes = shape[-1] if shape and scores.dtype.kind == "f" else 1
         if classes > 1 and math.prod(shape[:-1]) == truth.size:
@@ -57,7 +59,7 @@ class OfClasses(Metric):
         else:
             raise RunError(
                 f"metric {self.name!r}: {name!r} {list(shape)} {scores.dtype} holds no prediction"
-                f" for each label of {label!r} {list(np.shape(values[label]))}"
+                f" for each label of {label!r} {list(given.shape)}"
             )
         self.check(label, truth, self.classes)
         counted = truth != self.ignore_index
@@ -97,6 +99,11 @@ class OfClasses(Metric):
         predicted = scores.astype(np.int64)
         self.check(self.fetch[0], predicted, self.classes)
         return predicted, truth
+
+
+def _array(value: Any) -> np.ndarray:
+    """What a variable holds; of sequences the rows."""
+    return np.asarray(value.data if isinstance(value, Sequences) else value)
 
 
 def class_names(title: str, classes: int | Sequence[str] | None) -> list[str]:

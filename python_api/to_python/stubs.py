@@ -39,10 +39,7 @@ def stubs() -> dict[Path, str]:
 
 def face_text(package: ModuleType) -> str:
     """The stub of a package that looks names up on first use: every public name as an import."""
-    folders = {
-        name: home.rpartition(".")[0] for name, home in getattr(package, "_MODULES", {}).items()
-    }
-    homes = {name: {**package._HOMES, **folders}.get(name, ".") for name in package.__all__}
+    homes = {name: package._HOMES.get(name, ".") for name in package.__all__}
     places = sorted((home, name) for name, home in homes.items())
     lines = [f"from {home} import {name} as {name}" for home, name in places]
     version = ["", "__version__: str"] if hasattr(package, "__version__") else []

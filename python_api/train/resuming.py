@@ -3,9 +3,9 @@
 - Parameters, and the states of forward operators, where name and shape are the same.
 - The states of an optimizer where the same optimizer updates the same parameters, which were taken
   over themselves. The rate, a schedule and other attributes may be others.
-- The step counter. Optimizers that count steps (Adam, say) correct their running means by it, so
-  where one of them begins with fresh states, the counter and all states that go with it begin
-  afresh, and so do schedules.
+- The step counter of an optimizer. Some (Adam, say) correct their running means by it, so where the
+  states of one parameter begin afresh, the counter and all states that go with it do, too, and with
+  them the schedule.
 - A learning rate that is a variable, where the same first rate is asked for as before.
 """
 
@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...framework.base.scope import Scope
 from ...framework.files.checkpoint import Checkpoint
-from ...framework.files.loading import can_take, converted_to, listed, spec_text
+from ...framework.files.loading import can_take, converted_to, listed, place_values, spec_text
 from ...framework.ir.desc import OPTIMIZE, PARAMETER
+from ...framework.ir.names import next_name
 from ...framework.ir.op_list import OpList, OpNode
-from ...framework.passes.optimizer import STEP, constant_rates
+from ...framework.passes.optimizer import constant_rates
 from ...framework.runtime.initialize import persistent_vars
 
 
@@ -33,8 +35,8 @@ class Resumed:
         epochs: how many were over there; the training goes on with the next one.
         parameters: names of the parameters that were taken over.
         states: names of the states that were taken over.
-        afresh: parameters and states of this net that begin with what the scope holds, or are
-            initialised -> why.
+        afresh: parameters and states of this net that were not -> why. They begin with what the
+            user has loaded or set in the scope, or are initialised.
         left: variables of the checkpoint that this net lacks.
     """
 
@@ -93,12 +95,21 @@ def take_over(found: Checkpoint, net: OpList, path: str) -> tuple[dict[str, np.n
     return taken, report
 
 
+def put_values(values: Mapping[str, np.ndarray], report: Resumed, scope: Scope) -> None:
+    """Give a scope what was taken over; what a training there left of the rest begins anew."""
+    place_values(values, scope)
+    for name in report.afresh:
+        variable = scope.find(name)
+        if variable is not None and variable.origin is not None:
+            variable.clear()
+
+
 def _fresh_states(found: OpList, net: OpList, why: Mapping[str, str]) -> dict[str, str]:
     """The optimizers' states that begin afresh, and why, beside those in `why`."""
     fresh: dict[str, str] = {}
     former = {states: op for op in found.ops if (states := _states(op))}
-    counting: set[str] = set()
-    restarted = ""
+    counting: dict[str, set[str]] = {}
+    restarted: dict[str, str] = {}
     for op in net.ops:
         states = _states(op)
         if not states:
@@ -106,12 +117,13 @@ def _fresh_states(found: OpList, net: OpList, why: Mapping[str, str]) -> dict[st
         reason = _why_afresh(op, former.get(states), why)
         if reason:
             fresh |= {name: reason for name in states if name not in why}
-        if "step" in op.inputs:
-            counting |= states
-            restarted = restarted or (reason and f"with the states of {_owner(op)}")
-    if restarted:
-        names = (*counting, STEP) if STEP not in why else counting
-        fresh |= {name: restarted for name in names if name not in why and name not in fresh}
+        for counter in op.inputs.get("step", ()):
+            counting.setdefault(counter, {counter}).update(states)
+            if reason:
+                restarted.setdefault(counter, f"with the states of {_owner(op)}")
+    for counter, reason in restarted.items():
+        names = counting[counter] - why.keys() - fresh.keys()
+        fresh |= dict.fromkeys(names, reason)
     return fresh
 
 
@@ -135,5 +147,12 @@ def _states(op: OpNode) -> frozenset[str]:
     """The states that an operator of an optimizer carries from run to run."""
     if op.role != OPTIMIZE or not op.inputs.keys() & {"param", "previous"}:
         return frozenset()
-    both = set(op.input_names()) & set(op.output_names())
-    return frozenset(both.difference(op.inputs.get("param", ())))
+    written = set(op.output_names())
+    own = (
+        name
+        for slot, names in op.inputs.items()
+        if slot != "param"
+        for name in names
+        if name in written or next_name(name) in written
+    )
+    return frozenset(own)

@@ -33,7 +33,6 @@ from ...framework.files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from ...framework.files.loading import place_values
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE
 from ...framework.runtime.feeding import Feeder, not_finite
@@ -43,13 +42,13 @@ from ...framework.runtime.plain_net import PlainNet
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState
-from .data import Data, batches_of, check_reiterable, length_of
+from .data import Data, batches_of, check_reiterable, is_whole, length_of
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
 from .measuring import Measurements, check_loss
 from .metrics import Metric, as_metrics
 from .progress import CtrlC, Progress
-from .resuming import take_over
+from .resuming import put_values, take_over
 
 WEIGHTS = "weights"
 """Value of `resume`: go on with a net that was changed."""
@@ -157,11 +156,10 @@ class _Options:
     plot: PathLike | None
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.checkpoint_every < 1 or self.checkpoint_batches < 0:
-            raise OpscopeError(
-                f"train: want epochs >= 1 and checkpoint_every >= 1, checkpoint_batches >= 0, not"
-                f" {self.epochs}, {self.checkpoint_every} and {self.checkpoint_batches}"
-            )
+        for name, least in (("epochs", 1), ("checkpoint_every", 1), ("checkpoint_batches", 0)):
+            value = getattr(self, name)
+            if not is_whole(value) or value < least:
+                raise OpscopeError(f"train: {name} wants a number from {least} on, not {value!r}")
         if self.resume not in (False, True, WEIGHTS):
             raise OpscopeError(
                 f"train: resume is True, False or {WEIGHTS!r}, not {self.resume!r}; the file is"
@@ -251,7 +249,7 @@ class _Trainer:
                 resumed = self._resume(path)
         if progress and self.history.resumed is not None:
             print(self.history.resumed, file=sys.stderr)
-        if self.builder is not None:
+        if self.builder is not None and resumed:
             settle_rates(self.builder, self.scope, resumed)
             self.builder.initialize(self.scope, self.base, share=bool(resumed))
         else:
@@ -468,7 +466,7 @@ class _Trainer:
         self.finished, self.best, self.best_value = False, {}, None
         self.history.rows, self.history.best_epoch = list(found.state["rows"]), 0
         self.history.resumed = report
-        place_values(values, self.scope)
+        put_values(values, report, self.scope)
         return values
 
 

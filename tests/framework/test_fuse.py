@@ -16,6 +16,7 @@ from opscope.framework.fusion import codegen, compiler
 from opscope.framework.fusion.expression import ExpressionError, cost, parse
 from opscope.framework.fusion.team import task_of
 from opscope.framework.ir.desc import INPUT, STATE, make_var
+from opscope.framework.ir.names import FILL_OP
 from opscope.framework.ir.op_list import OpList, View
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import lookup
@@ -117,6 +118,18 @@ def test_kept_temporaries_are_stored(monkeypatch: Any) -> None:
     net.run(scope, OpContext(live_out=["t", "v"]))
     np.testing.assert_allclose(scope.numpy("t"), scope.numpy("a") + scope.numpy("b"))
     assert scope.numpy("v").shape == (5, 7)
+
+
+def test_a_chain_that_nobody_reads_is_left_out() -> None:
+    """Such as a sum of losses that is not fetched: its gradient asks for its shape alone."""
+    net = chain(("fz_add", "a b", "t"), ("fz_half", "t", "w"))
+    net.add_op(FILL_OP, {"x": ["w"]}, {"out": ["seed"]}, {"value": 1.0})
+    feed = {"a": normal(4, 5), "b": normal(5)}
+    assert steps(net, feed, keep=["seed"]) == [[FILL_OP]]
+    scope = Scope()
+    scope.feed(feed)
+    net.run(scope, OpContext(live_out=["seed"]))
+    np.testing.assert_array_equal(scope.numpy("seed"), np.ones((4, 5)))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from opscope import NetBuilder
 from opscope.framework.base.errors import (
     AttributeTypeError,
     GradientError,
@@ -75,15 +76,20 @@ def appended(desc, **options):
     return result
 
 
-def test_a_second_optimizer_shares_the_step_and_has_its_own_rate():
+def test_a_second_optimizer_has_its_own_rate_and_step():
     desc = net("w", "v")
     appended(desc, type="toy_heavy", learning_rate=0.5, parameters=["w"])
     second = appended(desc, type="toy_heavy", learning_rate=0.25, parameters=["v"])
     assert [op_text(op) for op in second.ops] == [
-        "toy_heavy(param=v, grad=v@GRAD, lr=optimizer@LEARNING_RATE@2, step=optimizer@STEP,"
-        " speed=v@TOY_HEAVY_SPEED) -> param_out=v, speed_out=v@TOY_HEAVY_SPEED  #optimize"
+        "increment(x=optimizer@STEP@2) -> out=optimizer@STEP@2  {value=1.0}  #optimize",
+        "toy_heavy(param=v, grad=v@GRAD, lr=optimizer@LEARNING_RATE@2, step=optimizer@STEP@2,"
+        " speed=v@TOY_HEAVY_SPEED) -> param_out=v, speed_out=v@TOY_HEAVY_SPEED  #optimize",
     ]
-    assert [var.name for var in second.vars] == ["optimizer@LEARNING_RATE@2", "v@TOY_HEAVY_SPEED"]
+    assert [var.name for var in second.vars] == [
+        "optimizer@STEP@2",
+        "optimizer@LEARNING_RATE@2",
+        "v@TOY_HEAVY_SPEED",
+    ]
     assert constant_rates(desc) == {
         "optimizer@LEARNING_RATE": 0.5,
         "optimizer@LEARNING_RATE@2": 0.25,
@@ -104,7 +110,8 @@ def test_each_schedule_writes_its_own_rate():
     assert names == [(f"optimizer@LEARNING_RATE{end}",) for end in ("", "@2", "@3")]
     written = [op.outputs["out"] for op in desc.ops if op.type == "lr_step_decay"]
     assert written == [names[0], names[2]]
-    assert [op.type for op in desc.ops].count("increment") == 1
+    counted = [op.outputs["out"] for op in desc.ops if op.type == "increment"]
+    assert counted == [("optimizer@STEP",), ("optimizer@STEP@3",)]
     assert constant_rates(desc) == {"optimizer@LEARNING_RATE@2": 0.5}
 
 
@@ -232,3 +239,13 @@ def test_a_parameter_of_unknown_shape():
     desc.ops.append(make_op("toy_relu", {"x": "w"}, {"out": "y"}))
     with pytest.raises(ShapeError, match="'w' has no full shape"):
         built(desc, type="toy_sgd")
+
+
+@pytest.mark.parametrize("scale", [None, 8.0, "dynamic"])
+def test_overlap_in_half_precision_names_the_optimizer(scale):
+    b = NetBuilder(dtype="float16")
+    x = b.input("x", [-1, 3])
+    b.backward_from(b.mean(b.add_op("matmul", x, b.parameter("w", [3, 2])), name="cost"))
+    b.add_optimization(0.1, "adam", loss_scale=scale)
+    with pytest.raises(VariableError, match="'w' would be updated by two optimizers, adam and sgd"):
+        b.add_optimization(0.1, "sgd", parameters=["w"])

@@ -63,6 +63,8 @@ EQUATIONS = [
 class TestEinsum(OpTest):
     type = "einsum"
     grad = ("x",)
+    dtypes = ("float16", "float32", "float64")
+    tolerance16 = 1e-2
 
     def cases(self, rng):
         for equation, *shapes in EQUATIONS:

@@ -161,9 +161,25 @@ class TestDropout(OpTest):
         yield Case({"x": x}, {"p": 0.0})
         yield Case({"x": x}, {"p": 1.0})
         yield Case({"x": x}, train=False)
+        yield Case({"x": rng.normal(size=(3, 4, 2, 5))}, {"channels": True, "seed": 5})
 
     def reference(self, inputs, attrs):
         return {}
+
+    def test_whole_channels_are_dropped(self):
+        x = np.random.default_rng(0).normal(size=(50, 40, 3, 2))
+        case = Case({"x": x}, {"p": 0.25, "channels": True})
+        setup = self.setup(case, "float64")
+        arrays = self.output(setup.case, "float64")
+        held = (arrays["out"] != 0).reshape(50, 40, 6)
+        assert (held.all(2) == held.any(2)).all()
+        assert abs(held.mean() - 0.75) < 0.03
+        np.testing.assert_allclose(
+            arrays["out"], np.where(held.any(2)[..., None, None], x / 0.75, 0)
+        )
+        gradient = setup.gradients(arrays, ("x",))["x"]
+        wanted = setup.seed("out") * held.reshape(x.shape) / 0.75
+        np.testing.assert_allclose(gradient, wanted)
 
     def test_testing_changes_nothing(self):
         x = np.random.default_rng(0).normal(size=(3, 4))
@@ -189,6 +205,7 @@ class TestDropout(OpTest):
         self.refuses("above 1", {"x": x}, {"p": 1.1}, AttributeTypeError)
         self.refuses("below 0", {"x": x}, {"p": -0.1}, AttributeTypeError)
         self.refuses("floating dtype", {"x": np.zeros(2, int)})
+        self.refuses("at least 3 dimensions", {"x": np.zeros((2, 2))}, {"channels": True})
 
 
 def test_dropout_without_its_mask_runs_but_has_no_gradient():

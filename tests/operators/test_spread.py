@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from op_test import Case, OpTest
+
+pytestmark = pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")  # NumPy's
 
 
 class Spread(OpTest):

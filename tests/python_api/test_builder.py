@@ -137,7 +137,11 @@ def test_operators_remember_where_they_were_written() -> None:
     [
         (lambda b, x: b.add_op("rleu", x), errors.UnknownOperatorError, "did you mean relu"),
         (lambda b, x: b.add_op("relu"), errors.SlotError, "input slot 'x' is missing"),
-        (lambda b, x: b.add_op("relu", x, x), errors.SlotError, "takes 1 inputs, not 2"),
+        (
+            lambda b, x: b.add_op("relu", x, x),
+            errors.SlotError,
+            "relu takes x by position, which are 1 inputs, not 2",
+        ),
         (lambda b, x: b.add_op("relu", x, x=x), errors.SlotError, "given twice"),
         (lambda b, x: b.relu(3), errors.SlotError, "wants a variable, not 3"),
         (lambda b, x: b.relu("y"), errors.VariableError, "no variable 'y'"),

@@ -93,7 +93,7 @@ def test_show_dot_and_svg(call, tmp_path):
 
 
 def test_missing_and_damaged_files(call, tmp_path):
-    refused(call("show", "nothing"), 1, "nothing.pb: no such file")
+    refused(call("show", "nothing"), 1, "nothing: no such file; looked for nothing.pb")
     refused(call("show", "nothing.checkpoint"), 1, "nothing.checkpoint: no such file")
     (tmp_path / "n.pb").write_bytes(b"\xff" * 40)
     for command in ("show", "verify"):
@@ -271,7 +271,7 @@ def test_run_in_training_phase(call):
 
 def test_run_refuses(call, folder):
     feed = ["--feed", "x=x.npy"]
-    refused(call("run", "net", "--fetch", "scores"), 1, "no variable 'x'")
+    refused(call("run", "net", "--fetch", "scores"), 1, "input 'x'", "is missing")
     refused(call("run", "net", *feed, "--fetch", "score"), 1, "did you mean scores")
     refused(call("run", "net", "--feed", "X=x.npy", "--fetch", "scores"), 1, "no variable 'X'")
     refused(call("run", "net", "--feed", "x", "--fetch", "scores"), 2, "want NAME=VALUE")
@@ -414,7 +414,7 @@ def test_each_command_in_a_process(folder, name):
 def test_errors_in_a_process(folder):
     done = process(folder, "show", "nothing")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: nothing.pb: no such file\n"
+    assert done.stderr == "error: nothing: no such file; looked for nothing.pb\n"
     assert process(folder, "show").returncode == 2
     debugged = process(folder, "--debug", "show", "nothing")
     assert debugged.returncode == 1 and "Traceback" in debugged.stderr

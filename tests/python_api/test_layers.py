@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, OpContext, Scope
-from opscope.framework.base.errors import AttributeTypeError, UnknownOperatorError
+from opscope.framework.base.errors import (
+    AttributeTypeError,
+    ShapeError,
+    SlotError,
+    UnknownOperatorError,
+)
 from opscope.framework.base.sequence import Sequences
 from opscope.framework.ir.desc import PARAMETER
 from opscope.python_api.builder.methods import BUILDER_METHODS
@@ -168,6 +173,8 @@ def test_rates_of_layers_reach_their_parameters(kind: str) -> None:
         (lambda b, x: b.conv2d(x, out_channels=8), AttributeTypeError, ["write filters=8"]),
         (lambda b, x: b.max_pool2d(x, kernel_size=2), AttributeTypeError, ["write kernel=2"]),
         (lambda b, x: b.fc(x, units=2), AttributeTypeError, ["write size=2", "it has x, size"]),
+        (lambda b, x: b.max_pool2d(x, 2), SlotError, ["not 2", "by name: kernel=2"]),
+        (lambda b, x: b.interpolate(x, 3), SlotError, ["by name: size=3, scale="]),
         (lambda b, x: b.fc(x, siez=2), AttributeTypeError, ["did you mean size?"]),
         (lambda b, x: b.conv2d(x, 4, 3, paddin=1), AttributeTypeError, ["did you mean padding"]),
         (lambda b, x: b.lstm(x, hidden_size=4), AttributeTypeError, ["write size=4"]),
@@ -189,6 +196,16 @@ def test_rates_of_layers_reach_their_parameters(kind: str) -> None:
             AttributeTypeError,
             ["lr_factor=2.0", "with affine=False it makes none"],
         ),
+        (lambda b, x: b.fc(x, 3, w="m"), ShapeError, ["size=3", "w 'm' is [5, 2]"]),
+        (lambda b, x: b.conv2d(x, 3, w="w"), ShapeError, ["filters=3", "is [2, 4, 3, 3]"]),
+        (lambda b, x: b.conv2d(x, kernel=[3, 5], w="w"), ShapeError, ["kernel=[3, 5]"]),
+        (lambda b, x: b.conv_transpose2d(x, 6, w="w"), ShapeError, ["filters=6"]),
+        (lambda b, x: b.embedding(x, [5, 3], w="m"), ShapeError, ["size=[5, 3]"]),
+        (
+            lambda b, x: b.attention("m", "s", trainable=False),
+            AttributeTypeError,
+            ["trainable=False", "with kind='dot' it makes none"],
+        ),
         (lambda b, x: b.conv2d(x, 4, 3, padding="sam"), AttributeTypeError, ["'sam'", "same"]),
         (lambda b, x: b.group_norm(x), AttributeTypeError, ["missing", "'groups'"]),
     ],
@@ -197,6 +214,8 @@ def test_mistakes(call: Callable[..., Any], error: type, words: list[str]) -> No
     b = NetBuilder()
     x = b.input("x", [-1, 4, 5, 5])
     b.parameter("w", [2, 4, 3, 3])
+    b.parameter("m", [5, 2])
+    b.input("s", [-1, 2], levels=1)
     before = len(b.forward_net.op_list.vars)
     with pytest.raises(error) as caught:
         call(b, x)
@@ -206,6 +225,14 @@ def test_mistakes(call: Callable[..., Any], error: type, words: list[str]) -> No
         assert f"{pathlib.Path(__file__).name}:" in str(caught.value)
     if words != ["'sam'", "same"]:
         assert len(b.forward_net.op_list.vars) == before  # nothing was made
+
+
+def test_what_is_asked_of_given_parameters_may_be_said() -> None:
+    b = NetBuilder()
+    x, w = b.input("x", [-1, 4, 5, 5]), b.parameter("w", [6, 4, 3, 3])
+    assert b.conv2d(x, 6, 3, w=w).shape == (-1, 6, 3, 3)
+    assert b.conv_transpose2d(b.input("y", [-1, 6, 5, 5]), 8, 3, w=w, groups=2).shape[1] == 8
+    assert b.fc(b.input("z", [-1, 3]), 2, w=b.parameter("m", [3, 2])).shape == (-1, 2)
 
 
 def test_type_errors_of_other_calls_stay_what_they_are() -> None:
@@ -285,10 +312,11 @@ def test_normalisations_without_and_with_given_parameters() -> None:
     b.layer_norm(x, affine=False)
     assert not [var for var in b.forward_net.op_list.vars if var.kind == PARAMETER]
     scale, bias = b.parameter("s", [4], 2.0), b.parameter("b", [4], 1.0)
-    shared = b.group_norm(x, scale, bias, groups=2)
+    shared = b.group_norm(x, 2, scale=scale, bias=bias)
     single = b.instance_norm(x, scale=scale)
-    b.batch_norm(x, scale, bias, name="first")
-    again = b.batch_norm(x, scale, bias, "first.mean", "first.variance")
+    b.batch_norm(x, scale=scale, bias=bias, name="first")
+    running = {"mean": "first.mean", "variance": "first.variance"}
+    again = b.batch_norm(x, scale=scale, bias=bias, **running)
     kinds = [var.name for var in b.forward_net.op_list.vars if var.kind == PARAMETER]
     assert kinds == ["s", "b"]
     given = {"x": rows(2, 4, 3)}

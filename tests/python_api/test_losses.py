@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope import NetBuilder, Scope
+from opscope import NetBuilder, Scope, to_half
 from opscope.framework.base.errors import AttributeTypeError, ShapeError
 
 RNG = np.random.default_rng(0)
@@ -123,3 +123,75 @@ def test_what_is_refused():
         b.cross_entropy_loss(x, y, weight=[1.0, 2.0])
     with pytest.raises(AttributeTypeError, match="label_smoothing"):
         b.cross_entropy_loss(x, y, label_smoothing=1.5)
+
+
+def test_ctc_finds_labels_whose_places_it_is_not_told():
+    """Each label is a few noisy rows; a linear layer learns to spell them."""
+    rng = np.random.default_rng(5)
+    codes = rng.normal(size=(4, 6))
+    labels = [rng.integers(1, 4, rng.integers(0, 4)) for _ in range(12)]
+    frames = [
+        np.concatenate([codes[:1], *(codes[[c] * rng.integers(1, 4) + [0]] for c in own)])
+        for own in labels
+    ]
+    b = NetBuilder("ctc")
+    x = b.input("x", [-1, 6], levels=1)
+    scores = b.fc(x, size=4, name="scores")
+    loss = b.mean(b.ctc_loss(scores, b.input("label", [-1], "int64", levels=1)))
+    b.backward_from(loss)
+    b.add_optimization(0.1, "adam")
+    scope, feed = Scope(), {"x": frames, "label": labels}
+    costs = [b.run(scope, feed=feed, fetch=[loss.name])[loss.name] for _ in range(80)]
+    assert costs[-1] < 0.1 * costs[0]
+    b.run(scope, feed=feed, fetch=["scores"], need_backward=False)
+    for found, wanted in zip(scope.sequences("scores").to_list(), labels, strict=True):
+        best = found.argmax(1)
+        spelt = best[np.append(True, best[1:] != best[:-1])]
+        assert spelt[spelt > 0].tolist() == wanted.tolist()
+
+
+def test_a_sum_of_losses_need_not_be_fetched():
+    b = NetBuilder("sum")
+    out = b.fc(b.input("x", [-1, 4]), size=4)
+    losses = [b.mean(out * out, name=name) for name in ("one", "two", "three")]
+    b.backward_from(losses[0] + losses[1] + losses[2])
+    found = b.run(Scope(), feed={"x": SCORES}, fetch=losses)
+    assert found["one"] == found["two"] == found["three"] > 0
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+@pytest.mark.parametrize("native", [False, True])
+def test_attention_and_losses_in_half_precision(half, native):
+    """Losses are float32; a net of halves and one that became so give what float32 gives."""
+    pytest.importorskip("ml_dtypes")
+    rng = np.random.default_rng(0)
+    feed = {"text": [rng.integers(0, 20, n) for n in (3, 7, 4)], "spelt": [[1, 2], [3], []]}
+    feed["label"] = np.array([0, 1, 3])
+
+    def net(dtype):
+        b = NetBuilder("half", dtype=dtype)
+        x = b.embedding(b.input("text", [-1], "int64", levels=1), [20, 16], init="xavier")
+        x = b.positional_encoding(x)
+        x = b.transformer_encoder(x, layers=1, heads=2, rotary=True, dropout=0.0)
+        scores, label = b.fc(b.sequence_pool(x), size=4), b.input("label", [-1], "int64")
+        one = b.cross_entropy_loss(scores, label, weight=WEIGHT, label_smoothing=0.1, name="one")
+        two = b.softmax_focal_loss(scores, label, alpha=WEIGHT, name="two")
+        spelt = b.input("spelt", [-1], "int64", levels=1)
+        three = b.mean(b.ctc_loss(b.fc(x, size=7), spelt), name="three")
+        b.backward_from(one + two + three)
+        return b
+
+    whole, scope = net("float32"), Scope()
+    wanted = whole.run(scope, feed=feed, fetch=["one", "two", "three"])
+    values = {v.name: scope.numpy(v.name) for v in whole.forward_net.op_list.vars if v.initializer}
+    scope = Scope()
+    if native:
+        b = net(half)
+        scope.feed({name: value.astype(b.dtype) for name, value in values.items()})
+    else:
+        scope.feed(values)
+        b = to_half(whole, half, scope=scope)
+    found = b.run(scope, feed=feed, fetch=["one", "two", "three"])
+    for name, value in wanted.items():
+        assert found[name].dtype == np.float32
+        assert found[name] == pytest.approx(value, rel=0.05)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder
-from opscope.framework.base.errors import AttributeTypeError, ShapeError
+from opscope.framework.base.errors import AttributeTypeError, ShapeError, VariableError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.registry import lookup
 from opscope.python_api.builder.methods import _ELSEWHERE as ELSEWHERE
@@ -35,6 +35,9 @@ class TestEinsum:
         with pytest.raises(ShapeError, match=r"einsum.*'ij,jk->ik'.* 2 operands and is given 1"):
             b.einsum("ij,jk->ik", x)
 
+        with pytest.raises(AttributeTypeError, match="einsum takes the equation first.*<Var x"):
+            b.einsum(x, "ij->ji")
+
     def test_as_an_operator(self, b):
         x = b.input("x", [2, 3])
         assert b.add_op("einsum", [x], equation="ij->j").shape == (3,)
@@ -62,6 +65,17 @@ def test_names_of_other_libraries_are_understood():
             getattr(NetBuilder(), theirs)
 
 
+def test_arguments_of_other_libraries_are_understood():
+    b = NetBuilder()
+    x = b.input("x", [-1, 3])
+    with pytest.raises(AttributeTypeError, match=r"norm has no .*'ord' \(write p=1\)"):
+        b.norm(x, ord=1)
+    with pytest.raises(AttributeTypeError, match=r"tril has no .*'k' \(write diagonal=1\)"):
+        b.tril(x, k=1)
+    with pytest.raises(VariableError, match="var takes a name.*<Var x.*write b.reduce_var"):
+        b.var(x)
+
+
 class TestPrelu:
     def test_one_slope_for_each_channel_or_one_for_all(self):
         b = NetBuilder()
@@ -76,7 +90,8 @@ class TestPrelu:
     def test_a_slope_that_is_there(self):
         b = NetBuilder()
         x = b.input("x", [-1, 3])
-        slope = b.prelu(x, name="p") and b.var("p.w")
+        b.prelu(x, name="p")
+        slope = b.var("p.w")
         b.prelu(x, slope)
         b.add_op("prelu", x, slope)
         made = [var.name for var in b.op_list.vars if var.name.endswith(".w")]

@@ -139,7 +139,19 @@ def test_optimizers_of_different_types_equal_each_alone():
         only_v.run(other, feed=FEED)
     np.testing.assert_array_equal(scope.numpy("u"), peer.numpy("u"))
     np.testing.assert_array_equal(scope.numpy("v"), other.numpy("v"))
-    assert scope.numpy("optimizer@STEP") == 5
+    assert scope.numpy("optimizer@STEP") == scope.numpy("optimizer@STEP@2") == 5
+
+
+def test_an_optimizer_that_is_added_later_counts_from_its_own_first_step():
+    """With the count of the first one, Adam's correction would be missing from the first steps."""
+    b, scope = linear(), Scope()
+    b.add_optimization(0.1, "adam", parameters="u")
+    for _ in range(20):
+        b.run(scope, feed=FEED)
+    b.add_optimization(0.1, "adam", parameters="rest", **COSINE)
+    b.run(scope, feed=FEED)
+    np.testing.assert_allclose(scope.numpy("v"), [[-0.1, -0.1]], rtol=1e-5)
+    assert scope.numpy("optimizer@STEP") == 21 and scope.numpy("optimizer@STEP@2") == 1
 
 
 def test_clipping_reaches_its_own_parameters_only():
@@ -201,6 +213,25 @@ def test_train_of_a_builder_over_a_saved_net_takes_its_own_rate(tmp_path):
     np.testing.assert_allclose(loaded.numpy("u"), before - FEED["x"], rtol=1e-6)
 
 
+def test_a_rate_that_is_fed_to_the_first_run_holds():
+    b, scope = two_groups({}, {}), Scope()
+    b.run(scope, feed=FEED | {"optimizer@LEARNING_RATE@2": np.float32(1.0)})
+    np.testing.assert_allclose(scope.numpy("v"), -FEED["x"], rtol=1e-6)
+
+
+def test_a_refused_run_leaves_the_rates_alone():
+    b, scope = two_groups({}, {}), Scope()
+    b.run(scope, feed=FEED)
+    again = NetBuilder.from_desc(b.desc)
+    again.backward_from("cost")
+    again.add_optimization(1.0)
+    with pytest.raises(VariableError):
+        again.run(scope, feed={})
+    assert scope.numpy("optimizer@LEARNING_RATE") == np.float32(0.1)
+    again.run(scope, feed=FEED)
+    assert scope.numpy("optimizer@LEARNING_RATE") == 1
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -243,6 +274,16 @@ def test_a_variable_is_no_rate():
     b = linear()
     with pytest.raises(AttributeTypeError, match="not the variable 'u'; for a rate that changes"):
         b.add_optimization(b.var("u"))
+
+
+def test_parameters_as_handles_and_names():
+    for given in ("u", ["u"], lambda b: b.var("u"), lambda b: [b.var("u")]):
+        b = linear()
+        b.add_optimization(0.1, parameters=given(b) if callable(given) else given)
+        assert [op.inputs["param"] for op in b.op_list.ops if op.type == "sgd"] == [("u",)]
+    b = linear()
+    b.backward_from("cost", wrt=b.var("x"))
+    assert "x" in b.gradients
 
 
 @pytest.mark.parametrize(("shape", "shown"), [([-1, 3], r"\[\?, 3\]"), ([2], r"\[2\]")])

@@ -17,9 +17,9 @@ LONGER = {"schedule": "cosine", "schedule_attrs": {"total_steps": 80}}
 PARAMETERS = ("w0", "b0", "w1", "b1")
 
 
-def build(*optimizers, hidden=8, classes=3, head="w1"):
+def build(*optimizers, hidden=8, classes=3, head="w1", dtype="float32"):
     """x -> affine, tanh, affine -> cross entropy; `optimizers`: arguments of add_optimization."""
-    b = NetBuilder("net")
+    b = NetBuilder("net", dtype)
     x, label = b.input("x", [-1, 6]), b.input("label", [-1], "int64")
     w0, b0 = b.parameter("w0", [6, hidden]), b.parameter("b0", [hidden], 0.0)
     w1, b1 = b.parameter(head, [hidden, classes]), b.parameter("b1", [classes], 0.0)
@@ -175,6 +175,35 @@ def test_a_new_head_of_the_same_shape_under_another_name(tmp_path):
     assert report.left == ("w1", "w1@MOMENTUM_VELOCITY")
 
 
+@pytest.mark.parametrize("scale", [None, "dynamic"])
+def test_half_precision(tmp_path, scale):
+    """Float32 copies go on with their parameters; a counter that begins anew takes them along."""
+
+    def half(**options):
+        return build(adam(loss_scale=scale), dtype="float16", **options)
+
+    before = first(tmp_path, half(), evaluate=None)
+    report = resumed(tmp_path, half(head="head"), evaluate=None)[0].resumed
+    assert {"w0@MASTER", "b0@MASTER", "b1@MASTER"} <= set(report.states) & set(before)
+    assert report.afresh["optimizer@STEP"] == "with the states of head@MASTER"
+    assert report.afresh["w0@ADAM_MOMENT1"] == "with the states of head@MASTER"
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [("nadam", "NADAM_CORRECTION"), ("lbfgs", "LBFGS_STEPS")]
+)
+def test_states_of_the_whole_optimizer(tmp_path, kind, state):
+    def net(rate=0.01, **options):
+        return build(((rate, kind), {}), **options)
+
+    first(tmp_path, net())
+    report = resumed(tmp_path, net(0.02))[0].resumed
+    assert f"optimizer@{state}" in report.states
+    assert list(report.afresh) == ["optimizer@LEARNING_RATE"]
+    report = resumed(tmp_path, net(0.02, head="head"), epochs=4)[0].resumed
+    assert f"optimizer@{state}" in report.afresh and report.parameters == ("w0", "b0", "b1")
+
+
 def test_one_of_two_rates_changes(tmp_path):
     def two(rate):
         return build(momentum(0.1, parameters=["w0"]), momentum(rate, parameters="rest"))
@@ -269,3 +298,30 @@ def test_the_refusal_of_a_changed_net_says_how(tmp_path):
 def test_other_values_of_resume(tmp_path, value):
     with pytest.raises(OpscopeError, match="resume is True, False or 'weights', not"):
         resumed(tmp_path, build(adam()), resume=value)
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_what_begins_afresh_in_a_scope_with_values(tmp_path, mine):
+    """Values of a training before begin anew; those that the user has set stay."""
+    scope = Scope()
+    run(scope, build(adam(0.01), classes=4), epochs=2, metrics=(), checkpoint=tmp_path / "run")
+    head = np.full((8, 3), 0.5, "float32")
+    if mine:
+        scope.feed({"w1": head, "b1": head[0]})
+    net = build(adam(0.0), classes=3)
+    resumed(tmp_path, net, scope=scope)
+    assert np.array_equal(scope.numpy("w1"), head) == mine
+    assert scope.numpy("w1").shape == (8, 3) and scope.numpy("optimizer@STEP") == 4
+
+
+def test_one_optimizer_begins_anew_and_the_other_goes_on(tmp_path):
+    def two(kind):
+        second = (0.2, kind), {"parameters": "rest"}
+        return build(adam(0.1, parameters=["w0"]), second)
+
+    first(tmp_path, two("adam"))
+    history, scope = resumed(tmp_path, two("radam"))
+    report = history.resumed
+    assert {"optimizer@STEP", "w0@ADAM_MOMENT1"} <= set(report.states)
+    assert report.afresh["optimizer@STEP@2"] == "with the states of b0"
+    assert scope.numpy("optimizer@STEP") == 12 and scope.numpy("optimizer@STEP@2") == 4

@@ -13,6 +13,7 @@ import pytest
 import opscope
 from opscope import NetBuilder, Scope, metrics
 from opscope.framework.base.errors import AttributeTypeError, RunError
+from opscope.metrics import F1
 
 CUTS = [0, 1, 1, 30, 37, 100]  # unequal minibatches, an empty one among them
 
@@ -298,6 +299,45 @@ def test_in_a_training(tmp_path: pathlib.Path) -> None:
     assert 0 < history["f1"][0] <= 1
 
 
+def test_a_resumed_epoch_counts_all_its_minibatches(tmp_path: pathlib.Path) -> None:
+    _, data = classifier()
+    parts = [{k: v[i:j] for k, v in data.items()} for i, j in ((0, 7), (7, 20), (20, 50))]
+
+    def run(stop: bool, **more: Any) -> opscope.History:
+        b, _ = classifier()
+        score = b.fc("x", size=1, activation="sigmoid", name="score")
+        b.cast(
+            b.equal(b.var("label"), b.fill_constant(shape=[], dtype="int64", value=1.0)),
+            dtype="int64",
+            name="one",
+        )
+        seen = []
+
+        def batches(epoch: int) -> Iterator[dict[str, np.ndarray]]:
+            for number, part in enumerate(parts):
+                if stop and (epoch, number) == (1, 2):
+                    raise KeyboardInterrupt
+                seen.append((epoch, number))
+                yield part
+
+        measured = [
+            F1("scores", "label", "macro"),
+            metrics.AUC(score, "one"),
+            metrics.ConfusionMatrix("scores", "label", 3),
+        ]
+        return opscope.train(
+            b, batches, epochs=2, scope=Scope(), metrics=measured, seed=0, progress=False, **more
+        )
+
+    whole = run(False)
+    with pytest.raises(KeyboardInterrupt):
+        run(True, checkpoint=tmp_path / "run", checkpoint_batches=1)
+    resumed = run(False, checkpoint=tmp_path / "run", resume=True)
+    for column in whole.columns:
+        if column != "seconds":
+            assert resumed[column] == whole[column], column
+
+
 def test_by_hand() -> None:
     """The lines of the module's text."""
     b, data = classifier()
@@ -310,6 +350,23 @@ def test_by_hand() -> None:
     assert f1.result() == whole.result() > 0
 
 
+def test_sequences_are_counted_by_rows() -> None:
+    b = NetBuilder()
+    x, label = b.input("x", [-1, 4], levels=1), b.input("label", [-1], "int64", levels=1)
+    scores = b.fc(x, size=3)
+    rng = np.random.default_rng(0)
+    feed = {
+        "x": opscope.Sequences.from_list([rng.normal(size=(n, 4)) for n in (3, 1, 4)]),
+        "label": opscope.Sequences.from_list([rng.integers(0, 3, n) for n in (3, 1, 4)]),
+    }
+    accuracy = metrics.Accuracy(scores, label)
+    found = b.run(Scope(), feed=feed, fetch=accuracy.fetch, need_backward=False)
+    accuracy.update(found)
+    guess, truth = (np.asarray(found[name].data) for name in accuracy.fetch)
+    assert accuracy.result() == np.mean(guess.argmax(1) == truth)
+
+
 def test_the_face_knows_the_module() -> None:
     assert opscope.metrics is metrics and "metrics" in dir(opscope)
+    assert opscope.metrics.F1 is F1
     assert set(metrics.__all__) >= {"Metric", "Precision", "Recall", "F1", "AUC", "Accuracy"}

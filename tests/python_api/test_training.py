@@ -241,8 +241,8 @@ def test_no_held_out_data():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"epochs": 0}, OpscopeError, "epochs >= 1"),
-        ({"checkpoint_every": 0}, OpscopeError, "checkpoint_every >= 1"),
+        ({"epochs": 0}, OpscopeError, "epochs wants a number from 1 on, not 0"),
+        ({"checkpoint_every": 0}, OpscopeError, "checkpoint_every wants a number from 1 on"),
         ({"resume": True}, OpscopeError, "needs checkpoint=PREFIX"),
         ({"loss": "los"}, VariableError, r"no variable 'los' \(did you mean loss"),
         ({"loss": "cost"}, VariableError, "no variable 'cost'.* loss= says .* perhaps .*'loss'"),

@@ -361,3 +361,26 @@ def test_what_is_refused():
         b.positional_encoding(x, kind="learned")
     with pytest.raises(AttributeTypeError, match="layers=0 wants 1 or more"):
         b.transformer_encoder(x, layers=0, heads=2)
+    with pytest.raises(AttributeTypeError, match=r"no argument 'nhead' \(write heads=4\)"):
+        b.transformer_encoder_layer(x, nhead=4)
+    with pytest.raises(AttributeTypeError, match="missing a required .*'heads'"):
+        b.transformer_decoder(x, x, layers=2)
+    with pytest.raises(AttributeTypeError, match='write activation="gelu"'):
+        b.transformer_encoder(x, layers=2, heads=4, activation=b.gelu)
+
+
+def test_a_transformer_learns_from_sequences_of_different_lengths():
+    """The label is the token that stands in front, which positions alone can tell."""
+    rng = np.random.default_rng(0)
+    tokens = [rng.integers(0, 4, rng.integers(1, 7)) for _ in range(64)]
+    feed = {"tokens": tokens, "label": np.array([own[0] for own in tokens])}
+    b = NetBuilder("first")
+    x = b.embedding(b.input("tokens", [-1], "int64", levels=1), [4, 16], init="xavier")
+    x = b.transformer_encoder(b.positional_encoding(x), layers=1, heads=2, dropout=0.0)
+    scores = b.fc(b.sequence_pool(x), size=4)
+    loss = b.cross_entropy_loss(scores, b.input("label", [-1], "int64"))
+    b.backward_from(loss)
+    b.add_optimization(5e-3, "adam")
+    scope = Scope()
+    costs = [b.run(scope, feed=feed, fetch=[loss.name])[loss.name] for _ in range(120)]
+    assert costs[0] > 1 and costs[-1] < 0.05

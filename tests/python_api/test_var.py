@@ -174,6 +174,7 @@ INTEGERS = [
     lambda n, m: n**5,
     lambda n, m: -n,
     lambda n, m: abs(n),
+    lambda n, m: n.round(),
     lambda n, m: n + (2**60 + 1),
 ]
 
@@ -346,6 +347,63 @@ def test_the_operators_are_as_before():
     assert b.mean(x).shape == () and b.op_list.ops[-1].type == "mean"
 
 
+# -- choices ---------------------------------------------------------------------------------------
+
+
+def test_choices_take_numbers_and_arrays():
+    b, (x, y, n, m, p, q) = builder()
+    cases = [
+        (b.where(p, x, y), np.where(P, X, Y)),
+        (b.where("p", "x", 0), np.where(P, X, 0.0)),
+        (b.where(x > 0, 1.5, x), np.where(X > 0, 1.5, X)),
+        (b.where(p, n, 7), np.where(P, N, 7)),
+        (b.where(p, n, x), np.where(P, N, X)),
+        (b.where(p, 1, 0), np.where(P, 1, 0)),
+        (b.where(p, 0.5, [0, 1, 2, 3]), np.where(P, 0.5, [0, 1, 2, 3])),
+        (b.where(P, x, 0.0), np.where(P, X, 0.0)),
+        (b.where(p, q, False), np.where(P, Q, False)),
+        (b.maximum(x, 0), np.maximum(X, 0)),
+        (b.maximum(0.5, x), np.maximum(0.5, X)),
+        (b.minimum(n, m), np.minimum(N, M)),
+        (b.minimum(x, n), np.minimum(X, N)),
+        (b.maximum(n, M[0]), np.maximum(N, M[0])),
+    ]
+    for out, wanted in cases:
+        got = value(b, out)
+        assert got.dtype == wanted.dtype
+        np.testing.assert_array_equal(got, wanted)
+    assert b.maximum(x, 0, name="mine").name == "mine"
+    b.backward_from(b.sum(b.where(x > 0, x, 0) + b.maximum(x, 0.25)), wrt=[x])
+    got = b.run(Scope(), feed=GIVEN, fetch=b.gradient(x))[b.gradient(x)]
+    np.testing.assert_array_equal(got, (X > 0) + 1.0 * (X > 0.25))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda b, x: b.where(x > 0, x, None), AttributeTypeError, "'x' where None: a variable"),
+        (
+            lambda b, x: b.where(x > 0, None, 0),
+            AttributeTypeError,
+            "where: want variables",
+        ),
+        (lambda b, x: b.where(x, x, 0), ShapeError, "condition wants dtype bool"),
+        (lambda b, x: b.maximum(x, "z"), VariableError, "no variable 'z'"),
+        (lambda b, x: b.minimum({}, x), AttributeTypeError, r"'x' minimum \{\} \(dict\)"),
+        (
+            lambda b, x: b.reshape(x, shape=[x, 2]),
+            AttributeTypeError,
+            "<Var x.* holds no numbers",
+        ),
+        (lambda b, x: x.clip("a"), AttributeTypeError, "minimum='a' is string, want float"),
+    ],
+)
+def test_bad_choices(call, error, message):
+    b, (x,) = builder(names="x")
+    with pytest.raises(error, match=message):
+        call(b, x)
+
+
 # -- identity --------------------------------------------------------------------------------------
 
 
@@ -444,3 +502,15 @@ def test_every_method_is_documented():
     for name, method in vars(Var).items():
         if not name.startswith("_"):
             assert inspect.getdoc(method), name
+
+
+def test_a_var_where_a_word_may_stand():
+    """What takes a Var or a word compares only words."""
+    b = NetBuilder()
+    x = b.input("x", [-1, 3])
+    w, v = b.parameter("w", [3, 1]), b.parameter("v", [3, 1])
+    cost = b.mean(x @ w + x @ v)
+    b.backward_from(cost, wrt=w)
+    b.add_optimization(0.1, parameters=w)
+    out = b.run(Scope(), feed={"x": np.ones((2, 3))}, fetch=cost)
+    assert list(out) == [cost.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....framework.base.errors import AttributeTypeError, ShapeError, format_shape
+from ..layers import nothing_to_learn
 from ..methods import builder_method
 from ..net_builder import NetBuilder
 from ..var import Var
@@ -58,6 +59,8 @@ def attention(
     name = name or builder.unique_name("attention")
     shared = {"init": init, "lr_factor": lr_factor, "trainable": trainable}
     if kind == "dot":
+        learned = {"lr_factor": lr_factor, "trainable": trainable}
+        nothing_to_learn(f"attention {name!r}", "kind='dot'", learned)
         searched = memory if keys is None else keys
         _check_dot(builder, name, query, searched)
         spread = builder.sequence_expand(query, searched)
@@ -68,7 +71,7 @@ def attention(
             if size < 1:
                 raise AttributeTypeError(f"attention {name!r}: additive wants `keys` or a size")
             keys = builder.fc(memory, size=size, bias=False, name=f"{name}.k", **shared)
-        known = builder.shape_of(str(keys))
+        known = builder.shape_of(keys)
         width = known[-1] if known else -1
         if width < 1 or size not in (0, width):
             raise ShapeError(
@@ -83,7 +86,7 @@ def attention(
 
 
 def _check_dot(builder: NetBuilder, name: str, query: Any, keys: Any) -> None:
-    one, two = builder.shape_of(str(query)), builder.shape_of(str(keys))
+    one, two = builder.shape_of(query), builder.shape_of(keys)
     if one and two and one[-1] != two[-1] and min(one[-1], two[-1]) >= 0:
         raise ShapeError(
             f"attention {name!r} (dot): query {str(query)!r} {format_shape(one)} and keys"

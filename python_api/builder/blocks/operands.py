@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....framework.base.errors import AttributeTypeError
 from ....framework.ir.registry import lookup
 from ..methods import builder_method
 from ..net_builder import NetBuilder
+from ..operator_methods import where
 from ..var import Var
 
 
@@ -35,8 +37,13 @@ def einsum(
         operands: arrays of one floating dtype.
 
     Raises:
+        AttributeTypeError: the first argument is no text.
         ShapeError: an equation that does not fit the operands.
     """
+    if not isinstance(equation, str):
+        raise AttributeTypeError(
+            f"{where()}: einsum takes the equation first, such as 'ij,jk->ik', not {equation!r}"
+        )
     given = {"equation": equation}
     return builder.append(lookup("einsum"), (_listed(operands),), given, name=name)
 

@@ -37,7 +37,7 @@ class Parts:
         Raises:
             ShapeError: it has other dimensions, or its width is not known.
         """
-        shape = self.builder.shape_of(str(x))
+        shape = self.builder.shape_of(x)
         if shape is None or len(shape) not in (2, 3) or shape[-1] < 1:
             raise ShapeError(
                 f"layer {self.name!r} ({self.kind}): {what} {str(x)!r} {format_shape(shape)} must"

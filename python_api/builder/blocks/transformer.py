@@ -9,85 +9,96 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....framework.base.errors import AttributeTypeError
-from ..methods import builder_method
+from ..methods import builder_method, takes
 from ..net_builder import NetBuilder
 from ..var import Var
 from .parts import Parts
 
 
-@dataclass(frozen=True)
-class _Style:
-    """What the layers of one stack have in common; see `transformer_encoder_layer`."""
+@dataclass(frozen=True, kw_only=True)
+class EncoderOptions:
+    """What all encoders take by keyword; see `transformer_encoder_layer`."""
 
     heads: int
-    feedforward: int | None
-    activation: str
-    norm_first: bool
-    dropout: float
-    rotary: bool
-    epsilon: float
-    init: Any
-    lr_factor: float | None
-    trainable: bool
+    feedforward: int | None = None
+    activation: str = "relu"
+    norm_first: bool = False
+    dropout: float = 0.1
+    mask: Var | str | None = None
+    key_padding_mask: Var | str | None = None
+    causal: bool = False
+    rotary: bool = False
+    epsilon: float = 1e-5
+    init: Any = "xavier"
+    lr_factor: float | None = None
+    trainable: bool = True
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderOptions(EncoderOptions):
+    """What all decoders take by keyword; see `transformer_decoder_layer`."""
+
+    causal: bool = True
+    memory_mask: Var | str | None = None
+    memory_key_padding_mask: Var | str | None = None
 
 
 class _Layer:
     """One layer: sublayers with a norm, dropout and a way round each of them."""
 
-    def __init__(self, builder: NetBuilder, name: str, kind: str, style: _Style) -> None:
-        self.builder, self.name, self.style = builder, name, style
-        self.shared = {
-            "init": style.init,
-            "lr_factor": style.lr_factor,
-            "trainable": style.trainable,
-        }
+    def __init__(self, builder: NetBuilder, name: str, kind: str, o: EncoderOptions) -> None:
+        self.builder, self.name, self.options = builder, name, o
+        self.shared = {"init": o.init, "lr_factor": o.lr_factor, "trainable": o.trainable}
         self.parts = Parts(builder, name, kind, **self.shared)
         self._norms = 0
 
     def norm(self, x: Any, name: str = "") -> Var:
         self._norms += 1
-        return self.parts.norm(x, f"norm{self._norms}", self.style.epsilon, name=name)
+        return self.parts.norm(x, f"norm{self._norms}", self.options.epsilon, name=name)
 
     def around(self, x: Any, sublayer: Any, name: str = "") -> Var:
         """x + sublayer(norm(x)), or norm(x + sublayer(x))."""
-        if self.style.norm_first:
-            added = self.parts.dropout(sublayer(self.norm(x)), self.style.dropout)
+        if self.options.norm_first:
+            added = self.parts.dropout(sublayer(self.norm(x)), self.options.dropout)
             return self.builder.add(x, added, name=name)
-        added = self.parts.dropout(sublayer(x), self.style.dropout)
+        added = self.parts.dropout(sublayer(x), self.options.dropout)
         return self.norm(self.builder.add(x, added), name)
 
-    def attention(self, x: Any, part: str, memory: Any = None, **masks: Any) -> Var:
-        style = self.style
+    def attention(self, part: str, x: Any, memory: Any = None, **how: Any) -> Var:
         return self.builder.multi_head_attention(
             x,
             memory,
-            heads=style.heads,
+            heads=self.options.heads,
             size=self.parts.width(x, "x"),
-            dropout=style.dropout,
-            rotary=style.rotary and memory is None,
+            dropout=self.options.dropout,
             name=f"{self.name}.{part}",
-            **masks,
+            **how,
             **self.shared,
         )
 
+    def own_attention(self, x: Any) -> Var:
+        o = self.options
+        masks = {"mask": o.mask, "key_padding_mask": o.key_padding_mask, "causal": o.causal}
+        return self.attention("attention", x, rotary=o.rotary, **masks)
+
     def feedforward(self, x: Any) -> Var:
         width = self.parts.width(x, "x")
-        inner = self.parts.linear(x, self.style.feedforward or 4 * width, "feedforward.in")
-        inner = self.builder.add_op(self.style.activation.lower(), inner)
-        inner = self.parts.dropout(inner, self.style.dropout)
+        inner = self.parts.linear(x, self.options.feedforward or 4 * width, "feedforward.in")
+        inner = self.builder.add_op(self.options.activation.lower(), inner)
+        inner = self.parts.dropout(inner, self.options.dropout)
         return self.parts.linear(inner, width, "feedforward.out")
 
 
-def _encoder_layer(layer: _Layer, x: Any, masks: dict[str, Any]) -> Var:
-    x = layer.around(x, lambda y: layer.attention(y, "attention", **masks))
+def _encoder_layer(layer: _Layer, x: Any) -> Var:
+    x = layer.around(x, layer.own_attention)
     return layer.around(x, layer.feedforward, layer.name)
 
 
-def _decoder_layer(
-    layer: _Layer, x: Any, memory: Any, masks: dict[str, Any], memory_masks: dict[str, Any]
-) -> Var:
-    x = layer.around(x, lambda y: layer.attention(y, "attention", **masks))
-    x = layer.around(x, lambda y: layer.attention(y, "memory", memory, **memory_masks))
+def _decoder_layer(layer: _Layer, x: Any, memory: Any, o: DecoderOptions) -> Var:
+    masks = {"mask": o.memory_mask, "key_padding_mask": o.memory_key_padding_mask}
+    x = layer.around(x, layer.own_attention)
+    x = layer.around(x, lambda y: layer.attention("memory", y, memory, **masks))
     return layer.around(x, layer.feedforward, layer.name)
 
 
@@ -98,34 +109,20 @@ def _numbers(name: str, kind: str, layers: int) -> range:
 
 
 def _finished(
-    builder: NetBuilder, name: str, kind: str, x: Any, final_norm: bool | None, style: _Style
+    builder: NetBuilder, name: str, kind: str, x: Any, final_norm: bool | None, o: EncoderOptions
 ) -> Var:
     """The end of a stack: a norm, by default where the layers leave their sums without one."""
-    if not (style.norm_first if final_norm is None else final_norm):
+    if not (o.norm_first if final_norm is None else final_norm):
         return builder.assign(x, name=name)
-    layer = _Layer(builder, name, kind, style)
-    return layer.parts.norm(x, "norm", style.epsilon, name=name)
+    return _Layer(builder, name, kind, o).parts.norm(x, "norm", o.epsilon, name=name)
 
 
 @builder_method
+@takes(EncoderOptions)
 def transformer_encoder_layer(
     builder: NetBuilder,
     x: Var | str,
-    *,
-    heads: int,
-    feedforward: int | None = None,
-    activation: str = "relu",
-    norm_first: bool = False,
-    dropout: float = 0.1,
-    mask: Var | str | None = None,
-    key_padding_mask: Var | str | None = None,
-    causal: bool = False,
-    rotary: bool = False,
-    epsilon: float = 1e-5,
-    init: Any = "xavier",
-    lr_factor: float | None = None,
-    trainable: bool = True,
-    name: str = "",
+    **options: Any,
 ) -> Var:
     """Layer of a transformer's encoder: self-attention, then two products with an activation.
 
@@ -152,36 +149,19 @@ def transformer_encoder_layer(
     Source: Vaswani et al. 2017, Attention is all you need; torch.nn.TransformerEncoderLayer.
     """
     kind = "transformer_encoder_layer"
-    style = _Style(
-        heads, feedforward, activation, norm_first, dropout, rotary, epsilon, init, lr_factor,
-        trainable,
-    )  # fmt: skip
-    layer = _Layer(builder, name or builder.unique_name(kind), kind, style)
-    masks = {"mask": mask, "key_padding_mask": key_padding_mask, "causal": causal}
-    return _encoder_layer(layer, x, masks)
+    o = EncoderOptions(**options)
+    return _encoder_layer(_Layer(builder, o.name or builder.unique_name(kind), kind, o), x)
 
 
 @builder_method
+@takes(EncoderOptions)
 def transformer_encoder(
     builder: NetBuilder,
     x: Var | str,
     *,
     layers: int,
-    heads: int,
-    feedforward: int | None = None,
-    activation: str = "relu",
-    norm_first: bool = False,
-    dropout: float = 0.1,
-    mask: Var | str | None = None,
-    key_padding_mask: Var | str | None = None,
-    causal: bool = False,
-    rotary: bool = False,
     final_norm: bool | None = None,
-    epsilon: float = 1e-5,
-    init: Any = "xavier",
-    lr_factor: float | None = None,
-    trainable: bool = True,
-    name: str = "",
+    **options: Any,
 ) -> Var:
     """Encoder of a transformer: a stack of `transformer_encoder_layer`, which says more.
 
@@ -197,39 +177,20 @@ def transformer_encoder(
     Source: Vaswani et al. 2017, Attention is all you need; torch.nn.TransformerEncoder.
     """
     kind = "transformer_encoder"
-    name = name or builder.unique_name(kind)
-    style = _Style(
-        heads, feedforward, activation, norm_first, dropout, rotary, epsilon, init, lr_factor,
-        trainable,
-    )  # fmt: skip
-    masks = {"mask": mask, "key_padding_mask": key_padding_mask, "causal": causal}
+    o = EncoderOptions(**options)
+    name = o.name or builder.unique_name(kind)
     for number in _numbers(name, kind, layers):
-        x = _encoder_layer(_Layer(builder, f"{name}.{number}", kind, style), x, masks)
-    return _finished(builder, name, kind, x, final_norm, style)
+        x = _encoder_layer(_Layer(builder, f"{name}.{number}", kind, o), x)
+    return _finished(builder, name, kind, x, final_norm, o)
 
 
 @builder_method
+@takes(DecoderOptions)
 def transformer_decoder_layer(
     builder: NetBuilder,
     x: Var | str,
     memory: Var | str,
-    *,
-    heads: int,
-    feedforward: int | None = None,
-    activation: str = "relu",
-    norm_first: bool = False,
-    dropout: float = 0.1,
-    mask: Var | str | None = None,
-    memory_mask: Var | str | None = None,
-    key_padding_mask: Var | str | None = None,
-    memory_key_padding_mask: Var | str | None = None,
-    causal: bool = True,
-    rotary: bool = False,
-    epsilon: float = 1e-5,
-    init: Any = "xavier",
-    lr_factor: float | None = None,
-    trainable: bool = True,
-    name: str = "",
+    **options: Any,
 ) -> Var:
     """Layer of a transformer's decoder: attention over x itself, then over a memory, then products.
 
@@ -253,40 +214,21 @@ def transformer_decoder_layer(
     Source: Vaswani et al. 2017, Attention is all you need; torch.nn.TransformerDecoderLayer.
     """
     kind = "transformer_decoder_layer"
-    style = _Style(
-        heads, feedforward, activation, norm_first, dropout, rotary, epsilon, init, lr_factor,
-        trainable,
-    )  # fmt: skip
-    layer = _Layer(builder, name or builder.unique_name(kind), kind, style)
-    masks = {"mask": mask, "key_padding_mask": key_padding_mask, "causal": causal}
-    memory_masks = {"mask": memory_mask, "key_padding_mask": memory_key_padding_mask}
-    return _decoder_layer(layer, x, memory, masks, memory_masks)
+    o = DecoderOptions(**options)
+    layer = _Layer(builder, o.name or builder.unique_name(kind), kind, o)
+    return _decoder_layer(layer, x, memory, o)
 
 
 @builder_method
+@takes(DecoderOptions)
 def transformer_decoder(
     builder: NetBuilder,
     x: Var | str,
     memory: Var | str,
     *,
     layers: int,
-    heads: int,
-    feedforward: int | None = None,
-    activation: str = "relu",
-    norm_first: bool = False,
-    dropout: float = 0.1,
-    mask: Var | str | None = None,
-    memory_mask: Var | str | None = None,
-    key_padding_mask: Var | str | None = None,
-    memory_key_padding_mask: Var | str | None = None,
-    causal: bool = True,
-    rotary: bool = False,
     final_norm: bool | None = None,
-    epsilon: float = 1e-5,
-    init: Any = "xavier",
-    lr_factor: float | None = None,
-    trainable: bool = True,
-    name: str = "",
+    **options: Any,
 ) -> Var:
     """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more.
 
@@ -302,14 +244,8 @@ def transformer_decoder(
     Source: Vaswani et al. 2017, Attention is all you need; torch.nn.TransformerDecoder.
     """
     kind = "transformer_decoder"
-    name = name or builder.unique_name(kind)
-    style = _Style(
-        heads, feedforward, activation, norm_first, dropout, rotary, epsilon, init, lr_factor,
-        trainable,
-    )  # fmt: skip
-    masks = {"mask": mask, "key_padding_mask": key_padding_mask, "causal": causal}
-    memory_masks = {"mask": memory_mask, "key_padding_mask": memory_key_padding_mask}
+    o = DecoderOptions(**options)
+    name = o.name or builder.unique_name(kind)
     for number in _numbers(name, kind, layers):
-        layer = _Layer(builder, f"{name}.{number}", kind, style)
-        x = _decoder_layer(layer, x, memory, masks, memory_masks)
-    return _finished(builder, name, kind, x, final_norm, style)
+        x = _decoder_layer(_Layer(builder, f"{name}.{number}", kind, o), x, memory, o)
+    return _finished(builder, name, kind, x, final_norm, o)

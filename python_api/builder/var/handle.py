@@ -259,7 +259,7 @@ class Var(Handle):
     def clip(self, min: float | None = None, max: float | None = None) -> Var:  # noqa: A002
         """Elements below `min` and above `max` replaced by these."""
         limits = {"minimum": min, "maximum": max}
-        given: dict[str, Any] = {k: float(v) for k, v in limits.items() if v is not None}
+        given: dict[str, Any] = {k: v for k, v in limits.items() if v is not None}
         return self.builder.add_op("clip", self, **given)
 
     def round(self, decimals: int = 0) -> Var:
@@ -269,7 +269,7 @@ class Var(Handle):
                 f"{where()}: rounding of {self!r} to {decimals} decimals: only whole numbers"
                 f" are there; write (x * {10**decimals}).round() / {10**decimals}"
             )
-        return self.builder.add_op("round", self)
+        return self.builder.add_op("round", self) if kind_of(self.dtype) == "f" else self
 
     # -- what a Var is not -------------------------------------------------------------------------
 

@@ -14,9 +14,13 @@ _VALUES = ("item", "numpy", "tolist", "data", "value", "values", "detach", "cpu"
 _GRADIENTS = ("grad", "backward", "requires_grad")
 
 
+class NoNumbersError(VariableError, TypeError):
+    """A Var stands where Python or NumPy wants a number; they expect a TypeError of it."""
+
+
 def no_value(x: Handle, what: str) -> NoReturn:
     """Raise: a number is wanted while the net is built."""
-    raise VariableError(
+    raise NoNumbersError(
         f"{where()}: {what}: {x!r} holds no numbers while the net is built; they come from"
         f" b.run(scope, feed=..., fetch=[{x.name!r}])"
     )

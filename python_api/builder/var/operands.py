@@ -91,7 +91,10 @@ def _common(builder: Builder, one: np.dtype, two: np.dtype) -> np.dtype:
     ranks = [_ORDER.index(kind_of(dtype)) for dtype in (one, two)]
     if ranks[0] != ranks[1]:
         return one if ranks[0] > ranks[1] else two
-    return np.promote_types(one, two)
+    try:
+        return np.promote_types(one, two)
+    except TypeError:  # float16 and bfloat16
+        return np.dtype(np.float32)
 
 
 def _beside(x: Handle, array: np.ndarray) -> np.dtype:

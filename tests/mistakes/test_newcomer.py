@@ -1,0 +1,84 @@
+"""A newcomer's mistakes: each gets one error of the package's, which says what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import opscope
+from mistakes.newcomer import MISTAKES
+from opscope import NetBuilder, OpContext, Scope
+from opscope.python_api.cli.main import main
+
+X, Y = np.zeros((2, 4), np.float32), np.zeros(2, np.int64)
+
+
+def build(train: bool) -> NetBuilder:
+    b = NetBuilder("net")
+    x, label = b.input("x", [-1, 4]), b.input("label", [-1], "int64")
+    scores = b.fc(x, size=3, name="scores")
+    cost = b.mean(b.softmax_cross_entropy(scores, label), name="cost")
+    if train:
+        b.backward_from(cost)
+        b.add_optimization(0.1)
+    return b
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: Any) -> dict[str, Any]:
+    """What the typed line may use; the folder holds a saved net and an array."""
+    monkeypatch.chdir(tmp_path)
+    b, trained, scope = build(False), build(True), Scope()
+    trained.initialize(scope)
+    opscope.save(trained, scope, "net.pb")
+    np.save("x.npy", X)
+    found = {name: b.var(name) for name in ("x", "label", "scores", "cost")}
+    found["image"] = b.input("image", [-1, 3, 8, 8])
+    data = [{"x": X, "label": Y}]
+    modules = {"opscope": opscope, "np": np, "NetBuilder": NetBuilder, "Scope": Scope}
+    given = {"b": b, "trained": trained, "data": data, "X": X, "Y": Y, "OpContext": OpContext}
+    return {**modules, **given, **found, "again": lambda: build(True)}
+
+
+def holds(message: str, words: str) -> list[str]:
+    """The words that are not in the message, in their order."""
+    missing, at = [], 0
+    for word in words.split():
+        found = message.find(word, at)
+        if found < 0:
+            missing.append(word)
+        else:
+            at = found
+    return missing
+
+
+@pytest.mark.parametrize(("typed", "words"), MISTAKES, ids=[typed[:60] for typed, _ in MISTAKES])
+def test_mistake(typed: str, words: str, names: dict[str, Any]) -> None:
+    if typed.startswith("$ opscope "):
+        done = CliRunner().invoke(main, typed.removeprefix("$ opscope ").split())
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert done.exit_code in (1, 2)
+        message = done.stderr
+    else:
+        with pytest.raises((opscope.OpscopeError, AttributeError)) as caught:
+            exec(compile(typed, "typed.py", "exec"), names)
+        message = str(caught.value)
+        misspelt_method = re.fullmatch(r"b\.sofmax\(x\)", typed)
+        assert isinstance(caught.value, opscope.OpscopeError) or misspelt_method
+    assert not holds(message, words), message
+    assert len(message) < 700, message
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(MISTAKES) >= 35
+    assert len({typed for typed, _ in MISTAKES}) == len(MISTAKES)
+
+
+def test_a_dimension_may_be_none() -> None:
+    b = NetBuilder()
+    assert b.input("x", [None, 4]).shape == (-1, 4)
