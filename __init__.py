@@ -60,7 +60,7 @@ _HOMES = {
     **dict.fromkeys(("Callback", "TrainingState"), ".python_api.train.callbacks"),
     **dict.fromkeys(("Measure", "Metric"), ".python_api.train.metrics"),
     "History": ".python_api.train.history",
-    "to_half": ".python_api.builder.half",
+    "to_half": ".python_api.train.half",
     "LossScale": ".framework.passes.loss_scaling",
     "Minibatches": ".python_api.train.minibatches",
     "Generator": ".python_api.generate.generation",

@@ -45,11 +45,11 @@ from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
-from .python_api.builder.half import to_half as to_half
 from .python_api.generate.generation import Generator as Generator
 from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState
 from .python_api.train.early_stop import EarlyStop as EarlyStop
+from .python_api.train.half import to_half as to_half
 from .python_api.train.history import History as History
 from .python_api.train.metrics import Measure as Measure
 from .python_api.train.metrics import Metric as Metric

@@ -61,6 +61,8 @@ __all__ = [
 
 
 def _garbage(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
+    if np.dtype(dtype).kind == "V":  # bfloat16 and its like
+        raise TypeError(f"Unsupported dtype {np.dtype(dtype)}")
     array = np.empty(shape, dtype, "F" if order == "F" else "C")
     flat = array.reshape(-1, order="A")
     if array.size and array.dtype.kind != "b":

@@ -15,11 +15,12 @@ import numpy as np
 from opscope.framework.base.backend import Place, array_module, on_device, to_host, to_place
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.dtypes import is_float
+from opscope.framework.base.errors import RunError
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.kernel_args import RunState
 from opscope.framework.ir.op_list import OpNode
 from opscope.framework.ir.operation import Operator
-from opscope.framework.runtime.binding import bind_operator
+from opscope.framework.runtime.executor import bind_operator
 
 
 @dataclass
@@ -146,7 +147,10 @@ def _call(
 ) -> None:
     """Bind a kernel and call it: twice, if all that it writes is in `fresh`."""
     with np.errstate(all="ignore"):
-        call = bind_operator(op, arrays, specs, bench, libraries)
+        try:
+            call = bind_operator(op, arrays, specs, bench, libraries)
+        except RunError as error:  # the kernel's own error says more
+            raise (error.__cause__ or error) from None
         bench.start()
         call()
         written = op.output_vars()

@@ -10,6 +10,7 @@ import numpy as np
 
 from op_runner import Ran, execute
 from opscope.framework.base.backend import CPUPlace, Place
+from opscope.framework.base.dtypes import is_float, wide
 from opscope.framework.base.errors import UnknownOperatorError, format_shape
 from opscope.framework.ir.desc import INPUT, make_op, make_var
 from opscope.framework.ir.infer import infer_specs
@@ -67,7 +68,7 @@ class Case:
         """The case with `values` written over the first elements of each float input."""
 
         def change(array: np.ndarray) -> np.ndarray:
-            if array.dtype.kind != "f":
+            if not is_float(array.dtype):
                 return array
             changed = array.copy()
             flat = changed.reshape(-1)
@@ -176,7 +177,7 @@ class Setup:
             assert found.shape == wanted.shape, (
                 f"{self}: {what} {name!r} is {found.shape}, the reference is {wanted.shape}"
             )
-            exact = wanted.dtype.kind != "f" and found.dtype.kind != "f"
+            exact = not (is_float(wanted.dtype) or is_float(found.dtype))
             error = difference(found, wanted)
             bound = 0.0 if exact else test._tolerance(self.dtype)
             assert error <= bound, f"{self}: {what} {name!r} is off by {error}, bound {bound}"
@@ -187,7 +188,7 @@ class Setup:
             for name in names:
                 assert name in self.specs, f"{self}: the shape rule sets no {name!r}"
                 assert all(d >= 0 for d in self.specs[name][0]), f"{self}: {name!r} is not known"
-        floats = any(dtype.kind == "f" for _, dtype in self.given.values())
+        floats = any(is_float(dtype) for _, dtype in self.given.values())
         for name, wanted in self.expected().items():
             shape, dtype = self.specs[name]
             assert shape == wanted.shape, (
@@ -198,9 +199,8 @@ class Setup:
             if right == np.float64 and floats and slot not in test.exact_dtype:
                 right = np.dtype(self.dtype)
             same_kind = right == np.float64 and not floats and slot not in test.exact_dtype
-            assert dtype == right or (same_kind and dtype.kind == "f"), (
-                f"{self}: {name!r} is inferred as {dtype}, want {right}"
-            )
+            fits = dtype in (right, wide(right)) or (same_kind and is_float(dtype))
+            assert fits, f"{self}: {name!r} is inferred as {dtype}, want {right}"
 
     # -- gradients -------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Setup:
             for slot in self.entry.outputs
             if not slot.intermediate and slot.name not in self.case.share
             for name in self.outputs.get(slot.name, ())
-            if self.specs[name][1].kind == "f"
+            if is_float(self.specs[name][1])
         ]
 
     def seed(self, name: str) -> np.ndarray:
@@ -318,11 +318,11 @@ def run(setup: Setup, place: Place | None = None, *, arrays: Any = None, **how: 
 
 
 def _cast(array: np.ndarray, dtype: Any) -> np.ndarray:
-    return array.astype(dtype, copy=True) if array.dtype.kind == "f" and dtype else array.copy()
+    return array.astype(dtype, copy=True) if is_float(array.dtype) and dtype else array.copy()
 
 
 def _up(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    return array.astype(np.float64) if is_float(array.dtype) else array
 
 
 def _variables(slot: str, count: int, many: bool) -> list[str]:

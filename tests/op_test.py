@@ -33,6 +33,7 @@ from device_double import DOUBLE, instead_of_cupy
 from op_setup import Case, Setup, difference, run
 from opscope.framework.base.backend import CPUPlace, GPUPlace, gpu_present
 from opscope.framework.base.context import OpContext
+from opscope.framework.base.dtypes import is_float
 from opscope.framework.base.errors import OpscopeError, ShapeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.infer import fits, infer_specs
@@ -42,6 +43,7 @@ from opscope.framework.runtime.plain_net import PlainNet
 
 __all__ = ["Case", "OpTest"]
 
+HALVES = ("float16", "bfloat16")
 PLACES = [CPUPlace(), DOUBLE] + ([GPUPlace()] if gpu_present() else [])
 
 PLAIN = {"OPSCOPE_FUSE": "0", "OPSCOPE_REUSE": "0", "OPSCOPE_INPLACE": "0"}
@@ -55,8 +57,10 @@ class OpTest:
         type: the operator.
         grad: input slots whose gradients are checked; () where there are none.
         dtypes: what the floating inputs of a case are cast to.
+        halves: whether cases run in float16 and bfloat16, too.
         tolerance, tolerance64, tolerance16: allowed error, relative to the largest element of the
-            array or, where `elementwise`, to each element (and to 1 for those below it).
+            array or, where `elementwise`, to each element (and to 1 for those below it). That of
+            bfloat16 is 8 times that of float16.
         gradient_tolerance: of the float64 gradients; `step`: of the finite differences. Cases keep
             away from kinks by more than twice the step.
         empty: also run with an empty leading dimension (of every input as long as the first one),
@@ -71,9 +75,10 @@ class OpTest:
     type: ClassVar[str]
     grad: ClassVar[tuple[str, ...]] = ()
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
+    halves: ClassVar[bool] = True
     tolerance: ClassVar[float] = 1e-5
     tolerance64: ClassVar[float] = 1e-12
-    tolerance16: ClassVar[float] = 4e-3
+    tolerance16: ClassVar[float] = 1e-3
     gradient_tolerance: ClassVar[float] = 1e-6
     step: ClassVar[float] = 1e-4
     empty: ClassVar[bool] = True
@@ -184,6 +189,26 @@ class OpTest:
                         f" {specs[name]}, but it is {(shape, dtype)}"
                     )
 
+    # -- half precision --------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("dtype", HALVES)
+    def test_halves(self, place: Any, dtype: str) -> None:
+        """As exact as results that are rounded once: sums and products are made in float32."""
+        if not self.halves or (dtype == "bfloat16" and place.kind != "cpu"):
+            return
+        for case in self._cases():
+            setup = self.setup(case, dtype)
+            arrays = run(setup, place).arrays
+            setup.check(arrays, self)
+            if not self.grad or not any(is_float(a.dtype) for a in setup.arrays.values()):
+                continue
+            rounded = case.mapped(lambda a: a.astype(dtype) if is_float(a.dtype) else a)
+            exact = self.setup(rounded, "float64")
+            wanted = exact.gradients(run(exact, place).arrays, self.grad, place)
+            for name, found in setup.gradients(arrays, self.grad, place).items():
+                error, bound = difference(found, wanted[name]), 20 * self._tolerance(dtype)
+                assert error <= bound, f"{setup}: gradient of {name!r} is off by {error}"
+
     # -- gradients -------------------------------------------------------------------------------
 
     def test_gradients(self, place: Any) -> None:
@@ -241,7 +266,7 @@ class OpTest:
             shared = run(setup, place, inplace=True)
             setup.check(shared.arrays, self, "outputs in the memory of inputs")
             proved |= shared.proved
-            if self.grad and setup.dtype != "float16":
+            if self.grad and setup.dtype not in HALVES:
                 arrays = run(setup, place).arrays
                 wanted = setup.gradients(arrays, self.grad, place)
                 found = setup.gradients(arrays, self.grad, place, inplace=True, proved=proved)
@@ -306,7 +331,7 @@ class OpTest:
         net = PlainNet(desc)
         scope = Scope(place)
         results = [name for name in setup.specs if name not in setup.given]
-        if self.grad and targets and setup.dtype != "float16":
+        if self.grad and targets and setup.dtype not in HALVES:
             seeds = {name: f"{name}_seed" for name in targets}
             gradients = net.add_backward_ops(targets=seeds, wrt=setup.wrt(self.grad))
             scope.feed({f"{name}_seed": setup.seed(source) for name, source in targets.items()})
@@ -355,6 +380,7 @@ class OpTest:
     def _tolerance(self, dtype: str) -> float:
         bounds = {
             "float16": self.tolerance16,
+            "bfloat16": 8 * self.tolerance16,
             "float32": self.tolerance,
             "float64": self.tolerance64,
         }

@@ -79,6 +79,7 @@ def run_all(test, monkeypatch):
     test.test_empty(PLACE)
     test.test_leaves_inputs_alone()
     test.test_shapes()
+    test.test_halves(PLACE, "float16")
     test.test_gradients(PLACE)
     test.test_inplace_flags(PLACE)
     test.test_not_in_gradient_flags()

@@ -36,7 +36,7 @@ _FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
 DTYPES = frozenset(_TO_PB)
 """The dtypes that a net can hold."""
 HALVES = tuple(_BY_NAME[name] for name in ("float16", "bfloat16") if name in _BY_NAME)
-"""Floats of 16 bits; kernels compute on float32 copies of them (framework/runtime/binding.py)."""
+"""Floats of 16 bits; kernels compute on float32 copies of them (framework/runtime/halves.py)."""
 SINGLE, DOUBLE = np.dtype("float32"), np.dtype("float64")
 FLOATS = (*HALVES, SINGLE, DOUBLE)
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from .dtypes import is_float
+from .dtypes import FLOATS
 from .errors import ShapeError, format_shape
 
 Shape = tuple[int, ...]
@@ -140,7 +140,7 @@ class ShapeArgs:
     def floats(self, *slots: str) -> np.dtype:
         """The one floating dtype that all the given slots share."""
         dtypes = {dtype for slot in slots for _, dtype in self.specs(slot)}
-        if len(dtypes) != 1 or not is_float(next(iter(dtypes))):
+        if len(dtypes) != 1 or next(iter(dtypes)) not in FLOATS:
             given = ", ".join(f"{s}: {'/'.join(str(m[1]) for m in self.specs(s))}" for s in slots)
             self.fail(f"wants one floating dtype for all of these, has {given}")
         return dtypes.pop()

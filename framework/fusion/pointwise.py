@@ -15,6 +15,9 @@ from ..ir.operation import Operator
 from .codegen import C_TYPES, COLUMN, FULL, GPU_ARRAYS, HALF_NAMES, ONE, ROW, Operand
 from .expression import ExpressionError, Tree, cost, names, parse, part_name, written_out
 
+_COMPUTED = {dtype: wide(dtype) for dtype in FLOATS}
+"""Dtype of elements -> dtype in which a loop computes."""
+
 _COPIES = 8
 """Cost of copying halves to float32 and back, that a loop saves."""
 
@@ -69,12 +72,12 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
     if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
         return None
     writes = [names[0] for names in op.outputs.values()]
-    if not writes or len({(specs[name][0], wide(specs[name][1])) for name in writes}) > 1:
+    if not writes or len({(specs[name][0], _COMPUTED.get(specs[name][1])) for name in writes}) > 1:
         return None
     shape, dtype = specs[writes[0]]
-    if dtype not in FLOATS:
+    if dtype not in _COMPUTED:
         return None
-    dtype = wide(dtype)
+    dtype = _COMPUTED[dtype]
     counts = tuple((slot, len(own)) for slot, own in inputs.items())
     found = _expressions(tuple(scalar.items()), tuple(slots), counts, tuple(op.outputs))
     if found is None:
@@ -172,7 +175,7 @@ def _kind(spec: ArraySpec, shape: Shape, dtype: np.dtype) -> str | None:
     rank = len(shape)
     if len(own) > rank:
         return None
-    if wide(own_dtype) != dtype:
+    if _COMPUTED.get(own_dtype) != dtype:
         return ONE if prod(own) == 1 and NAMES[own_dtype] in C_TYPES else None
     if own == shape:
         return FULL

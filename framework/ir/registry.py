@@ -323,7 +323,7 @@ def operator(
             passes/optimizer.py.
         takes_halves: devices on which its kernels, and those of its gradient, get float16 and
             bfloat16 as they are: they only move values, or are exact enough by themselves. All
-            others see float32 (see framework/runtime/binding.py).
+            others see float32 (see framework/runtime/halves.py).
 
     Raises:
         OpscopeError: no doc text, or the type is taken.

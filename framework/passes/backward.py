@@ -376,10 +376,7 @@ def build_backward(
             continue
         if given is None:
             given = builder.new_part(value)
-            seed = (SEED_OP, {"x": name, "scale": scale}, {"out": given})
-            if not scale:
-                seed = (FILL_OP, {"x": name}, {"out": given}, {"value": 1.0})
-            builder.result.append(make_op(*seed, role=BACKWARD))
+            builder.result.append(_seed_op(name, given, scale))
             continue
         if scale:
             raise GradientError(
@@ -398,6 +395,14 @@ def build_backward(
             result.gradients[name] = builder.gradient_of(root)
     result.ops = builder.finish()
     return result
+
+
+def _seed_op(name: str, gradient: str, scale: str) -> OpNode:
+    """The gradient of a target with respect to itself: 1, or the value of the variable `scale`."""
+    if scale:
+        inputs = {"x": name, "scale": scale}
+        return make_op(SEED_OP, inputs, {"out": gradient}, role=BACKWARD)
+    return make_op(FILL_OP, {"x": name}, {"out": gradient}, {"value": 1.0}, role=BACKWARD)
 
 
 def _default_target(builder: _Builder) -> str:

@@ -58,6 +58,7 @@ REST = "rest"
 _RATE_PREFIX = "lr_"
 _OWN_SLOTS = frozenset(("param", "grad", "lr", "rows", "grad_scale", "step"))
 _COPIED = {STORE_OP: "x", COMMIT_OP: "new"}
+"""Operators that pass on what an optimizer has computed, and the slot of it."""
 _ELSEWHERE = {
     "lr": "the first argument, learning_rate",
     "eps": "epsilon",

@@ -71,7 +71,8 @@ class ToHalf:
             raise VariableError(f"the net has no variable {name!r}{nearest(name, known)}")
         if any(op.role != FORWARD for op in whole.ops):
             raise GradientError(
-                "the net has gradient or update operators: convert the forward net, then add them"
+                "the net has gradient or update operators: convert the forward net, as"
+                " NetBuilder.from_desc gives it, then add them"
             )
         return _settled(_converted(whole, self.dtype, self.keep | _statistics(whole)))
 

@@ -16,15 +16,17 @@ import numpy as np
 
 from ..base.backend import Place, copy_into, on_device, to_place
 from ..base.context import OpContext
+from ..base.dtypes import FLOATS, HALVES, SINGLE
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import Scope, Variable
 from ..base.shape import ArraySpec, Levels
+from ..fusion.team import in_order
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
-from ..ir.kernel_args import KernelArgs, RunState
+from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
-from .binding import bind_operator
+from .halves import in_float32
 from .plan import Plan, PlanStep
 
 FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
@@ -317,6 +319,73 @@ def as_view(block: Any, spec: ArraySpec) -> Any:
     shape, dtype = spec
     size = math.prod(shape) * dtype.itemsize
     return block[:size].view(dtype).reshape(shape)
+
+
+def bind_operator(
+    op: Operator,
+    arrays: Mapping[str, Any],
+    specs: Mapping[str, ArraySpec],
+    frame: KernelFrame,
+    libraries: Sequence[str],
+) -> Callable[[], Any]:
+    """A call that computes an operator.
+
+    Args:
+        arrays: of its variables; those whose values it does not read may be missing.
+        specs: shapes and dtypes of all of its variables.
+        libraries: of kernels, the best first.
+
+    Raises:
+        RunError: no kernel fits, or one cannot be bound. Own errors pass through.
+    """
+    names = (*op.input_vars(), *op.output_vars())
+    half = any(name in specs and specs[name][1] in HALVES for name in names)
+    if not half or frame.place.kind in op.entry.takes_halves:
+        return _bind_kernel(op, arrays, specs, frame, libraries, True)
+    seen = in_float32(op, arrays, specs, frame)
+    call = _bind_kernel(op, seen.arrays, seen.specs, frame, libraries, seen.prepared)
+    return in_order(*seen.before, call, *seen.after)
+
+
+def _bind_kernel(
+    op: Operator,
+    arrays: Mapping[str, Any],
+    specs: Mapping[str, ArraySpec],
+    frame: KernelFrame,
+    libraries: Sequence[str],
+    packs: bool,
+) -> Callable[[], Any]:
+    """The call of the first kernel that does not decline.
+
+    Args:
+        packs: whether kernels serve that pack the weights of a loop before it.
+    """
+    args = KernelArgs(op, arrays, specs, frame)
+    dtype = _deciding_dtype(op, specs)
+    for kernel in op.entry.kernels_for(frame.place.kind, dtype, libraries):
+        if kernel.in_loops and not (packs and args.prepared is not None):
+            continue
+        try:
+            call = kernel.bind(args)
+        except OpscopeError:
+            raise
+        except Exception as error:
+            raise RunError(op.describe(f"cannot be bound: {error!r}", specs)) from error
+        if call is not None:
+            return call
+    raise RunError(op.describe(f"no kernel for {dtype} on {frame.place}", specs))
+
+
+def _deciding_dtype(op: Operator, specs: Mapping[str, ArraySpec]) -> np.dtype:
+    """The dtype that kernels are chosen by: the first floating operand's, outputs first."""
+    first = None
+    for name in (*op.output_vars(), *op.input_vars()):
+        if name in specs:
+            dtype = specs[name][1]
+            if dtype in FLOATS:
+                return dtype
+            first = first or dtype
+    return first or SINGLE
 
 
 def external_specs(

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...framework.base.dtypes import HALVES, is_float
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.conversions import convert_call
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
@@ -20,6 +21,8 @@ from ..base.derived import derived_kernel
 _SOURCE = "Micikevicius et al. 2018, Mixed Precision Training; PyTorch: torch.amp.GradScaler"
 _SERVES = "it serves updates of parameters"
 _SCALE = Slot("scale", "factor of the loss, float32 []")
+_TOP = {dtype: np.uint16({"float16": 0x7C00, "bfloat16": 0x7F80}[dtype.name]) for dtype in HALVES}
+"""The exponent's bits: all of them are set in infinities and NaN alone."""
 _FINITE = "1 where every gradient of the step is finite, else 0, float32 []"
 
 # -- copies in float32 -------------------------------------------------------------------------
@@ -50,11 +53,16 @@ def master_sync_shape(s: ShapeArgs) -> None:
 def master_sync_kernel(k: KernelArgs) -> Call:
     xp, param, master, out = k.xp, k["param"], k["master"], k["out"]
     rounded, other = k.scratch(param.shape, param.dtype), k.scratch(param.shape, bool)
+
+    def take() -> None:
+        if xp is not np or other.any():  # nearly always false; a GPU is not asked
+            xp.copyto(out, param, where=other)
+
     return in_order(
-        partial(xp.copyto, rounded, master, casting="unsafe"),
-        partial(xp.not_equal, rounded, param, other),
+        convert_call(xp, master, rounded),
+        partial(xp.not_equal, rounded.view(np.uint16), param.view(np.uint16), other),
         copying(xp, master, out),
-        partial(xp.copyto, out, param, where=other),
+        take,
     )
 
 
@@ -138,10 +146,16 @@ def loss_scale_check_kernel(k: KernelArgs) -> Call:
         return calls[0]
     flags = k.scratch((len(arrays),), bool)
     largest = max((array.size for array in arrays), default=0)
-    masks = k.scratch((largest,), bool)
+    masks, exponents = k.scratch((largest,), bool), k.scratch((largest,), np.uint16)
     for number, array in enumerate(arrays):
         mask = masks[: array.size].reshape(array.shape)
-        calls.append(partial(xp.isfinite, array, mask))
+        top = _TOP.get(array.dtype)
+        if top is None:
+            calls.append(partial(xp.isfinite, array, mask))
+        else:  # several times as fast as `isfinite`
+            found = exponents[: array.size].reshape(array.shape)
+            calls.append(partial(xp.bitwise_and, array.view(np.uint16), top, found))
+            calls.append(partial(xp.not_equal, found, top, mask))
         calls.append(partial(mask.all, out=flags[number : number + 1].reshape(())))
     every = k.scratch((), bool)
     return in_order(*calls, partial(flags.all, out=every), partial(xp.copyto, finite, every))
@@ -217,8 +231,8 @@ loss_scale_update = operator(
         Slot("finite", _FINITE),
     ],
     outputs=[
-        Slot("scale_out", "the new scale", inplace="scale"),
-        Slot("steps_out", "the new count", inplace="steps"),
+        Slot("scale_out", "the new scale"),
+        Slot("steps_out", "the new count"),
     ],
     attrs=[
         AttrSpec("growth_factor", "float", "factor that raises the scale", 2.0, minimum=1.0),

@@ -187,7 +187,7 @@ def check_shared_rates(builder: NetBuilder, scope: Scope) -> None:
         if not np.isclose(held, value, rtol=1e-6):
             raise VariableError(
                 f"net {builder.name!r}: {name!r} is {held:g} in the scope, another NetBuilder's,"
-                f" and {value:g} here. To share parameters and not the rate, run one of them in a kid:"
+                f" and {value:g} here. To share parameters and not the rate, run one in a kid:"
                 f" kid = scope.new_scope(); kid.var({name!r})"
             )
 

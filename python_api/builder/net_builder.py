@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
-from ...framework.base.dtypes import to_dtype
+from ...framework.base.dtypes import FLOATS, SINGLE, to_dtype
 from ...framework.base.errors import (
     OpscopeError,
     SlotError,
@@ -116,9 +116,12 @@ class NetBuilder(BuilderMethods, Shown):
         again. Their states in the scope are taken up by name, the step counter among them; constant
         learning rates are those that are asked for now. For another optimizer begin with the
         parameters alone: `opscope.load_parameters`.
+        The builder's dtype is that of the parameters, where they have one.
         """
         forward = as_op_list(desc).copy()
-        builder = cls(forward.name)
+        kinds = {var.dtype for var in forward.vars if var.kind == PARAMETER}
+        dtypes = [dtype for dtype in FLOATS if dtype in kinds]
+        builder = cls(forward.name, dtypes[0] if len(dtypes) == 1 else SINGLE)
         builder.owner = Owner(forward.name, [var.name for var in forward.vars])
         forward.ops = [op for op in forward.ops if op.role == FORWARD]
         used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}

@@ -26,6 +26,7 @@ def inverse_hessian_times(q, pairs):
 
 
 class TestLbfgs(OpTest):
+    halves = False  # they are refused
     type = "lbfgs"
     dtypes = ("float32", "float64")
     exact_dtype = ("counts",)

@@ -63,7 +63,6 @@ class TestReduceMean(Reduction):
 
 class TestReduceProd(Reduction):
     type = "reduce_prod"
-    tolerance16 = 2e-2
 
     def cases(self, rng):
         yield from super().cases(rng)

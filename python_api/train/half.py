@@ -16,7 +16,7 @@ from ...framework.ir.op_list import OpList
 from ...framework.passes.to_dtype import ToHalf
 from ...framework.runtime.initialize import persistent_vars
 from ...framework.runtime.plain_net import PlainNet
-from .net_builder import NetBuilder
+from ..builder import NetBuilder
 
 _Net = TypeVar("_Net", NetBuilder, PlainNet, OpList, NetDesc)
 
