@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import opscope
-from device_double import by_default
 from half_nets import NETS, mlp
 from opscope import CPUPlace, Generator, LossScale, NetBuilder, OpContext, Scope
 from opscope.framework.base.dtypes import HALVES
@@ -19,6 +18,7 @@ from opscope.framework.base.errors import (
 )
 from opscope.framework.passes.optimizer import optimizer_types
 from opscope.framework.runtime.initialize import initialize, persistent_vars
+from opscope.testing.device_double import by_default
 
 DTYPES = ("float16", "bfloat16")
 
