@@ -10,7 +10,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -19,11 +19,14 @@ from ...framework.base.errors import (
     ShapeError,
     SlotError,
     UnknownOperatorError,
+    VariableError,
     nearest,
 )
 from ...framework.ir.desc import caller_location
 from ...framework.ir.messages import attr_value
 from ...framework.ir.registry import REQUIRED, AttrSpec, OperatorDef, Slot, lookup, operator_types
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _PYTHON_TYPES = {
     "bool": "bool",
@@ -63,8 +66,42 @@ _ELSEWHERE = {
     "ord": "p",
     "k": "diagonal",
     "correction": "ddof",
+    "rate": "p",
+    "probability": "p",
+    "num_classes": "depth",
+    "end_dim": "axis",
+    "start_dim": "axis",
+    "permutation": "perm",
+    "input_shape": "shape",
+    "level": "levels",
+    "epoch": "epochs",
+    "num_epochs": "epochs",
+    "nb_epoch": "epochs",
+    "validation_data": "evaluate",
+    "eval_data": "evaluate",
+    "feed_dict": "feed",
+    "fetches": "fetch",
+    "fetch_list": "fetch",
+    "outputs": "fetch",
+    "requires_grad": "trainable",
+    "initializer": "init",
+    "weight_init": "init",
+    "padding_mode": "mode",
 }
 """Names of arguments in PyTorch, NumPy and Keras -> ours, for messages."""
+
+_LONG = 60
+"""Characters of a value that a message does not repeat."""
+
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool, np.bool_), "True or False"),
+    "int": ((int, np.integer), "a whole number"),
+    "int | None": ((int, np.integer), "a whole number"),
+    "float | None": ((int, float, np.number), "a number"),
+}
+"""Annotations of plain arguments -> their types, and what a message calls them."""
+
+_ANY: tuple[tuple[type, ...], str] = ((object,), "")
 
 _ALGORITHM = "_algorithm"
 """`padding="same"` says `padding_algorithm="same"`: a word where the attribute holds numbers."""
@@ -230,6 +267,17 @@ def _too_many(entry: OperatorDef, inputs: Sequence[Any]) -> str:
     text = f"{where()}: {entry.type} takes {', '.join(slots) or 'nothing'} by position"
     if len(slots) == 1 and entry.inputs[0].duplicable:
         return f"{text}, as a list: {entry.type}([{', '.join(map(str, inputs))}])"
+    if extra and isinstance(inputs[0], (list, dict)) and isinstance(inputs[1], (list, dict)):
+        return (
+            f"{text}; lists of inputs and of outputs are what the add_op of a net takes,"
+            f" b.forward_net.add_op({entry.type!r}, ...). A builder names outputs by name=:"
+            f" b.{entry.type}({', '.join(slots)}, name='y')"
+        )
+    if len(extra) == 1 and isinstance(extra[0], str) and len(entry.attrs) == 1:
+        return f"{text} and attributes by name: {entry.attrs[0].name}={extra[0]!r}"
+    listed = entry.attrs and entry.attrs[0].type in ("ints", "floats")
+    if listed and len(extra) > 1 and all(isinstance(v, int) for v in extra):
+        return f"{text} and attributes by name: {entry.attrs[0].name}={list(extra)!r}"
     if all(not isinstance(value, str) and not hasattr(value, "builder") for value in extra):
         names = [attr.name for attr in entry.attrs][: len(extra)]
         if len(names) == len(extra):
@@ -247,6 +295,8 @@ def declared_shape(what: str, shape: Any) -> tuple[int, ...]:
     Raises:
         ShapeError: no list of whole numbers from -1 on.
     """
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
     if isinstance(shape, (list, tuple)):
         dims = [-1 if dim is None else dim for dim in shape]
         whole = (isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) for dim in dims)
@@ -259,6 +309,39 @@ def declared_shape(what: str, shape: Any) -> tuple[int, ...]:
     )
 
 
+def check_name(name: Any, what: str) -> None:
+    """Refuse a name of a variable that is no text.
+
+    Raises:
+        VariableError: it is none, or empty. `what` begins the message: `an input`.
+    """
+    if not isinstance(name, str) or not name:
+        raise VariableError(f"{where()}: {what} is named by a str, not by {name!r}")
+
+
+def no_variable(value: Any) -> str:
+    """What somebody gave instead of a variable, and how numbers become one; for messages."""
+    if value is None or isinstance(value, (dict, set)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        kinds = ", ".join(type(item).__name__ for item in value[:3])
+        return (
+            f"a {type(value).__name__} of {len(value)} ({kinds}); pick what is meant, as [0] does"
+        )
+    if isinstance(value, (int, float, np.number)):
+        return (
+            f"{value!r}: numbers go with variables in Python's operators, x + {value!r};"
+            f" b.constant(value={value!r}) makes a variable of one"
+        )
+    if hasattr(value, "__array__"):
+        dims = list(np.shape(value))
+        return (
+            f"an array {dims}: feed it to an input, b.input(name, shape), when the net runs, or make"
+            " a constant of it, b.constant(value=array)"
+        )
+    return f"a {type(value).__name__}: {value!r}"
+
+
 def instead_of(key: str, value: Any, known: Sequence[str]) -> str:
     """What to write for an argument that there is not: ` (write kernel=3)`, or the nearest names.
 
@@ -266,8 +349,10 @@ def instead_of(key: str, value: Any, known: Sequence[str]) -> str:
         value: what was given for it.
         known: the arguments that there are.
     """
-    ours = _ELSEWHERE.get(key, "")
-    return f" (write {ours}={value!r})" if ours in known else nearest(key, known)
+    ours, shown = _ELSEWHERE.get(key, ""), repr(value)
+    if ours not in known:
+        return nearest(key, known)
+    return f" (write {ours}={shown if len(shown) < _LONG else '...'})"
 
 
 def check_activation(title: str, value: Any) -> None:
@@ -334,7 +419,13 @@ def output_names(
         count: of variables in a duplicable slot, where no attribute `sections` says it.
         fixed: slots whose variable exists already.
     """
-    count = len(attrs[_SECTIONS]) if attrs.get(_SECTIONS) else count
+    sections = attrs.get(_SECTIONS)
+    if sections is not None and not isinstance(sections, (list, tuple, np.ndarray)):
+        raise AttributeTypeError(
+            f"{where()}: {entry.type}: sections is a list of sizes, not {sections!r};"
+            f" {_COUNT}={sections!r} makes so many equal parts"
+        )
+    count = len(sections) if sections is not None and len(sections) else count
     names = {slot: [var] for slot, var in fixed.items()}
     first = True
     for slot in entry.outputs:
@@ -346,9 +437,17 @@ def output_names(
     return names
 
 
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of (builder, further arguments) whose wrong calls say where they are and why."""
+def checked(function: _F) -> _F:
+    """A function of (builder, further arguments) whose wrong calls say where they are and why.
+
+    It may be another's, whose first argument is always given.
+    """
     signature = inspect.signature(function)
+    kinds = {
+        name: _KINDS[parameter.annotation]
+        for name, parameter in signature.parameters.items()
+        if parameter.annotation in _KINDS
+    }
     activation = signature.parameters.get("activation")
     has_activation = activation is not None and activation.annotation in (str, "str")
 
@@ -358,13 +457,30 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             given = _bound(function, signature, args, keywords).arguments
             if "activation" in given:
                 check_activation(f"{where()}: {function.__name__}", given["activation"])
+        _check_kinds(function, kinds, keywords)
         try:
             return function(*args, **keywords)
-        except TypeError:
-            _bound(function, signature, args, keywords)  # says it better where the call is wrong
+        except TypeError:  # say it better where the call is wrong
+            given = _bound(function, signature, args, keywords)
+            _check_kinds(function, kinds, given.arguments)
             raise
 
-    return method
+    return cast(_F, method)
+
+
+def _check_kinds(
+    function: Callable[..., Any],
+    kinds: Mapping[str, tuple[tuple[type, ...], str]],
+    given: Mapping[str, Any],
+) -> None:
+    """Refuse arguments of other types than the signature says, where these are plain ones."""
+    for key, value in given.items():
+        types, said = kinds.get(key, _ANY)
+        switch = isinstance(value, bool) and bool not in types
+        if value is not None and (switch or not isinstance(value, types)):
+            raise AttributeTypeError(
+                f"{where()}: {function.__name__}: {key} is {said}, not {value!r}"
+            )
 
 
 def _bound(
