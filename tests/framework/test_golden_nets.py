@@ -153,7 +153,8 @@ def test_read_and_written_again(name: str) -> None:
 def test_runs_give_the_same_bits(name: str) -> None:
     data, feed, outputs, same = stored(name)
     found = run(data, feed)
-    assert list(found) == list(outputs)
+    assert outputs
+    assert found.keys() >= outputs.keys()  # later versions leave more results readable
     for variable, wanted in outputs.items():
         assert found[variable].dtype == wanted.dtype
         if same:

@@ -13,19 +13,24 @@ class Builder(Protocol):
     """What handles need of a NetBuilder."""
 
     @property
+    def name(self) -> str:
+        """Of the net."""
+        ...
+
+    @property
     def dtype(self) -> np.dtype:
         """Of parameters: the dtype that integers become where floats are needed."""
         ...
 
-    def add_op(self, type: str, *inputs: Any, name: str = "", **given: Any) -> Any:  # noqa: A002
+    def add_op(self, type: str, /, *inputs: Any, **given: Any) -> Any:  # noqa: A002
         """Append an operator."""
         ...
 
-    def shape_of(self, name: str) -> tuple[int, ...] | None:
+    def shape_of(self, var: str, /) -> tuple[int, ...] | None:
         """Shape of a variable as far as it is known."""
         ...
 
-    def dtype_of(self, name: str) -> np.dtype | None:
+    def dtype_of(self, var: str, /) -> np.dtype | None:
         """Dtype of a variable, where it is known."""
         ...
 
