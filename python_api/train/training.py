@@ -249,8 +249,9 @@ class _Trainer:
                 resumed = self._resume(path)
         if progress and self.history.resumed is not None:
             print(self.history.resumed, file=sys.stderr)
-        if self.builder is not None and resumed:
-            settle_rates(self.builder, self.scope, resumed)
+        if self.builder is not None:
+            if resumed:
+                settle_rates(self.builder, self.scope, resumed)
             self.builder.initialize(self.scope, self.base, share=bool(resumed))
         else:
             initialize(self.op_list, self.scope, self.base)
