@@ -73,9 +73,39 @@ def attention(dtype: str) -> Made:
     return b, cost, {"x": ids, "label": label}
 
 
+def recurrent(dtype: str) -> Made:
+    """A step net written by hand, with a normalisation inside: was the sum positive?"""
+    rng = np.random.default_rng(4)
+    x = [rng.normal(size=(size, 6)).astype(np.float32) for size in rng.integers(2, 7, 40)]
+    b = NetBuilder("recurrent", dtype)
+    given = b.input("x", [-1, 6], levels=1)
+    with b.recurrent("rnn") as step:
+        now, before = step.input(given), step.memory(12)
+        new = b.layer_norm(b.fc([now, before], size=12, activation="tanh"))
+        step.update(before, new)
+        last = step.final(before)
+    cost = _ended(b, b.fc(last, size=2))
+    return b, cost, {"x": x, "label": np.array([int(one[-1, 0] > 0) for one in x])}
+
+
+def tree(dtype: str) -> Made:
+    """A tree-LSTM: of which kind is the root?"""
+    rng = np.random.default_rng(5)
+    shapes = [[-1], [-1, 0, 0], [-1, 0, 0, 1, 1], [-1, 0, 1, 1]] * 4
+    x = [rng.normal(size=(len(parents), 6)).astype(np.float32) for parents in shapes]
+    b = NetBuilder("tree", dtype)
+    nodes, parents = b.input("x", [-1, 6], levels=1), b.input("parents", [-1], "int64", levels=1)
+    _, roots = b.tree_lstm(nodes, parents, 12)
+    cost = _ended(b, b.fc(roots, size=3))
+    label = np.array([one[0, :3].argmax() for one in x])
+    return b, cost, {"x": x, "parents": list(map(np.array, shapes)), "label": label}
+
+
 NETS: dict[str, Callable[[str], Made]] = {
     "mlp": mlp,
     "conv": conv,
     "lstm": lstm,
     "attention": attention,
+    "recurrent": recurrent,
+    "tree": tree,
 }

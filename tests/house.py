@@ -6,7 +6,15 @@ folder of a floor; a module that lies beside the rooms of a floor counts as a ro
 
 from __future__ import annotations
 
-FLOORS = {"proto": 0, "framework": 1, "operators": 2, "nnet3": 3, "cntk": 3, "python_api": 4}
+FLOORS = {
+    "proto": 0,
+    "framework": 1,
+    "operators": 2,
+    "nnet3": 3,
+    "cntk": 3,
+    "python_api": 4,
+    "testing": 5,
+}
 """Each floor and its height: a module imports from lower floors and from its own."""
 
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -73,6 +81,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "recipe",
         "convert",
         "cli",
+    ),
+    "testing": (
+        "device_names",
+        "device_array",
+        "device_kernels",
+        "device_sparse",
+        "device_double",
+        "op_runner",
+        "op_setup",
+        "op_test",
+        "unary_test",
+        "optimizer_test",
     ),
 }
 """The rooms of each floor: a room imports only from those that stand before it."""

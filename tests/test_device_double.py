@@ -10,10 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-import device_double
-from device_double import DOUBLE, METHODS, SIGNATURES, UFUNCS, crossings, instead_of_cupy, xp
 from opscope.framework.base.backend import GPUPlace, address, on_device, to_host
 from opscope.framework.base.errors import DeviceError
+from opscope.testing import device_double
+from opscope.testing.device_double import (
+    DOUBLE,
+    METHODS,
+    SIGNATURES,
+    UFUNCS,
+    crossings,
+    instead_of_cupy,
+    xp,
+)
 
 try:
     import cupy

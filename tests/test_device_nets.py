@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cntk_runtime_nets import Builder, minibatch
-from device_double import DOUBLE, by_default, crossings
 from kaldi_data import FOLDER, difference, need, read_archive, run_recorded
 from nnet3_runs import assert_same, computed, random_net, request_for
 from opscope.framework.base.backend import on_device
@@ -25,6 +24,7 @@ from opscope.nnet3.run.computer import NnetComputer
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.python_api.builder import NetBuilder
 from opscope.python_api.generate.generation import Generator
+from opscope.testing.device_double import DOUBLE, by_default, crossings
 from rnn_nets import gradients, packed, simple
 from small_nets import classifier, data
 from training_runs import run, same, values

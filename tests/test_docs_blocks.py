@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from doc_blocks import Block, Page, PageError, agrees, blocks, commands
+from doc_blocks import INSTEAD, Block, Page, PageError, agrees, blocks, commands
 from kaldi_data import FOLDER as KALDI
 from package_copy import ROOT, copy_package
 
@@ -72,6 +72,39 @@ def test_page(page: Path, tmp_path: Path) -> None:
     GIVEN.get(name, lambda folder: None)(tmp_path)
     absent = TRAINED in page.read_text() and not (tmp_path / TRAINED).exists()
     run_page(page, tmp_path, ROOT.parent, *([TRAINED] if absent else []))
+
+
+def test_the_plugin_is_that_of_the_page() -> None:
+    files = [block for block in blocks(ROOT / "docs/adding_an_operator.md") if block.path]
+    assert len(files) == 3
+    for block in files:
+        assert (ROOT / "examples/plugin_operator" / block.path).read_text() == block.text
+
+
+def test_an_operator_of_opscope_itself(tmp_path: Path) -> None:
+    """The same two files inside of the package; of the others only the stub is written anew."""
+    copy = copy_package(tmp_path)
+    module, test, _ = (b for b in blocks(ROOT / "docs/adding_an_operator.md") if b.path)
+    text = module.text.replace("from opscope.framework", "from ...framework")
+    text = text.replace("from opscope.operators.base", "from ..base")
+    (copy / "operators/math/swish.py").write_text(text)
+    (copy / "tests/operators").mkdir(exist_ok=True)
+    (copy / "tests/operators/test_swish.py").write_text(test.text)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    for arguments in (INSTEAD["build.py stubs"], ("-m", "pytest", "-q", "tests/operators")):
+        done = subprocess.run(
+            [sys.executable, "-P", *arguments],
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    stub = (copy / "python_api/builder/methods.pyi").read_text()
+    method = "\n        ".join(
+        ["    def swish(", "self,", "x: Var | str,", "*,", "beta: float = 1.0,"]
+    )
+    assert method in stub
 
 
 def test_what_stands_in_a_table_is_a_page() -> None:

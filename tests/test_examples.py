@@ -180,11 +180,11 @@ def test_plugin_package(tmp_path: pathlib.Path) -> None:
     shutil.copytree(ROOT / "examples" / "plugin_operator", source)
     run("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, source)
     out = run(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", source / "tests"),
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", source / "test_swish.py"),
         cwd=tmp_path,
         PYTHONPATH=os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]),
     )
-    assert "3 passed" in out
+    assert re.search(r"\d+ passed", out) and "failed" not in out
 
 
 def test_cntk_config(tmp_path: pathlib.Path) -> None:

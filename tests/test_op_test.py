@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.shape import same_as
 from opscope.framework.fusion.compiler import available
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
+from opscope.testing import Case, OpTest
 
 PLACE = CPUPlace()
 needs_compiler = pytest.mark.skipif(not available(), reason="no C compiler: nothing is fused")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.shape import ArraySpec, Levels
-from ..ir.desc import FORWARD, INPUT, OUTPUT, PARAMETER, STATE
+from ..ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ..ir.infer import declared_spec, infer_specs
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
@@ -119,8 +119,8 @@ def analyse(
     Args:
         operators: the range itself.
         rest: operators that may run after it.
-        wanted: temporaries to be read afterwards; None means those that `rest` reads, and results
-            of forward operators that none of them reads, a cost for instance.
+        wanted: temporaries to be read afterwards; None means those that `rest` reads, and those
+            whose values no operator reads, a cost for instance.
         before: operators that ran before it. What they wrote is not made anew where the range
             begins with writing to a view of it.
     """
@@ -151,8 +151,9 @@ def analyse(
         for name in names
     }
     used = read | later | asides
-    if wanted is None:
-        used = asides | (used - _results(operators, rest, bases))
+    if wanted is None:  # a gradient looks at a cost's shape, which makes it no less a result
+        reads = (name for op in (*operators, *rest) for name in op.value_reads())
+        used = asides | (used & {bases.get(name, name) for name in reads})
     live_out = {
         name
         for name in written
@@ -164,20 +165,6 @@ def analyse(
     # Writing to an external variable means writing to the caller's own: it outlives the run.
     live_out.update(name for name in externals if name in written)
     return Range(list(operators), list(externals), live_out, views)
-
-
-def _results(
-    operators: Sequence[Operator], rest: Sequence[Operator], bases: Mapping[str, str]
-) -> set[str]:
-    """What forward operators write and none of them reads: that a gradient does is no matter."""
-    written, read = set(), set()
-    for op in operators:
-        if op.role == FORWARD:
-            written.update(bases.get(name, name) for name in op.output_vars())
-    for op in (*operators, *rest):
-        if op.role == FORWARD:
-            read.update(bases.get(name, name) for name in op.input_vars())
-    return written - read
 
 
 def make_plan(

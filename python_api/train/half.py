@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from ...framework.base.dtypes import SINGLE, to_dtype
 from ...framework.base.scope import Scope
+from ...framework.files.saved import op_list_of
 from ...framework.ir.desc import NetDesc
 from ...framework.ir.messages import to_message
 from ...framework.ir.names import state_name
@@ -42,7 +43,7 @@ def to_half(
 
     Raises:
         ShapeError: `dtype` is no half precision.
-        VariableError: `keep` names a variable that the net does not have.
+        VariableError: `keep` names a variable that the net does not have, or `net` is no net.
         GradientError: the net has gradient or update operators.
     """
     convert = ToHalf(to_dtype(dtype), frozenset(str(name) for name in keep))
@@ -52,7 +53,7 @@ def to_half(
         made.set_objective(net.objective)
         whole, result = made.op_list, made
     else:
-        whole = convert.apply(net.op_list if isinstance(net, PlainNet) else net)
+        whole = convert.apply(op_list_of(net))
         result = whole
         if isinstance(net, PlainNet):
             result = PlainNet(whole)

@@ -249,12 +249,12 @@ class _Trainer:
                 resumed = self._resume(path)
         if progress and self.history.resumed is not None:
             print(self.history.resumed, file=sys.stderr)
-        if self.builder is not None:
+        if self.builder is None:
+            initialize(self.op_list, self.scope, self.base)
+        else:
             if resumed:
                 settle_rates(self.builder, self.scope, resumed)
             self.builder.initialize(self.scope, self.base, share=bool(resumed))
-        else:
-            initialize(self.op_list, self.scope, self.base)
         feeder = Feeder(self.net.op_list, self.scope)
         check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:

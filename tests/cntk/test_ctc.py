@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from cntk_runtime_nets import LENGTHS, Builder, check_gradients, data, minibatch
-from op_test import Case, OpTest
 from opscope.cntk.models.v1 import format_model, parse_model
 from opscope.cntk.run.runtime import CntkNet
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 
 OFFSETS = (np.array([0, 4, 4, 5, 10]),)
 CLASSES, BLANK = 3, 2

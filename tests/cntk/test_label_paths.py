@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
-from op_test import Case, OpTest
 from opscope.framework.base.errors import RunError, ShapeError
+from opscope.testing import Case, OpTest
 
 OFFSETS = np.array([0, 3, 4, 4, 8])
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
-from op_test import Case, OpTest
 from opscope.framework.base.errors import RunError
+from opscope.testing import Case, OpTest
 
 CLASSES = np.array([[0, 3], [3, 4], [4, 9]])  # words of three classes
 CLASS_OF = np.repeat(np.arange(3), np.diff(CLASSES).ravel())

@@ -8,7 +8,6 @@ import pytest
 
 import lattice_cases
 import opscope.cntk.operators  # noqa: F401  registers them
-from op_test import Case, OpTest
 from opscope.cntk.config import parse_config
 from opscope.cntk.lattices import Hmms, Lattice, Lattices
 from opscope.cntk.lattices.archive_format import read_lattice
@@ -24,6 +23,7 @@ from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.schedules import Schedules
 from opscope.framework.base.errors import FormatError, OpscopeError, RunError, ShapeError
 from opscope.framework.base.scope import Scope
+from opscope.testing import Case, OpTest
 
 STATES = len(lattice_cases.STATES)
 

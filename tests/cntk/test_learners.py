@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
-from op_test import Case, OpTest
 from opscope.framework.ir.desc import INPUT, PARAMETER
 from opscope.framework.ir.op_list import OpList
+from opscope.testing import Case, OpTest
 
 RATE, MOMENTUM, COLUMNS = 0.02, 0.8, 6.0
 CONTROL = np.array([RATE, MOMENTUM, COLUMNS])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.cntk import operators as _operators  # noqa: F401  registers them
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 
 
 class TestLog(OpTest):

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.cntk import operators as _operators  # noqa: F401  registers them
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 
 WINDOWS = [
     {"shape": (5,), "kernel": (3,), "stride": (2,), "lower": (1,), "counts": (3,)},

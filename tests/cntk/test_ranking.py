@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 
 import opscope.cntk.operators  # noqa: F401  registers them
-from op_test import Case, OpTest
+from opscope.testing import Case, OpTest
 
 QUERY = np.repeat([7, 3, 3000, 9], [3, 1, 4, 2]).astype(float)
 GAIN = np.array([31, 7, 0, 3, 7, 7, 1, 0, 0, 0], float)

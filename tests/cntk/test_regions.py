@@ -3,7 +3,7 @@
 import numpy as np
 
 import opscope.cntk.operators  # noqa: F401  registers them
-from op_test import Case, OpTest
+from opscope.testing import Case, OpTest
 
 
 def rounded(value):

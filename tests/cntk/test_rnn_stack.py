@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
-from op_test import Case, OpTest
 from opscope.cntk.network.network import Network
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.run.runtime import CntkNet
 from opscope.framework.base.errors import ShapeError
+from opscope.testing import Case, OpTest
 
 LENGTHS = np.array([3, 1, 4, 2])
 LAYERS = {

@@ -206,6 +206,21 @@ def test_add_backward_and_optimizer_ops_go_into_the_same_list():
     assert scope.numpy("w").tolist() == [[1, -2.5]]
 
 
+def test_a_cost_is_readable_though_its_gradient_looks_at_its_shape():
+    """`fill_like` begins the gradient and reads no value of the cost."""
+    net = PlainNet()
+    net.add_op("scale", ["x"], ["h"], {"scale": 2.0})
+    net.add_op("mean", ["h"], ["cost"])
+    net.add_backward_ops("cost", wrt=["x"])
+    scope = Scope()
+    scope.feed({"x": f32([1, 2])})
+    net.run(scope)
+    assert scope.numpy("cost") == 3 and scope.numpy("x@GRAD").tolist() == [[1, 1]]
+    scope.erase("cost")
+    net.run(scope, OpContext(live_out=()))
+    assert "cost" not in scope, "who says what is wanted gets no more"
+
+
 def test_run_forward_only_stops_at_the_last_forward_op():
     """NetBuilder's `net_->Run(scope, context, 0, last_forward_op_)`; `end` is exclusive here."""
     net = Net.create(tiny())

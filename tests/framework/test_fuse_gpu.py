@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_double import DOUBLE, instead_of_cupy, xp
 from fuse_ops import fuse_operators
 from opscope.framework.base.backend import on_device
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion.codegen import GPU_ARRAYS
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing.device_double import DOUBLE, instead_of_cupy, xp
 
 
 @pytest.fixture(autouse=True)

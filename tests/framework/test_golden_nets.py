@@ -93,12 +93,12 @@ def feed_for(name: str, data: bytes) -> dict[str, Any]:
 
 
 def run(data: bytes, feed: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Everything that a run leaves in its scope."""
+    """Everything that a run leaves in its scope unasked."""
     net, scope = Net.create(parse_net(data)), Scope()
     for name, value in feed.items():
         scope.var(name).set(value)
     initialize(net.desc, scope, OpContext(seed=3))
-    context = OpContext(seed=4, train=True)
+    context = OpContext(seed=4, train=True, live_out=())
     net.run(scope, context)
     held = {name: scope.find(name) for name in sorted(scope.names())}
     return {n: v.numpy() for n, v in held.items() if v is not None and v.array is not None}
@@ -153,7 +153,8 @@ def test_read_and_written_again(name: str) -> None:
 def test_runs_give_the_same_bits(name: str) -> None:
     data, feed, outputs, same = stored(name)
     found = run(data, feed)
-    assert list(found) == list(outputs)
+    assert outputs
+    assert found.keys() >= outputs.keys()  # later versions leave more results readable
     for variable, wanted in outputs.items():
         assert found[variable].dtype == wanted.dtype
         if same:

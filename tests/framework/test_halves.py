@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import random_nets
+from opscope import CPUPlace, NetBuilder
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.dtypes import FLOATS, is_float, to_dtype, to_pb, wide
 from opscope.framework.base.errors import GradientError
@@ -29,6 +31,7 @@ from opscope.framework.ir.printer import net_text
 from opscope.framework.passes.loss_scaling import LossScale, as_loss_scale
 from opscope.framework.passes.optimizer import OptimizerAttrs
 from opscope.framework.passes.verify.verifier import problems
+from opscope.framework.runtime import halves
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.proto import net_pb2 as pb
 
@@ -251,6 +254,30 @@ def test_products_are_summed_in_float32():
         scope.feed({"x": np.ones((1, 4096)).astype(dtype)})
         PlainNet(net).run(scope, OpContext())
         assert [float(scope.numpy(name).item()) for name in "ysm"] == [4096, 4096, 1]
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_weights_of_a_loop_are_converted_once_a_run(dtype, monkeypatch):
+    """Not at each of the steps: before the loop, where they are packed as well."""
+    counts: Counter[tuple[int, ...]] = Counter()
+
+    def counted(xp, source, target):
+        call = convert_call(xp, source, target)
+
+        def run():
+            counts[source.shape] += 1
+            call()
+
+        return run
+
+    monkeypatch.setattr(halves, "convert_call", counted)
+    b = NetBuilder("loop", dtype)
+    states, _ = b.lstm(b.input("x", [-1, 3], levels=1), 5)
+    scope = Scope(CPUPlace())
+    b.run(scope, feed={"x": [np.ones((12, 3))] * 2}, fetch=[states])
+    counts.clear()
+    b.run(scope, feed={"x": [np.ones((12, 3))] * 2}, fetch=[states])
+    assert counts[5, 20] == 1
 
 
 # -- passes ------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import pytest
 
 import opscope.nnet3.components  # noqa: F401 - registers the operators
 from chain_graphs import brute_force, leaky_paths, paths, random_hmm, random_supervision
-from op_test import Case, OpTest
 from opscope.framework.base.errors import ShapeError
 from opscope.nnet3.chain.arrays import graph_arrays, supervision_arrays, supervision_of
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.supervision import Supervision, merge_supervision
+from opscope.testing import Case, OpTest
 
 FRAMES, PDFS, LEAKY = 3, 3, 0.1
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from component_runs import arrays, backprop, propagate
-from op_test import Case, OpTest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, make_var
@@ -13,6 +12,7 @@ from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import Component, ComponentOps, new_component, set_statistic
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.language.config import ConfigLine
+from opscope.testing import Case, OpTest
 
 ONE = np.array([2.0])
 

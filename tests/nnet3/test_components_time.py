@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import opscope.nnet3.components  # noqa: F401  (registers the operators)
-from op_test import Case, OpTest
 from opscope.nnet3.operators import blocks
+from opscope.testing import Case, OpTest
 
 
 class TestTdnn(OpTest):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.nnet3.operators.natural_gradient import EPSILON, special_orthonormal
+from opscope.testing import Case, OpTest
 
 ALPHA = 4.0
 

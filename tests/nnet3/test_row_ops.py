@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import opscope.nnet3.components  # noqa: F401  registers the operators
-from op_test import Case, OpTest
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, make_op, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 
 
 class TestAddScaled(OpTest):

@@ -3,7 +3,7 @@
 import numpy as np
 
 import opscope.nnet3.components  # noqa: F401 - registers the operators
-from op_test import Case, OpTest
+from opscope.testing import Case, OpTest
 
 ONE = np.ones(1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
-from unary_test import UnaryTest, away_from
+from opscope.testing import Case, OpTest
+from opscope.testing.unary_test import UnaryTest, away_from
 
 
 class TestSelu(UnaryTest):

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope import NetBuilder
 from opscope.framework.base.errors import AttributeTypeError
+from opscope.testing import Case, OpTest
 
 
 def distinct(rng, *shape):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_setup import run
-from op_test import Case, OpTest
 from opscope.framework.base.errors import SlotError
+from opscope.testing import Case, OpTest
+from opscope.testing.op_setup import run
 
 SHAPES = [
     ((3, 4), (3, 4)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
+from opscope.testing import Case, OpTest
 
 
 class Comparison(OpTest):

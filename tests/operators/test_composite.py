@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import (
     AttributeTypeError,
     SlotError,
@@ -25,6 +24,7 @@ from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpList, View
 from opscope.framework.ir.operation import Operator, expand_op
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 
 
 def text(op):

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError
+from opscope.testing import Case, OpTest
 
 
 def pads(attrs, kernel, sizes=()):

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from op_setup import run
-from op_test import Case, OpTest
 from opscope.framework.base.errors import RunError
 from opscope.framework.base.sequence import offsets_of
+from opscope.testing import Case, OpTest
+from opscope.testing.op_setup import run
 
 
 def brute_force(x, labels, blank):

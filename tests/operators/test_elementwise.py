@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from op_test import Case
 from opscope.framework.base.errors import AttributeTypeError
-from unary_test import UnaryTest
+from opscope.testing import Case
+from opscope.testing.unary_test import UnaryTest
 
 
 class TestRelu(UnaryTest):

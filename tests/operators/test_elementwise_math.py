@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError
-from unary_test import UnaryTest
+from opscope.testing import Case, OpTest
+from opscope.testing.unary_test import UnaryTest
 
 
 class Positive(UnaryTest):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import RunError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, PARAMETER, make_var
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 
 IDS = np.array([4, 0, 4, 2, 4])
 

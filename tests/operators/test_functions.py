@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope import NetBuilder
 from opscope.framework.base.errors import GradientError
 from opscope.framework.base.scope import Scope
-from unary_test import UnaryTest
+from opscope.testing import Case, OpTest
+from opscope.testing.unary_test import UnaryTest
 
 
 class Function(UnaryTest):

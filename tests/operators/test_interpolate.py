@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope import NetBuilder
 from opscope.framework.base.errors import AttributeTypeError
 from opscope.operators.conv.axis_map import AxisMap
+from opscope.testing import Case, OpTest
 
 
 def weights(mode, before, after, scale, aligned):

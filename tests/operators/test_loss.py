@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from op_setup import run
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError, RunError
+from opscope.testing import Case, OpTest
+from opscope.testing.op_setup import run
 
 
 def probabilities(rng, *shape):

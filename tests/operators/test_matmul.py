@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError
+from opscope.testing import Case, OpTest
 
 
 def transposed(array):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import AttributeTypeError, ShapeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import PARAMETER, STATE, make_var
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 
 
 def normalised(x, axes, epsilon, scale=None, bias=None, mean=None, variance=None):

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError
 from opscope.framework.ir.registry import lookup
 from opscope.framework.passes.optimizer import optimizer_types
-from optimizer_test import TorchOptimizerTest, torch_names
+from opscope.testing import Case, OpTest
+from opscope.testing.optimizer_test import TorchOptimizerTest, torch_names
 
 
 class TestSgd(TorchOptimizerTest):

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from op_test import Case
 from opscope import NetBuilder, OpContext, Scope
-from optimizer_test import OptimizerTest
+from opscope.testing import Case, OptimizerTest
 
 
 def norm(x):

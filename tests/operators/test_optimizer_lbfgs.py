@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import opscope
-from op_test import Case, OpTest
 from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import AttributeTypeError
+from opscope.testing import Case, OpTest
 
 HISTORY = 3
 

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import AttributeTypeError
-from optimizer_test import OptimizerTest, TorchOptimizerTest, torch_names
+from opscope.testing import Case, OpTest
+from opscope.testing.optimizer_test import OptimizerTest, TorchOptimizerTest, torch_names
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError
+from opscope.testing import Case, OpTest
 
 OFFSETS = (np.array([0, 3, 3, 5, 9]),)
 COUNTED = np.array([0, 1, 2, 0, 1, 0, 1, 2, 3])

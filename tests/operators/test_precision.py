@@ -6,14 +6,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from device_double import DOUBLE, by_default
-from op_test import Case, OpTest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, make_op, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
+from opscope.testing.device_double import DOUBLE, by_default
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 HALVES = (np.dtype("float16"), BFLOAT16)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import AttributeTypeError, GradientError
 from opscope.framework.base.scope import Scope
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 
 FILLS = (
     "uniform_random",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from op_test import Case, OpTest
+from opscope.testing import Case, OpTest
 
 
 class TestCumsum(OpTest):

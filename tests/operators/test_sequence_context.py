@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, make_op, make_var
@@ -11,6 +10,7 @@ from opscope.framework.ir.infer import infer_specs
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.operation import Operator
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.testing import Case, OpTest
 from sequence_cases import BATCHES, NESTED, RAGGED, parts, rows_in, values, wide_batch
 
 CONTEXTS = [(1, 1, "zero"), (2, 0, "edge"), (-1, 2, "zero"), (3, -1, "edge"), (0, 0, "zero")]

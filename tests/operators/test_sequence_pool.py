@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
+from opscope.testing import Case, OpTest
 from sequence_cases import BATCHES, NESTED, RAGGED, parts, rows_in, values, wide_batch
 
 POOLS = {

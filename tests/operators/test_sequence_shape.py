@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import RunError
+from opscope.testing import Case, OpTest
 from sequence_cases import BATCHES, EMPTY, NESTED, RAGGED, parts, rows_in, values, wide_batch
 
 OTHER = [[0, 1, 1, 1, 5]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError, RunError, ShapeError
 from opscope.framework.ir.desc import make_op
 from opscope.framework.ir.infer import infer_specs
 from opscope.framework.ir.operation import Operator
+from opscope.testing import Case, OpTest
 
 
 class TestTakeAlongAxis(OpTest):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError
+from opscope.testing import Case, OpTest
 
 
 class TestConcat(OpTest):

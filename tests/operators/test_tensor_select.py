@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError, RunError
+from opscope.testing import Case, OpTest
 
 
 class TestGather(OpTest):

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from op_test import Case, OpTest
 from opscope.framework.ir.desc import make_op
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.operation import Operator
+from opscope.testing import Case, OpTest
 
 
 class TestReshape(OpTest):

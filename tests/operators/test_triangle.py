@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError
+from opscope.testing import Case, OpTest
 
 
 class TestTril(OpTest):

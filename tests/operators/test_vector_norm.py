@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from op_test import Case, OpTest
+from opscope.testing import Case, OpTest
 
 INF = float("inf")
 

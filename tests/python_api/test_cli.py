@@ -308,11 +308,12 @@ def test_train_adds_an_optimizer(call, tmp_path):
     assert (code, err) == (0, "")
     assert len((tmp_path / "a.csv").read_text().splitlines()) == 5
     assert "adam(" in call("show", tmp_path / "n")[1]
-    sgd = ["--optimizer", "sgd", "--lr", 0.5]
+    sgd = ["--optimizer", "sgd", "--lr", 0.5, "--set", "loss_scale=dynamic"]
     data[3] = tmp_path / "m"
     assert call("train", tmp_path / "n", *data, *sgd)[0] == 0
     shown = call("show", tmp_path / "m")[1]
     assert "sgd(" in shown and "adam" not in shown.lower()
+    assert "loss_scale_update(" in shown
     rate = opscope.load(tmp_path / "m").scope.numpy("optimizer@LEARNING_RATE")
     assert rate == pytest.approx(0.5)
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import opscope
-from device_double import by_default
 from half_nets import NETS, mlp
-from opscope import CPUPlace, LossScale, NetBuilder, OpContext, Scope
+from opscope import CPUPlace, Generator, LossScale, NetBuilder, OpContext, Scope
 from opscope.framework.base.dtypes import HALVES
 from opscope.framework.base.errors import (
     AttributeTypeError,
@@ -19,6 +18,7 @@ from opscope.framework.base.errors import (
 )
 from opscope.framework.passes.optimizer import optimizer_types
 from opscope.framework.runtime.initialize import initialize, persistent_vars
+from opscope.testing.device_double import by_default
 
 DTYPES = ("float16", "bfloat16")
 
@@ -396,6 +396,24 @@ def test_to_half_of_a_net_with_updates_is_refused():
     b.backward_from(cost)
     with pytest.raises(GradientError, match="convert the forward net"):
         opscope.to_half(b.net)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_generating_and_predicting(dtype, tmp_path):
+    """A language model made half finds what the float32 one finds."""
+    b = NetBuilder("lm")
+    ids = b.input("ids", [-1], "int64", levels=1)
+    states, _ = b.lstm(b.embedding(ids, [5, 4]), 6, name="rnn")
+    b.fc(states, size=5, init=("gaussian_random", {"std": 2.0}), name="scores")
+    scope, other = started(b), started(b)
+    half = opscope.to_half(b, dtype, scope=other)
+    prompts = [[1, 2], [4]]
+    wanted = Generator(b, scope).greedy(prompts, 4)
+    for one, two in zip(Generator(half, other).greedy(prompts, 4), wanted, strict=True):
+        np.testing.assert_array_equal(one, two)
+    opscope.save(half, other, tmp_path / "lm")
+    found = opscope.load(tmp_path / "lm").predict({"ids": [np.array([1, 2])]}, fetch="scores")
+    assert found["scores"].data.dtype == dtype
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from op_runner import Ran, execute
-from opscope.framework.base.backend import CPUPlace, Place
-from opscope.framework.base.dtypes import is_float, wide
-from opscope.framework.base.errors import UnknownOperatorError, format_shape
-from opscope.framework.ir.desc import INPUT, make_op, make_var
-from opscope.framework.ir.infer import infer_specs
-from opscope.framework.ir.names import rows_name
-from opscope.framework.ir.op_list import OpList, OpNode
-from opscope.framework.ir.operation import Operator, check_attrs, expand_op
-from opscope.framework.ir.registry import OperatorDef, lookup
-from opscope.framework.passes.backward import build_backward
+from ..framework.base.backend import CPUPlace, Place
+from ..framework.base.dtypes import is_float, wide
+from ..framework.base.errors import UnknownOperatorError, format_shape
+from ..framework.ir.desc import INPUT, make_op, make_var
+from ..framework.ir.infer import infer_specs
+from ..framework.ir.names import rows_name
+from ..framework.ir.op_list import OpList, OpNode
+from ..framework.ir.operation import Operator, check_attrs, expand_op
+from ..framework.ir.registry import OperatorDef, lookup
+from ..framework.passes.backward import build_backward
+from .op_runner import Ran, execute
 
 TAIL = "neg"
 """A fusible operator that nets of the harness end in, so that the one under test has company."""

@@ -29,17 +29,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from device_double import DOUBLE, instead_of_cupy
-from op_setup import Case, Setup, difference, run
-from opscope.framework.base.backend import CPUPlace, GPUPlace, gpu_present
-from opscope.framework.base.context import OpContext
-from opscope.framework.base.dtypes import is_float
-from opscope.framework.base.errors import OpscopeError, ShapeError
-from opscope.framework.base.scope import Scope
-from opscope.framework.ir.infer import fits, infer_specs
-from opscope.framework.ir.operation import Operator
-from opscope.framework.ir.registry import OperatorDef, lookup
-from opscope.framework.runtime.plain_net import PlainNet
+from ..framework.base.backend import CPUPlace, GPUPlace, gpu_present
+from ..framework.base.context import OpContext
+from ..framework.base.dtypes import is_float
+from ..framework.base.errors import OpscopeError, ShapeError
+from ..framework.base.scope import Scope
+from ..framework.ir.infer import fits, infer_specs
+from ..framework.ir.operation import Operator
+from ..framework.ir.registry import OperatorDef, lookup
+from ..framework.runtime.plain_net import PlainNet
+from .device_double import DOUBLE, instead_of_cupy
+from .op_setup import Case, Setup, difference, run
 
 __all__ = ["Case", "OpTest"]
 

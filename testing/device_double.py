@@ -29,7 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from device_array import (
+from ..framework.base import backend, scope
+from ..framework.base.backend import Place
+from .device_array import (
     Ufunc,
     crossings,
     current,
@@ -42,10 +44,8 @@ from device_array import (
     to_device,
     to_numpy,
 )
-from device_kernels import make_kernel
-from device_names import METHODS, SIGNATURES, UFUNCS
-from opscope.framework.base import backend, scope
-from opscope.framework.base.backend import Place
+from .device_kernels import make_kernel
+from .device_names import METHODS, SIGNATURES, UFUNCS
 
 __all__ = [
     "DOUBLE",
@@ -297,7 +297,7 @@ def by_default() -> Iterator[Any]:
 @contextlib.contextmanager
 def instead_of_cupy() -> Iterator[Any]:
     """Within it the package finds the double where it would import CuPy."""
-    from device_sparse import sparse
+    from .device_sparse import sparse
 
     saved, backend._cupy = backend._cupy, lambda: xp
     modules = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.fusion.expression import Tree, parse
+from ..framework.fusion.expression import Tree, parse
 
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))  # sums of many variables nest deeply
 

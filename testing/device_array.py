@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from device_names import ATOMIC, METHODS, RACING, UFUNCS
+from .device_names import ATOMIC, METHODS, RACING, UFUNCS
 
 crossings: list[str] = []
 """Copies between host and device since the test emptied the list: "get", "asarray", "bool" ..."""

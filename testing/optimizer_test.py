@@ -5,13 +5,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from op_test import Case, OpTest
-from opscope.framework.base.errors import AttributeTypeError, RunError
-from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
-from opscope.framework.ir.op_list import OpList
-from opscope.framework.ir.registry import lookup
-from opscope.framework.runtime.plain_net import PlainNet
+from ..framework.base.errors import AttributeTypeError, RunError
+from ..framework.base.scope import Scope
+from ..framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
+from ..framework.ir.op_list import OpList
+from ..framework.ir.registry import lookup
+from ..framework.runtime.plain_net import PlainNet
+from .op_test import Case, OpTest
 
 CHUNK = 8
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from op_test import Case, OpTest
+from .op_test import Case, OpTest
 
 
 def away_from(rng, shape, *kinks):

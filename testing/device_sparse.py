@@ -12,7 +12,7 @@ class csr_matrix:  # noqa: N801  CuPy's name
     """A sparse matrix made of (values, (rows, columns)), all on the device."""
 
     def __init__(self, arg1: Any, shape: tuple[int, int]) -> None:
-        from device_array import ndarray
+        from .device_array import ndarray
 
         values, (rows, columns) = arg1
         if not type(values) is type(rows) is type(columns) is ndarray:
@@ -23,7 +23,7 @@ class csr_matrix:  # noqa: N801  CuPy's name
         np.add.at(self._dense, (rows.memory, columns.memory), values.memory)
 
     def __matmul__(self, dense: Any) -> Any:
-        from device_array import ndarray
+        from .device_array import ndarray
 
         if type(dense) is not ndarray:
             raise TypeError("the dense factor is no array of the device")

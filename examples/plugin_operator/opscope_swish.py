@@ -1,6 +1,4 @@
-"""The operator `swish`, as `docs/adding_an_operator.md` walks through it."""
-
-from __future__ import annotations
+"""The operator `swish`."""
 
 from opscope.framework.base.shape import same_as
 from opscope.framework.ir.registry import AttrSpec, Slot, operator

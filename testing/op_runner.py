@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.base.backend import Place, array_module, on_device, to_host, to_place
-from opscope.framework.base.context import OpContext
-from opscope.framework.base.dtypes import is_float
-from opscope.framework.base.errors import RunError
-from opscope.framework.ir.infer import infer_one
-from opscope.framework.ir.kernel_args import RunState
-from opscope.framework.ir.op_list import OpNode
-from opscope.framework.ir.operation import Operator
-from opscope.framework.runtime.executor import bind_operator
+from ..framework.base.backend import Place, array_module, on_device, to_host, to_place
+from ..framework.base.context import OpContext
+from ..framework.base.dtypes import is_float
+from ..framework.base.errors import RunError
+from ..framework.ir.infer import infer_one
+from ..framework.ir.kernel_args import RunState
+from ..framework.ir.op_list import OpNode
+from ..framework.ir.operation import Operator
+from ..framework.runtime.executor import bind_operator
 
 
 @dataclass

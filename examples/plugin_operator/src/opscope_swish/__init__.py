@@ -1,1 +1,0 @@
-"""A sample plug-in of opscope."""
