@@ -31,6 +31,7 @@ import pytest
 
 from ..framework.base.backend import CPUPlace, GPUPlace, gpu_present
 from ..framework.base.context import OpContext
+from ..framework.base.dtypes import HALVES as HALF_DTYPES
 from ..framework.base.dtypes import is_float
 from ..framework.base.errors import OpscopeError, ShapeError
 from ..framework.base.scope import Scope
@@ -43,7 +44,7 @@ from .op_setup import Case, Setup, difference, run
 
 __all__ = ["Case", "OpTest"]
 
-HALVES = ("float16", "bfloat16")
+HALVES = tuple(dtype.name for dtype in HALF_DTYPES)  # bfloat16 needs ml_dtypes
 PLACES = [CPUPlace(), DOUBLE] + ([GPUPlace()] if gpu_present() else [])
 
 PLAIN = {"OPSCOPE_FUSE": "0", "OPSCOPE_REUSE": "0", "OPSCOPE_INPLACE": "0"}

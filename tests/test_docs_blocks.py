@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -105,6 +106,15 @@ def test_an_operator_of_opscope_itself(tmp_path: Path) -> None:
         ["    def swish(", "self,", "x: Var | str,", "*,", "beta: float = 1.0,"]
     )
     assert method in stub
+
+
+def test_no_block_is_passed_over() -> None:
+    """Every fence opens or closes a block that is found, and no code is indented instead."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert len(re.findall(r"^ *```", text, re.MULTILINE)) == 2 * len(blocks(page)), page
+        prose = re.sub(r"^( *)```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+        assert not re.findall(r"^\n {4,}[^\s*\-]", prose, re.MULTILINE), page
 
 
 def test_what_stands_in_a_table_is_a_page() -> None:

@@ -19,6 +19,7 @@ from ..ir.messages import as_op_list
 from ..ir.names import EMPTY, outer_name
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
+from ..ir.registry import lookup
 
 _FIRST, _LAST = 150, 50  # rows of a long table that are shown
 _HEAD = ("operator", "result", "shape", "parameters")
@@ -30,7 +31,7 @@ class Row:
 
     Attributes:
         operator: its type; "input" for an input.
-        result: the variables it writes.
+        result: the variables it writes, but for states and what only gradients read.
         shape: the first one's dtype and shape, -1 for unknown dimensions.
         parameters: numbers in the parameters that no operator before it reads.
     """
@@ -151,10 +152,9 @@ def summarize(
         new = [n for n in read if n in declared and declared[n].kind == PARAMETER and n not in seen]
         seen.update(new)
         size = sum(_numbers(declared[name].shape) for name in new)
-        results = [name for name in group[-1].output_names() if name != EMPTY]
+        results = _main_results(group[-1], declared)
         shape = _shape(results[0], declared, shown) if results else ""
-        told = [name for name in results if "@" not in name] or results
-        rows.append(Row(" + ".join(op.type for op in group), ", ".join(told), shape, size))
+        rows.append(Row(" + ".join(op.type for op in group), ", ".join(results), shape, size))
     parameters = [var for var in whole.vars if var.kind == PARAMETER]
     sizes = ", ".join(f"{name} {format_shape(tuple(shape))}" for name, shape in given.items())
     unknown = f"unknown dimensions taken as {1 if batch is None else batch}"
@@ -174,6 +174,21 @@ def _made_for(op: OpNode) -> str:
     """The first result of the operator that `op` is, or was expanded from."""
     first = next(iter(op.output_names()), "")
     return outer_name(first) or first
+
+
+def _main_results(op: OpNode, declared: Mapping[str, VarDecl]) -> list[str]:
+    """What an operator is there for: neither states nor what only its gradient reads."""
+    entry = lookup(op.type)
+    written = [name for name in op.output_names() if name != EMPTY]
+    aside = {
+        name
+        for slot, names in op.outputs.items()
+        for name in names
+        if entry.output_slots[slot].intermediate
+        or "@" in name
+        or (name in declared and declared[name].kind in (PARAMETER, STATE))
+    }
+    return [name for name in written if name not in aside] or written
 
 
 def _counts(ops: Iterable[OpNode]) -> tuple[int, int, int]:

@@ -204,3 +204,12 @@ def test_version():
         [sys.executable, "-P", "-m", "opscope", "--version"], capture_output=True, text=True
     )
     assert done.stdout == f"opscope {opscope.__version__}\n"
+
+
+def test_a_row_tells_the_main_result():
+    b = NetBuilder("norm")
+    x = b.batch_norm(b.input("x", [-1, 3, 8, 8]))
+    b.max_pool2d(x, kernel=2, name="pooled")
+    rows = {row.operator: (row.result, row.shape) for row in b.summary(batch=2).rows}
+    assert rows["batch_norm"] == ("batch_norm_0", "float32 [2, 3, 8, 8]")  # not its running mean
+    assert rows["max_pool2d"] == ("pooled", "float32 [2, 3, 4, 4]")
