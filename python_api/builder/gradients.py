@@ -13,9 +13,9 @@ from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
+from .call_checks import where
 from .methods import builder_method
 from .net_builder import NetBuilder
-from .operator_methods import where
 from .var import Var
 
 

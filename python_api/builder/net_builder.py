@@ -29,7 +29,9 @@ from ...framework.base.context import OpContext
 from ...framework.base.dtypes import FLOATS, SINGLE, to_dtype
 from ...framework.base.errors import (
     OpscopeError,
+    ShapeError,
     SlotError,
+    UnknownOperatorError,
     VariableError,
     nearest,
 )
@@ -50,21 +52,11 @@ from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.registry import OperatorDef, lookup
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
+from .call_checks import check_name, checked, declared_shape, no_variable, where
 from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
-from .operator_methods import (
-    check_name,
-    checked,
-    counterparts,
-    declared_shape,
-    encoded_attrs,
-    no_variable,
-    output_names,
-    pop_count,
-    split_arguments,
-    where,
-)
+from .operator_methods import counterparts, encoded_attrs, output_names, pop_count, split_arguments
 from .var import Var
 
 _PROBABLE_INPUT = "input"
@@ -237,8 +229,7 @@ class NetBuilder(BuilderMethods, Shown):
         check_name(name, "an input")
         if levels not in (0, 1, 2) or isinstance(levels, bool):
             raise ShapeError(
-                f"{where()}: input {name!r}: levels, of the sequences that it carries, is 0, 1 or 2,"
-                f" not {levels!r}"
+                f"{where()}: input {name!r}: levels of sequences are 0, 1 or 2, not {levels!r}"
             )
         kind = self.dtype if dtype is None else dtype
         var = make_var(name, shape, kind, INPUT, sequence_levels=levels, source=caller_location())

@@ -209,7 +209,7 @@ def _name_of(builder: NetBuilder, var: Any) -> str:
     if isinstance(var, Var):
         if var.builder is not builder:
             raise VariableError(
-                f"{var.name!r} belongs to another NetBuilder ({var.builder.name or 'without a name'});"
+                f"{var.name!r} belongs to another NetBuilder ({var.builder.name or 'unnamed'});"
                 " give its name, or the Var of the net that runs"
             )
         return var.name

@@ -39,9 +39,9 @@ from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
+from ..builder.call_checks import checked
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
-from ..builder.operator_methods import checked
 from .callbacks import Callbacks, TrainingState
 from .data import Data, batches_of, check_data, check_reiterable, is_whole, length_of
 from .early_stop import EarlyStop
