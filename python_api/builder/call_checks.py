@@ -82,8 +82,6 @@ _KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
 }
 """Annotations of plain arguments -> their types, and what a message calls them."""
 
-_ANY: tuple[tuple[type, ...], str] = ((object,), "")
-
 
 def where() -> str:
     """File and line of the user's call, for messages."""
@@ -130,8 +128,8 @@ def _check_kinds(
     given: Mapping[str, Any],
 ) -> None:
     """Refuse arguments of other types than the signature says, where these are plain ones."""
-    for key, value in given.items():
-        types, said = kinds.get(key, _ANY)
+    for key in kinds.keys() & given.keys():
+        value, (types, said) = given[key], kinds[key]
         switch = isinstance(value, bool) and bool not in types
         if value is not None and (switch or not isinstance(value, types)):
             raise AttributeTypeError(

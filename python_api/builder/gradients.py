@@ -134,7 +134,7 @@ def add_optimization(
         learning_rate=learning_rate,
         attrs=attrs,
         schedule=schedule,
-        schedule_attrs=dict(schedule_attrs or {}),
+        schedule_attrs={} if schedule_attrs is None else schedule_attrs,
         clip_value=clip_value,
         clip_norm=clip_norm,
         parameters=names,
