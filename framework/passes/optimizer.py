@@ -157,6 +157,8 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
         ShapeError: a parameter of unknown shape.
         AttributeTypeError: no such optimizer, schedule or attribute.
     """
+    if not isinstance(attrs, OptimizerAttrs):
+        raise AttributeTypeError(f"want OptimizerAttrs('adam', 0.001), not {attrs!r}")
     entry = _optimizer_entry(attrs.type)
     build = _Builder(net, attrs, entry)
     declared = build.declared

@@ -13,7 +13,7 @@ from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
-from .call_checks import where
+from .calls import where
 from .methods import builder_method
 from .net_builder import NetBuilder
 from .var import Var

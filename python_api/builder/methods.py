@@ -19,82 +19,13 @@ from typing import Any, TypeVar
 
 from ...framework.base.errors import UnknownOperatorError
 from ...framework.ir.registry import OperatorDef, lookup
-from .call_checks import checked
+from .calls import checked, elsewhere
 from .operator_methods import make_method, method_types
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 BUILDER_METHODS: dict[str, Callable[..., Any]] = {}
 """Functions that are methods of NetBuilder, by name."""
-
-_ELSEWHERE = {
-    "adaptive_avg_pool": "adaptive_avg_pool2d",
-    "all": "reduce_all",
-    "amax": "reduce_max",
-    "amin": "reduce_min",
-    "any": "reduce_any",
-    "avgpool2d": "avg_pool2d",
-    "batch_normalization": "batch_norm",
-    "batchnorm2d": "batch_norm",
-    "bce_loss": "sigmoid_cross_entropy(scores, label), of logits",
-    "binary_cross_entropy": "sigmoid_cross_entropy(scores, label), of logits",
-    "binary_cross_entropy_with_logits": "sigmoid_cross_entropy",
-    "bmm": "matmul",
-    "broadcast_to": "expand",
-    "cat": "concat",
-    "categorical_crossentropy": "cross_entropy_loss",
-    "crossentropyloss": "cross_entropy_loss",
-    "clamp": "clip",
-    "concatenate": "concat",
-    "compile": 'backward_from(loss) and b.add_optimization(0.001, "adam")',
-    "conv": "conv2d",
-    "dense": "fc",
-    "detach": "stop_gradient",
-    "dot": "matmul",
-    "eval": "predict({'x': array}, scope=scope), which runs in test phase",
-    "evaluate": "predict, or opscope.train(..., evaluate=data)",
-    "fit": "add_optimization(0.001), then opscope.train(b, data, epochs=5, scope=scope)",
-    "forward": "run(scope, feed=..., fetch=..., need_backward=False), or b.predict",
-    "full": "fill_constant(shape=[3], value=1.0)",
-    "full_like": "fill_like(x, value=1.0)",
-    "hardsigmoid": "hard_sigmoid",
-    "hardswish": "hard_swish",
-    "hardtanh": "hard_tanh",
-    "linear": "fc",
-    "logsigmoid": "log_sigmoid",
-    "max": "reduce_max",
-    "maxpool2d": "max_pool2d",
-    "mean_squared_error": "mean(b.squared_error(x, y))",
-    "min": "reduce_min",
-    "mse": "mean(b.squared_error(x, y))",
-    "mse_loss": "mean(b.squared_error(x, y))",
-    "normal": "gaussian_random(shape=[3])",
-    "ones": "fill_constant(shape=[3], value=1.0)",
-    "ones_like": "fill_like(x, value=1.0)",
-    "parameters": "net.vars, or b.summary()",
-    "permute": "transpose",
-    "prod": "reduce_prod",
-    "rand": "uniform_random(shape=[3])",
-    "randn": "gaussian_random(shape=[3])",
-    "remainder": "mod",
-    "repeat": "repeat_interleave",
-    "save": "net with opscope.save(b, scope, 'net.pb')",
-    "scatter": "put_along_axis",
-    "size": "shape_of(x)",
-    "sparse_categorical_crossentropy": "cross_entropy_loss",
-    "std": "reduce_std",
-    "swish": "silu",
-    "to": 'cast(x, dtype="float16"); the place is the scope\'s, Scope(GPUPlace(0))',
-    "topk": "top_k",
-    "train": "net with opscope.train(b, data, epochs=5, scope=scope)",
-    "upsample": "interpolate",
-    "var": "reduce_var",
-    "view": "reshape",
-    "zeros": "fill_constant(shape=[3], value=0.0)",
-    "zeros_like": "fill_like(x, value=0.0)",
-}
-"""Names of layers and operators in PyTorch, NumPy and Keras, in lower case -> what to write here
-after `b.`, for messages."""
 
 _PARAMETERS: dict[str, str] = {}
 """Operator type -> its first parameter slot, for operators that have a layer of the same name."""
@@ -134,11 +65,6 @@ class BuilderMethods:
         if positional > list(entry.input_slots).index(slot):
             return None
         return getattr(self, entry.type)
-
-
-def elsewhere(name: str) -> str:
-    """What to write after `b.` for a name that PyTorch, NumPy or Keras has; empty if unknown."""
-    return _ELSEWHERE.get(name.lower(), "")
 
 
 def builder_method(function: _F) -> _F:

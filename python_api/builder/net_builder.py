@@ -52,11 +52,21 @@ from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.registry import OperatorDef, lookup
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
-from .call_checks import check_name, checked, declared_shape, no_variable, where
+from .calls import (
+    check_name,
+    checked,
+    counterparts,
+    declared_shape,
+    encoded_attrs,
+    no_variable,
+    output_names,
+    pop_count,
+    split_arguments,
+    where,
+)
 from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
-from .operator_methods import counterparts, encoded_attrs, output_names, pop_count, split_arguments
 from .var import Var
 
 _PROBABLE_INPUT = "input"

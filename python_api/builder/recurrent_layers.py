@@ -8,7 +8,7 @@ from typing import Any
 
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
 from ...framework.ir.desc import INPUT
-from .call_checks import where
+from .calls import where
 from .cells import LSTMState
 from .methods import builder_method, takes
 from .net_builder import NetBuilder

@@ -123,7 +123,8 @@ def _all_about(name: str) -> Iterator[str]:
     from ...framework.base.errors import UnknownOperatorError, nearest
     from ...framework.ir.registry import lookup, operator_types
     from ..builder import NetBuilder
-    from ..builder.methods import BUILDER_METHODS, elsewhere
+    from ..builder.calls import elsewhere
+    from ..builder.methods import BUILDER_METHODS
 
     own = {
         key: value

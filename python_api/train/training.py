@@ -39,7 +39,7 @@ from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
-from ..builder.call_checks import checked
+from ..builder.calls import checked
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState

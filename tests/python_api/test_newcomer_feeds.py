@@ -93,3 +93,27 @@ def test_lists_as_initial_values() -> None:
         opscope.AttributeTypeError, match=r"parameter 'v' is \[3\], its first value"
     ):
         b.parameter("v", [3], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda net: net.run("scope"), "the scope must be an opscope.Scope, not a str"),
+        (lambda net: net.run(Scope(), {"x": 1}), "the context must be .* not a dict.*scope.feed"),
+        (
+            lambda net: net.add_op("scale", ["x"], ["z"], [2.0]),
+            r"attributes go by name.*not \[2.0\]",
+        ),
+        (
+            lambda net: net.add_optimizer_ops("sgd"),
+            r"want OptimizerAttrs\('adam', 0.001\), not 'sgd'",
+        ),
+        (lambda net: opscope.Net.create("net.pb"), "want a NetDesc"),
+    ],
+)
+def test_a_net_by_hand_refuses_other_arguments(call: Any, message: str) -> None:
+    net = opscope.PlainNet()
+    net.add_op("relu", ["x"], ["y"])
+    with pytest.raises(opscope.OpscopeError, match=message):
+        call(net)
+    assert [op.type for op in net.operators] == ["relu"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....framework.base.errors import AttributeTypeError
 from ....framework.ir.registry import lookup
-from ..call_checks import where
+from ..calls import where
 from ..methods import builder_method
 from ..net_builder import NetBuilder
 from ..var import Var

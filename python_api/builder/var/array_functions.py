@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import AttributeTypeError
-from ..call_checks import where as place
+from ..calls import where as place
 from ..methods import builder_method
 from .base import Builder, Handle
 from .handle import Var, as_var

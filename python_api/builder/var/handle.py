@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from numpy.typing import DTypeLike
 
 from ....framework.base.errors import AttributeTypeError, ShapeError
-from ..call_checks import where
+from ..calls import where
 from .base import Builder, Handle
 from .indexing import indexed
 from .misuse import (

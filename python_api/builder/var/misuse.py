@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from ....framework.base.errors import ShapeError, VariableError, nearest
-from ..call_checks import where
-from ..methods import BUILDER_METHODS, elsewhere
+from ..calls import elsewhere, where
+from ..methods import BUILDER_METHODS
 from ..operator_methods import method_types
 from .base import Handle
 
