@@ -13,7 +13,7 @@ from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shap
 from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences
 from ..base.shape import Levels
-from ..ir.desc import INPUT
+from ..ir.desc import FORWARD, INPUT
 from ..ir.infer import fits
 from ..ir.op_list import OpList, VarDecl
 from .initialize import PERSISTENT
@@ -39,10 +39,15 @@ class Feeder:
 
     Names, kinds of numbers and finiteness are checked before the first value is set. Numbers are
     cast where that loses no kind: float64 to float32, int32 to int64, integers to floats.
+
+    Args:
+        complete: a minibatch must feed every input that is read, forward only where it is held out:
+            all but those that the user set in the scope.
     """
 
-    def __init__(self, net: OpList, scope: Scope) -> None:
+    def __init__(self, net: OpList, scope: Scope, *, complete: bool = False) -> None:
         self._scope = scope
+        self._net = net if complete else None
         self._inputs = Inputs(net)
         self._targets: dict[str, tuple[Any, np.dtype | None, VarDecl]] = {}
         self._keys: dict[bool, frozenset[str]] = {}
@@ -55,7 +60,8 @@ class Feeder:
         Of sequences these are the packed rows, over which costs are means.
 
         Raises:
-            VariableError: no mapping, an unknown name, or other names than in earlier minibatches.
+            VariableError: no mapping, an unknown name, other names than in earlier minibatches, or
+                an input that is missing.
             ShapeError: numbers of the wrong kind, or no array.
             NotFiniteError: NaN or infinity in an array; the scope is as before.
         """
@@ -102,12 +108,27 @@ class Feeder:
         """All minibatches feed the same variables: one left out would keep its former numbers."""
         known = self._keys.get(held_out)
         if known is None:
+            self._check_complete(arrays, where, held_out)
             self._keys[held_out] = frozenset(arrays)
         elif known != arrays.keys():
             before = ", ".join(sorted(known))
             raise VariableError(
                 f"{where()}: feeds {', '.join(sorted(arrays))}; the minibatches before fed {before}"
             )
+
+    def _check_complete(
+        self, arrays: Mapping[str, Any], where: Callable[[], str], held_out: bool
+    ) -> None:
+        """What an earlier feed left in the scope is not read in place of an input."""
+        if self._net is None:
+            return
+        ops = [op for op in self._net.ops if op.role == FORWARD or not held_out]
+        read = {name for op in ops for name in op.input_names()}
+        for var in self._net.vars:
+            if var.kind == INPUT and var.name in read and var.name not in arrays:
+                why = missing_input(self._scope, var.name, var)
+                if why:
+                    raise VariableError(f"{where()}: {why}")
 
 
 class Inputs:

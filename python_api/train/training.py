@@ -271,7 +271,7 @@ class _Trainer:
             if resumed:
                 settle_rates(self.builder, self.scope, resumed)
             self.builder.initialize(self.scope, self.base, share=bool(resumed))
-        feeder = Feeder(self.net.op_list, self.scope)
+        feeder = Feeder(self.net.op_list, self.scope, complete=True)
         check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
             try:

@@ -117,3 +117,38 @@ def test_a_net_by_hand_refuses_other_arguments(call: Any, message: str) -> None:
     with pytest.raises(opscope.OpscopeError, match=message):
         call(net)
     assert [op.type for op in net.operators] == ["relu"]
+
+
+def classifier() -> NetBuilder:
+    b = NetBuilder("classifier")
+    scores = b.fc(b.input("x", [-1, 4]), size=3, name="scores")
+    b.cross_entropy_loss(scores, b.input("label", [-1], "int64"), name="loss")
+    b.backward_from("loss")
+    b.add_optimization(0.1)
+    return b
+
+
+def test_a_training_reads_no_input_that_an_earlier_feed_left_behind() -> None:
+    b, scope = classifier(), Scope()
+    x, label = np.ones((4, 4), np.float32), np.zeros(4, np.int64)
+    whole = [{"x": x, "label": label}]
+    opscope.train(b, whole, epochs=1, scope=scope, progress=False)
+    before = scope.numpy("scores.w")
+    stale = "epoch 1, minibatch 1: input 'label' is not in the feed.*an earlier run"
+    with pytest.raises(opscope.VariableError, match=stale):
+        opscope.train(b, [{"x": x}], epochs=1, scope=scope, progress=False)
+    np.testing.assert_array_equal(scope.numpy("scores.w"), before)
+    with pytest.raises(opscope.VariableError, match="evaluation: input 'label' is not in the feed"):
+        opscope.train(b, whole, epochs=1, scope=scope, evaluate=[{"x": x}], progress=False)
+    with pytest.raises(opscope.VariableError, match="minibatch 1: input 'label' is missing"):
+        opscope.train(classifier(), [{"x": x}], epochs=1, scope=Scope(), progress=False)
+
+
+def test_an_input_that_was_set_to_stay_is_read_while_training() -> None:
+    b, scope = classifier(), Scope()
+    b.feed(scope, {"label": np.zeros(4, np.int64)})
+    x = np.ones((4, 4), np.float32)
+    history = opscope.train(
+        b, [{"x": x}], epochs=2, scope=scope, evaluate=[{"x": x}], progress=False
+    )
+    assert history.last["eval_loss"] < history.rows[0]["loss"]

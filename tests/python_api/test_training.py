@@ -215,7 +215,7 @@ def test_a_loss_that_diverges(tmp_path):
     [
         (with_batch(1, y=np.zeros(3)), VariableError, "minibatch 2: the net has no variable 'y'"),
         (with_batch(1, label=None), VariableError, "minibatch 2: feeds x; the minibatches before"),
-        (with_batch(0, label=None)[:1], VariableError, "no variable 'label'"),
+        (with_batch(0, label=None)[:1], VariableError, "input 'label' is missing"),
         (with_batch(1, x=np.zeros((2, 5), np.float32)), ShapeError, "'x'"),
         (
             with_batch(1, label=np.zeros(16)),
