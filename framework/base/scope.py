@@ -342,6 +342,18 @@ FED = "the feed of a run"
 _default = Scope()
 
 
+def check_scope(scope: Any, call: str) -> None:
+    """Refuse what somebody gave as a scope and is none; None stands for a default.
+
+    Raises:
+        VariableError: it is something else; the message shows the right call.
+    """
+    if not (scope is None or isinstance(scope, Scope)):
+        raise VariableError(
+            f"the scope must be an opscope.Scope, not a {type(scope).__name__}: {call}"
+        )
+
+
 def default_scope() -> Scope:
     """The process's scope for runs that name none."""
     return _default

@@ -16,7 +16,7 @@ from ..base.atomic import PathLike
 from ..base.backend import to_place
 from ..base.dtypes import is_float
 from ..base.errors import FormatError, VariableError, format_shape, nearest
-from ..base.scope import Scope, default_scope
+from ..base.scope import Scope, check_scope, default_scope
 from ..ir.desc import OPTIMIZE, PARAMETER, NetDesc
 from ..ir.infer import fits
 from ..ir.op_list import OpList, VarDecl
@@ -119,7 +119,10 @@ def load_parameters(
         VariableError: `rename` has names that the file lacks, or gives two arrays one name.
     """
     op_list = op_list_of(net)
+    check_scope(scope, "load_parameters(path, net, scope)")
     wanted = {var.name: var for var in persistent_vars(op_list) if var.name in learned(op_list)}
+    if not isinstance(path, (str, os.PathLike)):
+        raise FormatError(f"load_parameters wants the name of a file first, not {path!r}")
     name_of, arrays = _stored(os.fspath(path))
     sources = _sources(arrays, prefix, rename, name_of)
     values: dict[str, np.ndarray] = {}

@@ -16,7 +16,7 @@ import numpy as np
 from ..base.atomic import PathLike, write_together
 from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, OpscopeError, SaveError, VariableError, format_shape, nearest
-from ..base.scope import Scope
+from ..base.scope import Scope, check_scope
 from ..draw.summary import Summary
 from ..ir.desc import NetDesc
 from ..ir.infer import fits
@@ -79,7 +79,9 @@ class Loaded(_NetAndScope):
             plain = getattr(self.net, "plain", self.net)  # of a recurrent or recursive net
             predictor = Predictor(plain.op_list)
             self.__dict__["_predictor"] = self.net.version, predictor
-        names = [fetch] if isinstance(fetch, str) else fetch
+        names = [fetch] if isinstance(fetch, str) or hasattr(fetch, "name") else fetch
+        if not (names is None or isinstance(names, Iterable)):
+            raise VariableError(f"predict: fetch is a name or a list of names, not {fetch!r}")
         wanted = None if names is None else [str(name) for name in names]
         return predictor.predict(self.scope, feed, wanted, batch_size)
 
@@ -201,6 +203,7 @@ def load(path: PathLike, scope: Scope | None = None, *, train: bool = False) -> 
             do not fit the net. A given scope is unchanged then.
         OpscopeError: the net itself is wrong (an operator that nobody registered, say).
     """
+    check_scope(scope, "load(path, scope)")
     desc, values = load_parts(path)
     verify(desc, f"in {os.fspath(path)}", undeclared=True)
     return loaded(desc, values, scope, train)

@@ -37,8 +37,12 @@ class LossScale:
     backoff_factor: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 < self.initial < float("inf"):
-            raise AttributeTypeError(f"loss scale: it must be above 0, not {self.initial}")
+        number = isinstance(self.initial, (int, float)) and not isinstance(self.initial, bool)
+        if not number or not 0 < self.initial < float("inf"):
+            raise AttributeTypeError(
+                f"loss scale: it must be above 0, not {self.initial!r}; LossScale() begins at"
+                f" {_INITIAL:g} and is dynamic"
+            )
 
 
 def as_loss_scale(value: LossScale | str | float | None) -> LossScale | None:

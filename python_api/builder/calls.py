@@ -62,6 +62,8 @@ _ELSEWHERE = {
     "input_shape": "shape",
     "level": "levels",
     "epoch": "epochs",
+    "type": "pool_type",
+    "kind": "pool_type",
     "num_epochs": "epochs",
     "nb_epoch": "epochs",
     "validation_data": "evaluate",

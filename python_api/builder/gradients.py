@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
-from .calls import where
+from .calls import no_variable, where
 from .methods import builder_method
 from .net_builder import NetBuilder
 from .var import Var
@@ -199,7 +199,13 @@ def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[s
     """
     if isinstance(given, str) and given == word:
         return given
-    items = [given] if isinstance(given, (Var, str)) else list(given)
+    items = [given] if isinstance(given, (Var, str)) else given
+    if not isinstance(items, Iterable):
+        raise VariableError(f"{where()}: want variables or names, not {no_variable(given)}")
+    items = list(items)
+    for item in items:
+        if not isinstance(item, (Var, str)):
+            raise VariableError(f"{where()}: want variables or names, not {no_variable(item)}")
     return [str(item) for item in items]
 
 

@@ -354,7 +354,7 @@ class NetBuilder(BuilderMethods, Shown):
 
     # -- operators -----------------------------------------------------------------------------
 
-    def add_op(self, type: str, *inputs: Any, name: str = "", **given: Any) -> Any:  # noqa: A002
+    def add_op(self, type: str, /, *inputs: Any, name: str = "", **given: Any) -> Any:  # noqa: A002
         """Append an operator.
 
         Args:

@@ -162,6 +162,11 @@ def _stack(
     name = options.name or builder.unique_name(cell.stem)
     ways = [False, True] if options.bidirectional else [options.reverse]
     wanted = options.layers * len(ways)
+    if isinstance(options.initial, (Var, str)):
+        raise AttributeTypeError(
+            f"{cell.title}: `initial` is a list of states, one for each layer and direction:"
+            f" initial=[{options.initial}], not one variable"
+        )
     if options.initial is not None and len(options.initial) != wanted:
         raise AttributeTypeError(
             f"{cell.title}: `initial` wants {wanted} states, one for each layer and direction, not"

@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,8 @@ def train(
         SaveError: a file cannot be written.
         OpscopeError: no optimizer in the net, no data, arguments that contradict each other.
     """
+    if not isinstance(hooks, Iterable) or not all(isinstance(hook, Hook) for hook in hooks):
+        raise OpscopeError(f"train: hooks is a list of Hook objects, not {hooks!r}")
     options = _Options(
         epochs, checkpoint, checkpoint_every, checkpoint_batches, resume, log_csv, plot
     )

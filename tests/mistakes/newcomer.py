@@ -87,6 +87,14 @@ MISTAKES = [
     ("b.ones_like(x)", "has no attribute 'ones_like'; write b.fill_like(x, value=1.0)"),
     ("b.mse_loss(x, x)", "has no attribute 'mse_loss'; write b.mean(b.squared_error(x, y))"),
     ("b.Linear(4, 8)", "has no attribute 'Linear'; write b.fc"),
+    (
+        'b.sequence_pool(b.input("s", [-1, 4], levels=1), type="max")',
+        "no slot or attribute 'type' (write pool_type='max')",
+    ),
+    (
+        'b.gru(b.input("s", [-1, 4], levels=1), 8, initial=x)',
+        "`initial` is a list of states, one for each layer and direction: initial=[x]",
+    ),
     # -- variables are no arrays of numbers
     (
         "float(cost)",
@@ -135,6 +143,9 @@ MISTAKES = [
     ("trained.fit(X, Y)", "NetBuilder has no attribute 'fit' opscope.train"),
     ("trained.forward(X)", "need_backward=False b.predict"),
     ("trained.eval()", "b.predict test phase"),
+    ("b.backward_from(cost, wrt=X)", "want variables or names, not an array [4]"),
+    ("b.backward_from(cost, wrt=3)", "want variables or names, not 3"),
+    ('opscope.LossScale("dynamic")', "loss scale: it must be above 0, not 'dynamic'; LossScale()"),
     # -- runs
     ('trained.run({"x": X, "label": Y})', "run(scope, feed={'x': array} not as the scope"),
     (
@@ -261,6 +272,10 @@ MISTAKES = [
         "Minibatches of '2' rows: want a whole number from 1 on",
     ),
     ('opscope.Minibatches({"x": None}, 2)', "'x' is a NoneType and has no rows"),
+    (
+        'opscope.train(trained, data, epochs=1, scope=Scope(), loss="cost", hooks=[3])',
+        "hooks is a list of Hook objects, not [3]",
+    ),
     # -- files
     ('opscope.save(trained, Scope(), "a")', "no value in the scope: 'scores.w' initialise first"),
     ('opscope.load("nofile")', "nofile: no such file; looked for nofile.pb"),
@@ -278,6 +293,13 @@ MISTAKES = [
     ('opscope.save(trained, trained, "a.pb")', "in an opscope.Scope, not in a NetBuilder"),
     ("opscope.load(trained)", "want the name of a file, such as 'net.pb', not <NetBuilder"),
     ('trained.summary(batch="a")', "summary: batch is a whole number from 1 on, not 'a'"),
+    ('opscope.load("net.pb", "scope")', "the scope must be an opscope.Scope, not a str: load("),
+    ('opscope.load_parameters("net.pb", b, "scope")', "the scope must be an opscope.Scope"),
+    ("opscope.load_parameters(None, b, Scope())", "wants the name of a file first, not None"),
+    (
+        'opscope.load("net.pb").predict({"x": X}, fetch=3)',
+        "fetch is a name or a list of names, not 3",
+    ),
     # -- two nets in one scope
     (
         "s = Scope(); trained.initialize(s); again().initialize(s)",
