@@ -268,7 +268,7 @@ class ndarray:  # noqa: N801  CuPy's name
 
     # -- to the host and back ----------------------------------------------------------------------
 
-    def get(self, stream: Any = None, order: str = "C", out: Any = None) -> np.ndarray:
+    def get(self, stream: Any = None, order: Any = "C", out: Any = None) -> np.ndarray:
         crossings.append("get")
         return np.array(self.memory, order=order)
 
@@ -328,7 +328,7 @@ class ndarray:  # noqa: N801  CuPy's name
                     raise RuntimeError("assignment to repeated indices: a GPU would race")
         memory[where] = given
 
-    def reshape(self, *shape: Any, order: str = "C") -> ndarray:
+    def reshape(self, *shape: Any, order: Any = "C") -> ndarray:
         return self._same(self.memory.reshape(*shape, order=order))
 
     def transpose(self, *axes: Any) -> ndarray:

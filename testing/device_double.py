@@ -70,7 +70,7 @@ def _garbage(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
     return array
 
 
-def _array(obj: Any, dtype: Any = None, copy: Any = True, order: str = "K") -> ndarray:
+def _array(obj: Any, dtype: Any = None, copy: Any = True, order: Any = "K") -> ndarray:
     if type(obj) is ndarray:  # perhaps of another device
         return ndarray(np.array(obj.memory, dtype, copy=copy or None, order=order))
     if isinstance(obj, (list, tuple)) and any(type(item) is ndarray for item in obj):
@@ -114,7 +114,7 @@ def _dot(a: Any, b: Any, out: Any = None) -> Any:
     return to_device(np.dot(memory_of(a), memory_of(b)))
 
 
-def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = None) -> None:
+def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = None) -> None:
     if isinstance(src, np.ndarray) and src.size != 1:
         raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
     if type(dst) is not ndarray:
@@ -128,7 +128,7 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = None) -
         np.copyto(dst.memory, given, casting=casting, **mask)
 
 
-def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+def _searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     if not type(a) is type(v) is ndarray:
         raise NotImplementedError("searchsorted takes arrays of the device only")
     return to_device(np.searchsorted(memory_of(a), memory_of(v), side))
@@ -267,7 +267,7 @@ for _name, _text in SIGNATURES.items():
         if not hasattr(_holder, _part):
             setattr(_holder, _part, SimpleNamespace())
         _holder = getattr(_holder, _part)
-    _original = _OWN.get(_name) or functools.reduce(getattr, [*_path, _last], np)
+    _original: Any = _OWN.get(_name) or functools.reduce(getattr, [*_path, _last], np)
     setattr(_holder, _last, _WHOLE.get(_name) or like(_last, _original, _text))
 for _name in UFUNCS:
     setattr(xp, _name, Ufunc(_name))
@@ -300,7 +300,7 @@ def instead_of_cupy() -> Iterator[Any]:
     from .device_sparse import sparse
 
     saved, backend._cupy = backend._cupy, lambda: xp
-    modules = {
+    modules: dict[str, Any] = {
         "cupyx": SimpleNamespace(),
         "cupyx.scipy": SimpleNamespace(sparse=sparse),
         "cupyx.scipy.sparse": sparse,

@@ -111,8 +111,8 @@ def _value(tree: Tree, held: dict[str, Any], number: type) -> Any:
     if kind == "var":
         return held[rest[0]]
     if kind == "call":
-        function, *given = rest
-        args = [_value(one, held, number) for one in given]
+        function: str = rest[0]
+        args = [_value(one, held, number) for one in rest[1:]]
         own = _OWN.get(function) or getattr(np, _RENAMED.get(function, function))
         return own(*args)
     if kind == "unary":

@@ -16,6 +16,7 @@ from ..framework.base.backend import Place, array_module, on_device, to_host, to
 from ..framework.base.context import OpContext
 from ..framework.base.dtypes import is_float
 from ..framework.base.errors import RunError
+from ..framework.base.scope import Scope
 from ..framework.ir.infer import infer_one
 from ..framework.ir.kernel_args import RunState
 from ..framework.ir.op_list import OpNode
@@ -39,6 +40,7 @@ class Bench:
         self.xp = place.xp
         self.train = train
         self.state = RunState(place)
+        self.scope = Scope(place)
         self.taken: list[Any] = []
         self._offsets = offsets
 
@@ -117,7 +119,7 @@ def execute(
         proved: set[tuple[str, str]] = set()
         for index, desc in enumerate(descs):
             op = Operator(desc, index)
-            shapes.update(infer_one(op, shapes, {}, offsets))
+            shapes.update(infer_one(op, shapes, {}, dict(offsets)))
             fresh = set()
             for name in op.output_vars():
                 assert name in shapes, f"{title}: the shape rule of {op.type} sets no {name!r}"

@@ -1,6 +1,9 @@
 """The harness for optimizers: what every update operator must do, beside a formula."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -34,6 +37,7 @@ class OptimizerTest(OpTest):
         decoupled: whether weight decay is not part of the gradient.
     """
 
+    update: Callable[..., Any]
     states: ClassVar[tuple[str, ...]] = ()
     attrs: ClassVar[tuple[dict, ...]] = ({},)
     step_slot = False

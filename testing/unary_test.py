@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from .op_test import Case, OpTest
@@ -17,8 +20,13 @@ def away_from(rng, shape, *kinks):
 
 
 class UnaryTest(OpTest):
-    """An operator of one input and one output; `given`: the attributes of each case."""
+    """An operator of one input and one output.
 
+    A subclass has `formula(x, **attrs)`, which returns the result. `given` holds the attributes of
+    each case, `kinks` the numbers that x keeps away from.
+    """
+
+    formula: Callable[..., Any]
     grad = ("x",)
     dtypes = ("float16", "float32", "float64")
     given = ({},)
