@@ -45,6 +45,7 @@ REGISTERING = [
     "@*.epilogue",
     "@_command",
     "@builder_method",
+    "@running_method",
     "@converts",
     "@gradient",
     "@layer",

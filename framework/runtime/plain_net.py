@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -164,20 +165,27 @@ class PlainNet(Net):
 
     def _extend(self, ops: Sequence[OpNode], variables: Sequence[VarDecl]) -> None:
         """Append operators and variables: all of them or, where an operator is wrong, nothing."""
-        first, declared = len(self.operators), len(self.vars)
-        try:
+        with self.all_or_nothing():
             for var in variables:
                 self.vars.setdefault(var.name, var)
             for op in ops:
                 for made in expand_op(op):
                     self._append(made)
-        except OpscopeError:
-            del self.operators[first:]
-            for name in list(itertools.islice(self.vars, declared, None)):
-                del self.vars[name]
-            raise
-        finally:
             self._forget()
+
+    @contextlib.contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Where the block fails, the operators and variables that it appended are gone again."""
+        first, declared = len(self.operators), len(self.vars)
+        try:
+            yield
+        except BaseException:
+            if len(self.operators) > first or len(self.vars) > declared:
+                del self.operators[first:]
+                for name in list(itertools.islice(self.vars, declared, None)):
+                    del self.vars[name]
+                self._forget()
+            raise
 
     def _append(self, node: OpNode) -> None:
         op = Operator(node, len(self.operators))

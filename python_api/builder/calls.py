@@ -206,6 +206,17 @@ def checked(function: _F) -> _F:
     return cast(_F, method)
 
 
+def all_or_nothing(function: _F) -> _F:
+    """A function of (builder, further arguments) that appends what it appends, or nothing."""
+
+    @functools.wraps(function)
+    def method(builder: Any, *args: Any, **keywords: Any) -> Any:
+        with builder.forward_net.all_or_nothing():
+            return function(builder, *args, **keywords)
+
+    return cast(_F, method)
+
+
 def _check_kinds(
     function: Callable[..., Any],
     kinds: Mapping[str, tuple[tuple[type, ...], str]],

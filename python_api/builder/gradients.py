@@ -14,12 +14,12 @@ from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
 from .calls import no_variable, where
-from .methods import builder_method
+from .methods import running_method
 from .net_builder import NetBuilder
 from .var import Var
 
 
-@builder_method
+@running_method
 def backward_from(
     builder: NetBuilder, cost: Var | str, wrt: Sequence[Var | str] | Var | str | None = None
 ) -> None:
@@ -65,7 +65,7 @@ def _differentiate(
     builder.set_objective(wanted)
 
 
-@builder_method
+@running_method
 def add_optimization(
     builder: NetBuilder,
     learning_rate: float = 0.01,
@@ -227,7 +227,7 @@ def _check_order(rate: Any, op_type: Any) -> None:
     )
 
 
-@builder_method
+@running_method
 def add_backward_ops(
     builder: NetBuilder,
     targets: Var | str | Sequence[Var | str] | None = None,
@@ -259,7 +259,7 @@ def add_backward_ops(
     return dict(builder.gradients)
 
 
-@builder_method
+@running_method
 def add_optimizer_ops(builder: NetBuilder, attrs: OptimizerAttrs) -> list[str]:
     """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`.
 
@@ -276,7 +276,7 @@ def add_optimizer_ops(builder: NetBuilder, attrs: OptimizerAttrs) -> list[str]:
     return [n for n, var in builder.net.vars.items() if var.kind == STATE and n not in known]
 
 
-@builder_method
+@running_method
 def gradient(builder: NetBuilder, var: Var | str) -> str:
     """Name of the variable that holds the gradient with respect to `var`.
 

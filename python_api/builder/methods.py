@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from ...framework.base.errors import UnknownOperatorError
 from ...framework.ir.registry import OperatorDef, lookup
-from .calls import checked, elsewhere
+from .calls import all_or_nothing, checked, elsewhere
 from .operator_methods import make_method, method_types
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -68,11 +68,19 @@ class BuilderMethods:
 
 
 def builder_method(function: _F) -> _F:
-    """Make a function of (builder, further arguments) a method of NetBuilder.
+    """Make a function of (builder, further arguments), which appends operators, a method.
 
     Calls of the method with arguments that there are not, or without those that it needs, raise an
-    AttributeTypeError that names the line of the call; so does an `activation` that is no name.
+    AttributeTypeError that names the line of the call; so does an `activation` that is no name. A
+    call that fails leaves the net as it was, so that the line may be mended and tried again.
     """
+    BUILDER_METHODS[function.__name__] = function
+    setattr(BuilderMethods, function.__name__, all_or_nothing(checked(function)))
+    return function
+
+
+def running_method(function: _F) -> _F:
+    """Like `builder_method`, for a function that appends no forward operators."""
     BUILDER_METHODS[function.__name__] = function
     setattr(BuilderMethods, function.__name__, checked(function))
     return function

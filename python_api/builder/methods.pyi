@@ -24,7 +24,12 @@ BUILDER_METHODS: dict[str, Callable[..., Any]]
 def builder_method(
     function: _F,
 ) -> _F:
-    """Make a function of (builder, further arguments) a method of NetBuilder."""
+    """Make a function of (builder, further arguments), which appends operators, a method."""
+
+def running_method(
+    function: _F,
+) -> _F:
+    """Like `builder_method`, for a function that appends no forward operators."""
 
 def layer(
     parameter: str,

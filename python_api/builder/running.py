@@ -27,7 +27,7 @@ from ...framework.runtime.plain_net import PlainNet
 from ...framework.runtime.predict import BATCH_SIZE, Predictor
 from .derived_nets import BoundRun
 from .gradients import check_shared_rates, settle_rates
-from .methods import builder_method
+from .methods import running_method
 from .net_builder import NetBuilder
 from .var import Var
 
@@ -35,7 +35,7 @@ _MOST_RUNS = 64
 """Kinds of runs whose preparation is kept; contexts made anew for each run would pile up."""
 
 
-@builder_method
+@running_method
 def initialize(
     builder: NetBuilder,
     scope: Scope | None = None,
@@ -100,7 +100,7 @@ def _is_shared(builder: NetBuilder, scope: Scope) -> bool:
     return False
 
 
-@builder_method
+@running_method
 def run(
     builder: NetBuilder,
     scope: Scope | None = None,
@@ -277,7 +277,7 @@ def _bind_run(
     )
 
 
-@builder_method
+@running_method
 def predict(
     builder: NetBuilder,
     feed: Mapping[Any, Any],
@@ -325,7 +325,7 @@ def predict(
     return cache.predictor.predict(scope or default_scope(), named, wanted, batch_size)
 
 
-@builder_method
+@running_method
 def bound_net(builder: NetBuilder, names: frozenset[str], need_backward: bool) -> PlainNet:
     """The net that `run` runs: the whole one, or the part that `names` need."""
     if need_backward:
@@ -339,7 +339,7 @@ def bound_net(builder: NetBuilder, names: frozenset[str], need_backward: bool) -
     return nets[names]
 
 
-@builder_method
+@running_method
 def feed(builder: NetBuilder, scope: Scope, values: Mapping[Any, Any]) -> None:
     """Give input variables values that stay, cast to the declared dtypes: all of them or none.
 

@@ -21,7 +21,14 @@ from typing import Any
 from ... import nnet3
 from ...framework.ir.registry import OperatorDef, lookup
 from ..builder import NetBuilder, Var, methods
-from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer, takes
+from ..builder.methods import (
+    BUILDER_METHODS,
+    BuilderMethods,
+    builder_method,
+    layer,
+    running_method,
+    takes,
+)
 from ..builder.operator_methods import method_parameters, method_types
 
 _HEAD = '"""Written by `python build.py stubs`; do not edit."""'
@@ -54,6 +61,7 @@ def methods_text() -> str:
         "BUILDER_METHODS: dict[str, Callable[..., Any]]",
         "",
         *_function(builder_method, ""),
+        *_function(running_method, ""),
         "",
         *_function(layer, ""),
         "",
