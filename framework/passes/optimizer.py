@@ -50,6 +50,7 @@ from ..ir.names import (
 )
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
+from .elsewhere import ARGUMENTS, SCHEDULES
 from .mixed_precision import in_mixed_precision
 
 REST = "rest"
@@ -59,15 +60,11 @@ _RATE_PREFIX = "lr_"
 _OWN_SLOTS = frozenset(("param", "grad", "lr", "rows", "grad_scale", "step"))
 _COPIED = {STORE_OP: "x", COMMIT_OP: "new"}
 """Operators that pass on what an optimizer has computed, and the slot of it."""
-_ELSEWHERE = {
-    "lr": "the first argument, learning_rate",
-    "eps": "epsilon",
-    "betas": "beta1 and beta2",
-    "nesterov": "the type 'nesterov'",
-    "params": "parameters",
-    "decoupled_weight_decay": "the type 'adamw'",
-}
-"""How other toolkits call arguments, and what they are here."""
+
+
+def _nearest_schedule(name: str) -> str:
+    ours = SCHEDULES.get(name.lower(), "")
+    return f" (here it is {ours})" if ours else nearest(name, schedule_types())
 
 
 @dataclass(frozen=True)
@@ -319,8 +316,8 @@ class _Builder:
                 hint = nearest(name, known)
                 if name == "momentum" and self.attrs.type == "sgd":
                     hint = " (the types 'momentum' and 'nesterov' have one)"
-                elif name in _ELSEWHERE:
-                    hint = f" (here it is {_ELSEWHERE[name]})"
+                elif name in ARGUMENTS:
+                    hint = f" (here it is {ARGUMENTS[name]})"
                 raise AttributeTypeError(
                     f"optimizer {self.attrs.type} has no attribute {name!r}{hint};"
                     f" it has {', '.join(known)}"
@@ -366,7 +363,7 @@ class _Builder:
             if self.attrs.schedule not in known:
                 raise AttributeTypeError(
                     f"optimizer {self.attrs.type}: no schedule {self.attrs.schedule!r}"
-                    f"{nearest(self.attrs.schedule, known)}; there are {', '.join(known)}"
+                    f"{_nearest_schedule(self.attrs.schedule)}; there are {', '.join(known)}"
                 )
             if self._rate not in self.declared:
                 self.result.vars.append(make_var(self._rate, (), "float32", OUTPUT))

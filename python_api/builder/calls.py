@@ -310,8 +310,12 @@ def check_name(name: Any, what: str) -> None:
         raise VariableError(f"{where()}: {what} is named by a str, not by {name!r}")
 
 
-def no_variable(value: Any) -> str:
-    """What somebody gave instead of a variable, and how numbers become one; for messages."""
+def no_variable(value: Any, operand: bool = False) -> str:
+    """What somebody gave instead of a variable, and how numbers become one; for messages.
+
+    Args:
+        operand: of an operator, for which a number makes sense.
+    """
     if value is None or isinstance(value, (dict, set)):
         return repr(value)
     if isinstance(value, (list, tuple)):
@@ -320,6 +324,8 @@ def no_variable(value: Any) -> str:
             f"a {type(value).__name__} of {len(value)} ({kinds}); pick what is meant, as [0] does"
         )
     if isinstance(value, (int, float, np.number)):
+        if not operand:
+            return f"the number {value!r}"
         return (
             f"{value!r}: numbers go with variables in Python's operators, x + {value!r};"
             f" b.constant(value={value!r}) makes a variable of one"
@@ -412,6 +418,8 @@ def _too_many(entry: OperatorDef, inputs: Sequence[Any]) -> str:
             f" b.forward_net.add_op({entry.type!r}, ...). A builder names outputs by name=:"
             f" b.{entry.type}({', '.join(slots)}, name='y')"
         )
+    if len(extra) == 1 and isinstance(extra[0], str) and not entry.attrs:
+        return f"{text}; the result is named by name={extra[0]!r}"
     if len(extra) == 1 and isinstance(extra[0], str) and len(entry.attrs) == 1:
         return f"{text} and attributes by name: {entry.attrs[0].name}={extra[0]!r}"
     listed = entry.attrs and entry.attrs[0].type in ("ints", "floats")

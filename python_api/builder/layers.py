@@ -180,6 +180,10 @@ def _conv(
     else:
         if filters is None or kernel is None:
             raise AttributeTypeError(f"layer {name!r} ({kind}): give `filters` and `kernel`")
+        if o.groups < 1:
+            raise AttributeTypeError(
+                f"layer {name!r} ({kind}): groups is at least 1, not {o.groups}"
+            )
         sizes = _kernel_sizes(kind, kernel)
         channels = known_size(builder, x, 1, name, kind)
         pair = [filters, channels // o.groups]

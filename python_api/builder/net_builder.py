@@ -437,7 +437,7 @@ class NetBuilder(BuilderMethods, Shown):
             else:
                 raise SlotError(
                     f"{where()}: {entry.type}: slot {slot!r} wants a variable, not"
-                    f" {no_variable(item)}"
+                    f" {no_variable(item, operand=True)}"
                 )
         return names
 

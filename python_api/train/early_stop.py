@@ -29,12 +29,9 @@ class EarlyStop:
     min_delta: float = 0.0
 
     def __post_init__(self) -> None:
-        if (
-            not is_whole(self.patience)
-            or self.patience < 1
-            or self.mode not in ("min", "max")
-            or not self.min_delta >= 0
-        ):
+        patient = is_whole(self.patience) and self.patience >= 1
+        enough = isinstance(self.min_delta, (int, float, np.number)) and self.min_delta >= 0
+        if not patient or self.mode not in ("min", "max") or not enough:
             raise OpscopeError(
                 f"early stop: want patience >= 1, mode min or max, min_delta >= 0, not {self}"
             )

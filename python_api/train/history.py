@@ -16,7 +16,7 @@ EVAL_PREFIX = "eval_"
 """Before the names of what is measured on held-out data."""
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """The course of a training.
 
@@ -37,6 +37,16 @@ class History:
     best_epoch: int = 0
     metrics: dict[str, Metric] = field(default_factory=dict)
     resumed: Resumed | None = None
+
+    def __repr__(self) -> str:
+        numbers = {
+            key: value for key, value in self.last.items() if key not in ("epoch", "seconds")
+        }
+        shown = [f"{key} {value:.4g}" for key, value in numbers.items()]
+        said = ("interrupted", "stopped_early")
+        shown += [flag.replace("_", " ") for flag in said if getattr(self, flag)]
+        epochs = f"{len(self.rows)} epoch{'' if len(self.rows) == 1 else 's'}"
+        return f"<History of {epochs}: {', '.join(shown)}>" if shown else f"<History of {epochs}>"
 
     @property
     def columns(self) -> list[str]:

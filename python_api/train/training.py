@@ -139,7 +139,7 @@ def train(
     check_data(data, "data")
     if evaluate is not None:
         check_data(evaluate, "evaluate")
-    if isinstance(early_stop, tuple):
+    if isinstance(early_stop, tuple) and len(early_stop) <= len(dataclasses.fields(EarlyStop)):
         early_stop = EarlyStop(*early_stop)
     if not (early_stop is None or isinstance(early_stop, EarlyStop)):
         raise OpscopeError(

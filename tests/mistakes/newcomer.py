@@ -95,6 +95,9 @@ MISTAKES = [
         'b.gru(b.input("s", [-1, 4], levels=1), 8, initial=x)',
         "`initial` is a list of states, one for each layer and direction: initial=[x]",
     ),
+    ("b.conv2d(image, 8, 3, groups=0)", "groups is at least 1, not 0"),
+    ('b.relu(x, "y")', "relu takes x by position; the result is named by name='y'"),
+    ("b.fc(8, x)", "want a variable of the net, not the number 8"),
     # -- variables are no arrays of numbers
     (
         "float(cost)",
@@ -144,8 +147,20 @@ MISTAKES = [
     ("trained.forward(X)", "need_backward=False b.predict"),
     ("trained.eval()", "b.predict test phase"),
     ("b.backward_from(cost, wrt=X)", "want variables or names, not an array [4]"),
-    ("b.backward_from(cost, wrt=3)", "want variables or names, not 3"),
+    ("b.backward_from(cost, wrt=3)", "want variables or names, not the number 3"),
     ('opscope.LossScale("dynamic")', "loss scale: it must be above 0, not 'dynamic'; LossScale()"),
+    (
+        'b.backward_from(cost); b.add_optimization(0.1, "adam", clipnorm=1.0)',
+        "has no attribute 'clipnorm' (here it is clip_norm)",
+    ),
+    (
+        'b.backward_from(cost); b.add_optimization(0.1, optimizer="adam")',
+        "has no attribute 'optimizer' (here it is the second argument, type)",
+    ),
+    (
+        'b.backward_from(cost); b.add_optimization(0.1, schedule="StepLR")',
+        "no schedule 'StepLR' (here it is step_decay)",
+    ),
     # -- runs
     ('trained.run({"x": X, "label": Y})', "run(scope, feed={'x': array} not as the scope"),
     (
@@ -266,6 +281,11 @@ MISTAKES = [
         "checkpoint is the name of a file, not 3",
     ),
     ('opscope.EarlyStop(patience="2")', "want patience >= 1"),
+    ('opscope.EarlyStop(min_delta="0.1")', "min_delta >= 0"),
+    (
+        'opscope.train(trained, data, epochs=1, scope=Scope(), loss="cost", early_stop=(1,) * 9)',
+        "early_stop is an EarlyStop(patience=5) or None, not (1, 1",
+    ),
     ("opscope.Minibatches(X, 2)", "Minibatches({'x': x, 'label': y}, 32), not a ndarray"),
     (
         'opscope.Minibatches({"x": X}, "2")',

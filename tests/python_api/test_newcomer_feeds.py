@@ -152,3 +152,10 @@ def test_an_input_that_was_set_to_stay_is_read_while_training() -> None:
         b, [{"x": x}], epochs=2, scope=scope, evaluate=[{"x": x}], progress=False
     )
     assert history.last["eval_loss"] < history.rows[0]["loss"]
+
+
+def test_a_history_is_shown_in_a_line() -> None:
+    batches = [{"x": np.ones((4, 4)), "label": np.zeros(4, np.int64)}]
+    history = opscope.train(classifier(), batches, epochs=2, scope=Scope(), progress=False)
+    assert repr(history).startswith("<History of 2 epochs: loss ")
+    assert repr(opscope.History()) == "<History of 0 epochs>"
