@@ -41,7 +41,7 @@ class OpContext:
         stream: a CuPy stream; None means the current one.
 
     Raises:
-        OpscopeError: a seed that is none.
+        OpscopeError: a seed that is none, or another argument of a wrong type.
     """
 
     def __init__(
@@ -54,9 +54,20 @@ class OpContext:
         live_out: Iterable[str] | None = None,
         stream: Any = None,
     ) -> None:
+        if not (device is None or isinstance(device, Place)):
+            raise OpscopeError(
+                f"OpContext: device is CPUPlace() or GPUPlace(0), or None, not {device!r}; the seed"
+                " is given by name: seed=0"
+            )
+        if not (train is None or isinstance(train, bool)):
+            raise OpscopeError(f"OpContext: train is True, False or None, not {train!r}")
+        if not isinstance(hooks, Iterable):
+            raise OpscopeError(f"OpContext: hooks is a list, hooks=[hook], not {hooks!r}")
         self.device = device
         self.phase = train  # what was said: None is nothing
         self.hooks = list(hooks)
+        if isinstance(live_out, str):
+            live_out = (live_out,)
         self.live_out = None if live_out is None else frozenset(live_out)
         self.stream = stream
         if seed is not None and not (isinstance(seed, SupportsIndex) and seed.__index__() >= 0):

@@ -67,9 +67,12 @@ class DeviceError(OpscopeError):
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """` (did you mean a, b?)` with the closest of `names`, or an empty string."""
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.6)
-    return f" (did you mean {', '.join(close)}?)" if close else ""
+    """` (did you mean a, b?)` with the closest of `names`, in any case, or an empty string."""
+    spelt: dict[str, str] = {}
+    for known in names:
+        spelt.setdefault(known.lower(), known)
+    close = difflib.get_close_matches(str(name).lower(), spelt, n=3, cutoff=0.6)
+    return f" (did you mean {', '.join(spelt[word] for word in close)}?)" if close else ""
 
 
 def format_shape(shape: tuple[int, ...] | None) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .backend import CPUPlace, Place, array_module, copy_into, to_host, to_place
 from .dtypes import is_float
-from .errors import ShapeError, VariableError, format_shape, nearest
+from .errors import DeviceError, ShapeError, VariableError, format_shape, nearest
 from .sequence import Sequences, check_offsets
 
 _versions = itertools.count(1)
@@ -156,9 +156,17 @@ class Scope:
     """A tree of variables. `var` makes locally, `find` climbs to the parents.
 
     Kids are owned by their parent and dropped with it. Place: where new tensors live.
+
+    Raises:
+        DeviceError: something else than a place, as `Scope("gpu")`.
     """
 
     def __init__(self, place: Place | None = None, parent: Scope | None = None) -> None:
+        if not (place is None or isinstance(place, Place)):
+            raise DeviceError(
+                f"Scope wants a place, CPUPlace() or GPUPlace(0), or nothing, not {place!r};"
+                " scope.new_scope() makes a kid of a scope"
+            )
         inherited = parent.place if parent is not None else CPUPlace()
         self.place = place if place is not None else inherited
         self.parent = parent
@@ -173,9 +181,15 @@ class Scope:
         self.root.version = next(_versions)
 
     def var(self, name: str) -> Variable:
-        """The local variable `name`, made if it is not there."""
+        """The local variable `name`, made if it is not there.
+
+        Raises:
+            VariableError: the name is none.
+        """
         found = self._vars.get(name)
         if found is None:
+            if not isinstance(name, str) or not name:
+                raise VariableError(f"a variable of a scope is named by a str, not by {name!r}")
             found = self._vars[name] = Variable(name, self)
             self.touch()  # a new local name may hide one of a parent
         return found
@@ -221,7 +235,16 @@ class Scope:
         return "" if self.parent is None else self.parent.explain(name)
 
     def feed(self, values: Mapping[str, Any]) -> None:
-        """Give several variables their values; existing ones where they are, new ones here."""
+        """Give several variables their values; existing ones where they are, new ones here.
+
+        Raises:
+            VariableError: no mapping of names. ShapeError: a value is no array.
+        """
+        if not isinstance(values, Mapping):
+            raise VariableError(
+                "feed: want names and arrays, scope.feed({'x': array}), not a"
+                f" {type(values).__name__}"
+            )
         for name, value in values.items():
             (self.find(name) or self.var(name)).set(value)
 
@@ -288,13 +311,21 @@ def copy(source: Scope, target: Scope, names: Iterable[str] | Mapping[str, str])
             becomes the next step's previous state: `{"state": "previous_state"}`.
 
     Raises:
-        VariableError: `source` has no such variable, or it holds no value.
+        VariableError: `source` has no such variable, or it holds no value; no scopes, or names.
     """
+    for what, scope in (("source", source), ("target", target)):
+        if not isinstance(scope, Scope):
+            raise VariableError(
+                f"copy: the {what} must be an opscope.Scope, not a {type(scope).__name__}:"
+                " copy(source, target, ['w'])"
+            )
     if isinstance(names, str):
         names = [names]
     pairs = names.items() if isinstance(names, Mapping) else [(name, name) for name in names]
     values = []
     for name, new_name in pairs:
+        if new_name is None:
+            raise VariableError(f"copy: {str(name)!r} gets no name in the target")
         variable = source.get(str(name))
         if variable.array is None:
             raise VariableError(f"copy: variable {str(name)!r} of the source holds no value")

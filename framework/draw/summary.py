@@ -134,6 +134,8 @@ def summarize(
         VariableError: `shapes` names no input.
         ShapeError: shapes that do not fit an input, or that an operator refuses.
     """
+    if batch is not None and (not isinstance(batch, (int, np.integer)) or batch < 1):
+        raise ShapeError(f"summary: batch is a whole number from 1 on, not {batch!r}")
     whole = as_op_list(net)
     declared = {var.name: var for var in whole.vars}
     forward = [op for op in whole.ops if op.role == FORWARD]

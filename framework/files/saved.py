@@ -15,7 +15,7 @@ import numpy as np
 
 from ..base.atomic import PathLike, write_together
 from ..base.backend import to_host, to_place
-from ..base.errors import FormatError, VariableError, format_shape, nearest
+from ..base.errors import FormatError, OpscopeError, SaveError, VariableError, format_shape, nearest
 from ..base.scope import Scope
 from ..draw.summary import Summary
 from ..ir.desc import NetDesc
@@ -84,9 +84,17 @@ class Loaded(_NetAndScope):
         return predictor.predict(self.scope, feed, wanted, batch_size)
 
 
-def paths_of(path: PathLike) -> tuple[str, str]:
-    """The two files of a saved net; `path` is given with or without one of the suffixes."""
+def paths_of(path: PathLike, error: type[OpscopeError] = FormatError) -> tuple[str, str]:
+    """The two files of a saved net; `path` is given with or without one of the suffixes.
+
+    Raises:
+        FormatError: `path` names no file; or another `error`.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise error(f"want the name of a file, such as 'net.pb', not {path!r}")
     stem = os.fspath(path)
+    if os.path.basename(stem) in ("", ".", ".."):
+        raise error(f"{stem!r} names no file: want NAME or NAME.pb")
     for suffix in (NET_SUFFIX, TENSOR_SUFFIX):
         stem = stem.removesuffix(suffix)
     return stem + NET_SUFFIX, stem + TENSOR_SUFFIX
@@ -117,6 +125,11 @@ def persistent_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
     Raises:
         VariableError: some hold no value; all are named.
     """
+    if not isinstance(scope, Scope):
+        raise VariableError(
+            f"the values of a net are in an opscope.Scope, not in a {type(scope).__name__}:"
+            " save(net, scope, 'net.pb')"
+        )
     found, lost = {}, []
     for var in persistent_vars(net):
         variable = scope.find(var.name)
@@ -150,6 +163,7 @@ def save(
         VariableError: a parameter or state holds no value.
         SaveError: the files cannot be written; those that were there before are untouched.
     """
+    net_path, tensor_path = paths_of(path, SaveError)
     written = op_list_of(net).copy()
     written.metadata.pop(MARK, None)
     values = persistent_values(written, scope)
@@ -158,7 +172,6 @@ def save(
     # was cut off anywhere lacks it.
     data = serialize_net(written, absolute_sources=absolute_sources)
     data += NetDesc(metadata={MARK: mark}).SerializeToString()
-    net_path, tensor_path = paths_of(path)
     metadata = {MARK: mark, "opscope.net": written.name, "opscope.format": str(FORMAT_VERSION)}
     write_together(
         [

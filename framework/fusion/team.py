@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -41,22 +42,26 @@ static void run(const word *b, word t, word n) {
 /* Functions that read and set the number of threads of a BLAS whose products are items; 0: none.
    While a list runs it has one: the list has its own. */
 EXPORT void *opscope_blas[2] = {0, 0};
-static char lock;
-static int inside, before;
+EXPORT int64_t opscope_lists[2] = {0, 0};  /* whether somebody is counting; lists that run */
+static int before;
+
+static void begin(void) {
+  while (__atomic_test_and_set(opscope_lists, __ATOMIC_ACQUIRE)) {}
+}
 
 static void enter(void) {
   if (!opscope_blas[0]) return;
-  while (__atomic_test_and_set(&lock, __ATOMIC_ACQUIRE)) {}
-  if (!inside++ && (before = ((int (*)(void))opscope_blas[0])()) > 1)
+  begin();
+  if (!opscope_lists[1]++ && (before = ((int (*)(void))opscope_blas[0])()) > 1)
     ((void (*)(int))opscope_blas[1])(1);
-  __atomic_clear(&lock, __ATOMIC_RELEASE);
+  __atomic_clear(opscope_lists, __ATOMIC_RELEASE);
 }
 
 static void leave(void) {
   if (!opscope_blas[0]) return;
-  while (__atomic_test_and_set(&lock, __ATOMIC_ACQUIRE)) {}
-  if (!--inside && before > 1) ((void (*)(int))opscope_blas[1])(before);
-  __atomic_clear(&lock, __ATOMIC_RELEASE);
+  begin();
+  if (!--opscope_lists[1] && before > 1) ((void (*)(int))opscope_blas[1])(before);
+  __atomic_clear(opscope_lists, __ATOMIC_RELEASE);
 }
 
 EXPORT void opscope_alone(const word *b) {
@@ -125,7 +130,11 @@ class ParallelTask:
 @functools.cache
 def library() -> Any:
     """The compiled functions; None where there is no C compiler."""
-    return load(_SOURCE)
+    found = load(_SOURCE)
+    if found is not None and hasattr(os, "register_at_fork"):
+        # Lists that ran in other threads are not there in the child of a fork.
+        os.register_at_fork(after_in_child=partial(found.point, "opscope_lists", 0, 0))
+    return found
 
 
 def load(source: str) -> Any:

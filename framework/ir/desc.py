@@ -11,7 +11,7 @@ import numpy as np
 
 from ...proto import net_pb2 as pb
 from ..base.dtypes import DTYPES, to_dtype
-from ..base.errors import FormatError
+from ..base.errors import AttributeTypeError, FormatError
 from .messages import attr_value
 from .op_list import OpList, OpNode, SlotNames, SourceLocation, StepDecl, VarDecl, View
 
@@ -67,7 +67,13 @@ def make_op(
 
 
 def attr_values(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as a net in memory holds them, without those that are None."""
+    """Attributes as a net in memory holds them, without those that are None.
+
+    Raises:
+        AttributeTypeError: they are not given by name, or no attribute can hold one.
+    """
+    if not isinstance(attrs, Mapping):
+        raise AttributeTypeError(f"attributes go by name, {{'scale': 2.0}}, not {attrs!r}")
     return {name: attr_value(value) for name, value in attrs.items() if value is not None}
 
 

@@ -381,8 +381,16 @@ def from_message(desc: pb.NetDesc) -> OpList:
 
 
 def as_op_list(net: OpList | pb.NetDesc) -> OpList:
-    """The net itself, or that of a NetDesc."""
-    return net if isinstance(net, OpList) else from_message(net)
+    """The net itself, or that of a NetDesc.
+
+    Raises:
+        OpscopeError: it is neither.
+    """
+    if isinstance(net, OpList):
+        return net
+    if not isinstance(net, pb.NetDesc):
+        raise OpscopeError(f"want a NetDesc, such as the `desc` of a net, not {net!r}")
+    return from_message(net)
 
 
 def op_from_message(desc: pb.OpDesc) -> OpNode:

@@ -117,6 +117,16 @@ class OptimizerAttrs:
                 )
             if not value >= 0:
                 raise AttributeTypeError(f"optimizer {self.type}: {name} must not be negative")
+        if not isinstance(self.schedule, str):
+            raise AttributeTypeError(
+                f"optimizer {self.type}: schedule is the name of one, not {self.schedule!r}; there"
+                f" are {', '.join(schedule_types())}"
+            )
+        if not isinstance(self.schedule_attrs, Mapping):
+            raise AttributeTypeError(
+                f"optimizer {self.type}: schedule_attrs is a dict such as {{'total_steps': 1000}},"
+                f" not {self.schedule_attrs!r}"
+            )
         if self.schedule_attrs and not self.schedule:
             raise AttributeTypeError(
                 f"optimizer {self.type}: schedule_attrs without a schedule; there are"
@@ -147,6 +157,8 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
         ShapeError: a parameter of unknown shape.
         AttributeTypeError: no such optimizer, schedule or attribute.
     """
+    if not isinstance(attrs, OptimizerAttrs):
+        raise AttributeTypeError(f"want OptimizerAttrs('adam', 0.001), not {attrs!r}")
     entry = _optimizer_entry(attrs.type)
     build = _Builder(net, attrs, entry)
     declared = build.declared
@@ -305,7 +317,9 @@ class _Builder:
         for name in self.attrs.attrs:
             if name not in known:
                 hint = nearest(name, known)
-                if name in _ELSEWHERE:
+                if name == "momentum" and self.attrs.type == "sgd":
+                    hint = " (the types 'momentum' and 'nesterov' have one)"
+                elif name in _ELSEWHERE:
                     hint = f" (here it is {_ELSEWHERE[name]})"
                 raise AttributeTypeError(
                     f"optimizer {self.attrs.type} has no attribute {name!r}{hint};"

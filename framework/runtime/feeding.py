@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.backend import copy_into
+from ..base.backend import array_module, copy_into
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import FED, Scope, Variable
@@ -288,18 +288,29 @@ def _as_declared(
     levels: Levels = ()
     if var.sequence_levels or isinstance(value, Sequences):
         value, levels = rows_and_offsets(value, var, what())
-    if not hasattr(value, "dtype"):
+    given = value
+    if not isinstance(value, np.ndarray):  # a list, a tensor of PyTorch, a column of a table
         try:
-            value = np.asarray(value)
-        except ValueError as error:
+            value = array_module(value).asarray(value)
+        except (ValueError, TypeError, RuntimeError) as error:
             raise ShapeError(f"{what()} {var.name!r} is no array: {error}") from None
     if dtype is None and value.dtype.kind not in "biuf":
-        raise ShapeError(f"{what()} {var.name!r} wants numbers and was given {value.dtype}")
+        raise ShapeError(f"{what()} {var.name!r} wants numbers and was given {_kind(given, value)}")
     if dtype is not None and value.dtype != dtype:
         if not _can_cast(value.dtype, dtype):
-            raise ShapeError(f"{what()} {var.name!r} wants {dtype} and was given {value.dtype}")
+            raise ShapeError(
+                f"{what()} {var.name!r} wants {dtype} and was given {_kind(given, value)}"
+                + (f"; astype({dtype.name!r}) casts it" if value.dtype.kind in "biuf" else "")
+            )
         value = value.astype(dtype)
     return value, levels
+
+
+def _kind(given: Any, array: Any) -> str:
+    """What somebody gave in place of numbers, for messages: a dtype, or a type of Python's."""
+    if isinstance(given, np.ndarray) or array.ndim or array.dtype.kind != "O":
+        return str(array.dtype)
+    return "None" if given is None else f"a {type(given).__name__}"
 
 
 def rows_and_offsets(value: Any, var: VarDecl, what: str) -> tuple[Any, Levels]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...proto import net_pb2 as pb
 from ..base.context import OpContext
-from ..base.errors import FormatError
+from ..base.errors import FormatError, VariableError
 from ..base.scope import Scope
 from ..draw.shown import Shown
 from ..ir.messages import as_op_list
@@ -30,6 +30,20 @@ def register_net(net_type: int) -> Callable[[type[Kind]], type[Kind]]:
         return cls
 
     return add
+
+
+def check_places(scope: Any, context: Any) -> None:
+    """Refuse a scope and a context of a run that are none.
+
+    Raises:
+        VariableError: one of them is something else.
+    """
+    for what, given, kind in (("scope", scope, Scope), ("context", context, OpContext)):
+        if not isinstance(given, kind):
+            raise VariableError(
+                f"run: the {what} must be an opscope.{kind.__name__}, not a {type(given).__name__}:"
+                " net.run(scope, context, begin, end); inputs are set by scope.feed({'x': array})"
+            )
 
 
 class Net(Shown):

@@ -28,7 +28,7 @@ from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
-from .net import Net, register_net
+from .net import Net, check_places, register_net
 from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
@@ -278,8 +278,11 @@ class PlainNet(Net):
             RunError: an operator failed.
         """
         threads.look()
-        context = context or default_context()
-        self.frame(scope or default_scope(), context, begin, end).run(context)
+        scope = default_scope() if scope is None else scope
+        context = default_context() if context is None else context
+        if type(scope) is not Scope or type(context) is not OpContext:
+            check_places(scope, context)
+        self.frame(scope, context, begin, end).run(context)
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""

@@ -86,7 +86,8 @@ class Predictor:
             ShapeError: an array that does not fit, inputs with different numbers of rows, or a
                 result without a row for each row of a batch.
         """
-        if batch_size is not None and (isinstance(batch_size, bool) or not batch_size >= 1):
+        whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool)
+        if batch_size is not None and not (whole and batch_size >= 1):
             raise ShapeError(f"predict: want batch_size >= 1 or None, not {batch_size!r}")
         given = self._inputs.read(feed)
         part = self._part(scope, given, None if fetch is None else tuple(fetch))

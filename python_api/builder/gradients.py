@@ -13,9 +13,9 @@ from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
+from .calls import where
 from .methods import builder_method
 from .net_builder import NetBuilder
-from .operator_methods import where
 from .var import Var
 
 
@@ -134,7 +134,7 @@ def add_optimization(
         learning_rate=learning_rate,
         attrs=attrs,
         schedule=schedule,
-        schedule_attrs=dict(schedule_attrs or {}),
+        schedule_attrs={} if schedule_attrs is None else schedule_attrs,
         clip_value=clip_value,
         clip_norm=clip_norm,
         parameters=names,

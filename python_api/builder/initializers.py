@@ -10,6 +10,7 @@ import numpy as np
 from ...framework.base.errors import AttributeTypeError, nearest
 from ...framework.ir.desc import make_op
 from ...framework.ir.op_list import OpNode
+from ...framework.ir.registry import lookup
 
 # name -> operator type and attributes
 INITIALIZERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -22,16 +23,42 @@ INITIALIZERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+_ELSEWHERE = {
+    "zero": "zeros",
+    "one": "ones",
+    "constant": "fill_constant",
+    "glorot": "xavier",
+    "glorot_normal": "xavier",
+    "glorot_uniform": "xavier",
+    "xavier_normal": "xavier",
+    "xavier_uniform": "xavier",
+    "he_normal": "he",
+    "he_uniform": "he",
+    "kaiming": "he",
+    "kaiming_normal": "he",
+    "kaiming_uniform": "he",
+    "gaussian": "normal",
+    "random_normal": "normal",
+    "random_uniform": "uniform",
+    "orthogonal": "orthogonal_random",
+}
+"""Names of initialisers in PyTorch and Keras -> ours, for messages."""
+
+
 def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> OpNode:
     """The operator that fills variable `name`.
 
     Args:
         init: a name of `INITIALIZERS`; a number (constant); (operator type, attributes); or a name
-            with attributes, as `("uniform", {"low": -1.0, "high": 1.0})`; or an array.
+            with attributes, as `("uniform", {"low": -1.0, "high": 1.0})`; or an array, or what
+            makes one.
 
     Raises:
-        AttributeTypeError: no such initialiser, or an array of another shape.
+        AttributeTypeError: no such initialiser, no such attribute of it, or an array of another
+            shape.
     """
+    if not isinstance(init, np.ndarray):
+        init = _as_array(init, name)
     if isinstance(init, np.ndarray):
         if init.shape != tuple(shape):
             raise AttributeTypeError(
@@ -43,18 +70,49 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
         init, attrs = "fill_constant", {"value": float(init)}
     elif isinstance(init, tuple) and len(init) == 2 and isinstance(init[0], str):
         init, attrs = init
+        if not isinstance(attrs, Mapping):
+            raise AttributeTypeError(
+                f'parameter {name!r}: attributes go by name, ("uniform", {{"low": -1.0}}), not'
+                f" ({init!r}, {attrs!r})"
+            )
     elif not isinstance(init, str):
-        raise AttributeTypeError(f"parameter {name!r}: {init!r} is no initialiser")
+        raise AttributeTypeError(
+            f"parameter {name!r}: {init!r} is no initialiser; want a name"
+            f" ({', '.join(INITIALIZERS)}), a name with attributes, a number, or an array"
+        )
     if init in INITIALIZERS:
         op_type, defaults = INITIALIZERS[init]
         attrs = {**defaults, **attrs}
     elif init.endswith("_random") or init == "fill_constant":
         op_type = init
     else:
+        ours = _ELSEWHERE.get(init.lower(), "")
+        hint = f' (write "{ours}")' if ours else nearest(init, INITIALIZERS)
         raise AttributeTypeError(
-            f"parameter {name!r}: no initialiser {init!r}{nearest(init, INITIALIZERS)};"
-            f" known: {', '.join(INITIALIZERS)}"
+            f"parameter {name!r}: no initialiser {init!r}{hint}; known: {', '.join(INITIALIZERS)}"
         )
+    known = lookup(op_type, f"parameter {name!r}: initialiser").attr_specs
+    for key in attrs:
+        if key not in known:
+            own = [attr for attr in known if attr not in ("shape", "dtype")]
+            raise AttributeTypeError(
+                f"parameter {name!r}: initialiser {init!r} has no attribute"
+                f" {key!r}{nearest(key, own)}; it has {', '.join(own)}"
+            )
     return make_op(
         op_type, {}, {"out": name}, {"shape": [int(d) for d in shape], "dtype": dtype, **attrs}
     )
+
+
+def _as_array(init: Any, name: str) -> Any:
+    """A list of numbers, or a tensor of somebody else's, as an array; all else as it is."""
+    pair = isinstance(init, tuple) and any(isinstance(item, str) for item in init)
+    if pair or not (isinstance(init, (list, tuple)) or hasattr(init, "__array__")):
+        return init
+    try:
+        array = np.asarray(init)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise AttributeTypeError(
+            f"parameter {name!r}: its first value is no array: {error}"
+        ) from None
+    return array if array.dtype.kind in "biuf" else init

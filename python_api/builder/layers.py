@@ -63,6 +63,8 @@ def fc(
     else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (fc): give `size` or the parameter `w`")
+        if isinstance(size, int) and size < 1:
+            raise AttributeTypeError(f"layer {name!r} (fc): size is at least 1, not {size}")
         w = []
         for index, item in enumerate(inputs):
             suffix = f".w{index}" if len(inputs) > 1 else ".w"

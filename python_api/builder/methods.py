@@ -19,43 +19,13 @@ from typing import Any, TypeVar
 
 from ...framework.base.errors import UnknownOperatorError
 from ...framework.ir.registry import OperatorDef, lookup
-from .operator_methods import checked, make_method, method_types
+from .calls import checked, elsewhere
+from .operator_methods import make_method, method_types
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 BUILDER_METHODS: dict[str, Callable[..., Any]] = {}
 """Functions that are methods of NetBuilder, by name."""
-
-_ELSEWHERE = {
-    "all": "reduce_all",
-    "amax": "reduce_max",
-    "amin": "reduce_min",
-    "any": "reduce_any",
-    "broadcast_to": "expand",
-    "cat": "concat",
-    "clamp": "clip",
-    "concatenate": "concat",
-    "conv": "conv2d",
-    "dense": "fc",
-    "detach": "stop_gradient",
-    "hardsigmoid": "hard_sigmoid",
-    "hardswish": "hard_swish",
-    "hardtanh": "hard_tanh",
-    "linear": "fc",
-    "logsigmoid": "log_sigmoid",
-    "max": "reduce_max",
-    "min": "reduce_min",
-    "permute": "transpose",
-    "prod": "reduce_prod",
-    "remainder": "mod",
-    "repeat": "repeat_interleave",
-    "scatter": "put_along_axis",
-    "std": "reduce_std",
-    "swish": "silu",
-    "topk": "top_k",
-    "upsample": "interpolate",
-}
-"""Names of layers and operators in PyTorch, NumPy and Keras -> ours, for messages."""
 
 _PARAMETERS: dict[str, str] = {}
 """Operator type -> its first parameter slot, for operators that have a layer of the same name."""
@@ -70,7 +40,7 @@ class BuilderMethods:
         try:
             entry = lookup(name)
         except UnknownOperatorError as error:
-            ours = _ELSEWHERE.get(name, "")
+            ours = elsewhere(name)
             said = f"write b.{ours}" if ours else error
             raise AttributeError(f"NetBuilder has no attribute {name!r}; {said}") from None
         method = make_method(entry)

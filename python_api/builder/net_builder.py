@@ -29,7 +29,9 @@ from ...framework.base.context import OpContext
 from ...framework.base.dtypes import FLOATS, SINGLE, to_dtype
 from ...framework.base.errors import (
     OpscopeError,
+    ShapeError,
     SlotError,
+    UnknownOperatorError,
     VariableError,
     nearest,
 )
@@ -50,18 +52,21 @@ from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.registry import OperatorDef, lookup
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
-from .derived_nets import Objective, RunCache
-from .initializers import initializer
-from .methods import BuilderMethods
-from .operator_methods import (
+from .calls import (
+    check_name,
+    checked,
     counterparts,
     declared_shape,
     encoded_attrs,
+    no_variable,
     output_names,
     pop_count,
     split_arguments,
     where,
 )
+from .derived_nets import Objective, RunCache
+from .initializers import initializer
+from .methods import BuilderMethods
 from .var import Var
 
 _PROBABLE_INPUT = "input"
@@ -216,6 +221,7 @@ class NetBuilder(BuilderMethods, Shown):
 
     # -- variables -----------------------------------------------------------------------------
 
+    @checked
     def input(
         self, name: str, shape: Sequence[int], dtype: DTypeLike | None = None, *, levels: int = 0
     ) -> Var:
@@ -230,12 +236,18 @@ class NetBuilder(BuilderMethods, Shown):
             ShapeError: no such shape. VariableError: the name is taken.
         """
         shape = declared_shape(f"input {name!r}", shape)
+        check_name(name, "an input")
+        if levels not in (0, 1, 2) or isinstance(levels, bool):
+            raise ShapeError(
+                f"{where()}: input {name!r}: levels of sequences are 0, 1 or 2, not {levels!r}"
+            )
         kind = self.dtype if dtype is None else dtype
         var = make_var(name, shape, kind, INPUT, sequence_levels=levels, source=caller_location())
         self._forward.add_var(var)
         self._changed()
         return Var(self, name)
 
+    @checked
     def parameter(
         self,
         name: str,
@@ -258,6 +270,7 @@ class NetBuilder(BuilderMethods, Shown):
             name, shape, init, dtype, PARAMETER, stop_gradient=not trainable, **extra
         )
 
+    @checked
     def state(
         self, name: str, shape: Sequence[int], init: Any = 0.0, *, dtype: DTypeLike | None = None
     ) -> Var:
@@ -274,7 +287,13 @@ class NetBuilder(BuilderMethods, Shown):
         **extra: Any,
     ) -> Var:
         numbers = self.dtype if dtype is None else to_dtype(dtype)
-        shape = declared_shape(f"{'parameter' if kind == PARAMETER else 'state'} {name!r}", shape)
+        what = "parameter" if kind == PARAMETER else "state"
+        check_name(name, f"a {what}")
+        shape = declared_shape(f"{what} {name!r}", shape)
+        if any(dim < 0 for dim in shape):
+            raise ShapeError(
+                f"{where()}: {what} {name!r}: all its dimensions must be known, not {list(shape)}"
+            )
         fill = initializer(init, name, shape, numbers)
         source = caller_location()
         self._forward.add_var(
@@ -308,6 +327,8 @@ class NetBuilder(BuilderMethods, Shown):
                 f"{where()}: {var.name!r} belongs to another NetBuilder ({whose}): a net reads its"
                 " own variables only"
             )
+        if not isinstance(var, (Var, str)):
+            raise VariableError(f"{where()}: want a variable of the net, not {no_variable(var)}")
         name = str(var)
         found = self._forward.vars.get(name)
         if found is None:
@@ -350,6 +371,13 @@ class NetBuilder(BuilderMethods, Shown):
             OpscopeError: unknown operator, slot or attribute, wrong shape or dtype; the net is
                 left as it was.
         """
+        if not isinstance(type, str):
+            raise UnknownOperatorError(
+                f"{where()}: add_op wants the type of an operator first, add_op('relu', x), not"
+                f" {type!r}"
+            )
+        if name:
+            check_name(name, "a result")
         entry = lookup(type, where())
         if _PROBABLE_INPUT in given and _PROBABLE_INPUT not in entry.input_slots:
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
@@ -408,7 +436,8 @@ class NetBuilder(BuilderMethods, Shown):
                 names.append(self.declared(item).name)
             else:
                 raise SlotError(
-                    f"{where()}: {entry.type}: slot {slot!r} wants a variable, not {item!r}"
+                    f"{where()}: {entry.type}: slot {slot!r} wants a variable, not"
+                    f" {no_variable(item)}"
                 )
         return names
 

@@ -1,29 +1,20 @@
 """Operators as methods of NetBuilder.
 
-A method has its signature and documentation from the operator's class; the arguments of a call,
-such as `b.split(x, num=3)`, become input slots and attributes.
+A method has its signature and documentation from the operator's class; calls.py tells what its
+arguments become.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import (
-    AttributeTypeError,
-    ShapeError,
-    SlotError,
-    UnknownOperatorError,
-    nearest,
-)
-from ...framework.ir.desc import caller_location
-from ...framework.ir.messages import attr_value
 from ...framework.ir.registry import REQUIRED, AttrSpec, OperatorDef, Slot, lookup, operator_types
+from .calls import ALGORITHM
 
 _PYTHON_TYPES = {
     "bool": "bool",
@@ -36,41 +27,6 @@ _PYTHON_TYPES = {
     "net": "Any",
     "dtype": "Any",
 }
-
-_ELSEWHERE = {
-    "kernel_size": "kernel",
-    "pool_size": "kernel",
-    "out_channels": "filters",
-    "out_features": "size",
-    "output_size": "size",
-    "units": "size",
-    "hidden_size": "size",
-    "num_layers": "layers",
-    "num_heads": "heads",
-    "nhead": "heads",
-    "dim_feedforward": "feedforward",
-    "embed_dim": "size",
-    "d_model": "size",
-    "is_causal": "causal",
-    "num_groups": "groups",
-    "scale_factor": "scale",
-    "weight": "w",
-    "use_bias": "bias",
-    "kernel_initializer": "init",
-    "eps": "epsilon",
-    "dim": "axis",
-    "dims": "axes",
-    "ord": "p",
-    "k": "diagonal",
-    "correction": "ddof",
-}
-"""Names of arguments in PyTorch, NumPy and Keras -> ours, for messages."""
-
-_ALGORITHM = "_algorithm"
-"""`padding="same"` says `padding_algorithm="same"`: a word where the attribute holds numbers."""
-
-_COUNT, _SECTIONS = "num", "sections"
-"""How many variables a duplicable output slot gets: `num=3`, or one for each of `sections`."""
 
 
 def method_types() -> list[str]:
@@ -129,7 +85,7 @@ def _slot_type(slot: Slot) -> str:
 
 def _attr_type(entry: OperatorDef, attr: AttrSpec) -> str:
     if attr.type == "ints":
-        words = " | str" if attr.name + _ALGORITHM in entry.attr_specs else ""
+        words = " | str" if attr.name + ALGORITHM in entry.attr_specs else ""
         return f"int | Sequence[int]{words}"
     if attr.type == "floats":
         return "float | Sequence[float]"
@@ -169,225 +125,3 @@ def _bounds(attr: AttrSpec) -> str:
     if attr.choices:
         parts.append(f"one of {', '.join(map(repr, attr.choices))}")
     return ", ".join(parts)
-
-
-# Calls
-
-
-def where() -> str:
-    """File and line of the user's call, for messages."""
-    location = caller_location()
-    return f"{location.file}:{location.line}" if location.file else "NetBuilder"
-
-
-def split_arguments(
-    entry: OperatorDef,
-    inputs: Sequence[Any],
-    keywords: Mapping[str, Any],
-    names_of: Callable[[Any, OperatorDef, str], list[str]],
-) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """Split a call's arguments into input slots, as lists of variable names, and attributes.
-
-    Args:
-        inputs: positional arguments, in the order of the slots.
-        keywords: further inputs by slot name, and attributes.
-        names_of: (value, operator, slot) -> the names of the variables that the value stands for.
-
-    Raises:
-        SlotError: too many inputs, or a slot that is given twice.
-        AttributeTypeError: a keyword that is neither a slot nor an attribute.
-    """
-    if len(inputs) > len(entry.inputs):
-        raise SlotError(_too_many(entry, inputs))
-    slots = {}
-    for slot, value in zip(entry.inputs, inputs, strict=False):
-        if value is not None:
-            slots[slot.name] = names_of(value, entry, slot.name)
-    attrs = {}
-    for key, value in keywords.items():
-        if key in entry.input_slots:
-            if key in slots:
-                raise SlotError(f"{where()}: {entry.type}: slot {key!r} is given twice")
-            if value is not None:
-                slots[key] = names_of(value, entry, key)
-        elif isinstance(value, str) and key + _ALGORITHM in entry.attr_specs:
-            attrs[key + _ALGORITHM] = value
-        elif key in entry.attr_specs:
-            attrs[key] = value
-        else:
-            known = (*entry.input_slots, *entry.attr_specs)
-            raise AttributeTypeError(
-                f"{where()}: {entry.type} has no slot or attribute {key!r}"
-                f"{instead_of(key, value, known)}; it has {', '.join(known)}"
-            )
-    return slots, attrs
-
-
-def _too_many(entry: OperatorDef, inputs: Sequence[Any]) -> str:
-    """The message of a call with more positional arguments than input slots, and what to write."""
-    slots = [slot.name for slot in entry.inputs]
-    extra = inputs[len(slots) :]
-    text = f"{where()}: {entry.type} takes {', '.join(slots) or 'nothing'} by position"
-    if len(slots) == 1 and entry.inputs[0].duplicable:
-        return f"{text}, as a list: {entry.type}([{', '.join(map(str, inputs))}])"
-    if all(not isinstance(value, str) and not hasattr(value, "builder") for value in extra):
-        names = [attr.name for attr in entry.attrs][: len(extra)]
-        if len(names) == len(extra):
-            pairs = (f"{name}={value!r}" for name, value in zip(names, extra, strict=True))
-            return f"{text} and attributes by name: {', '.join(pairs)}"
-    return f"{text}, which are {len(slots)} inputs, not {len(inputs)}"
-
-
-def declared_shape(what: str, shape: Any) -> tuple[int, ...]:
-    """A shape as declarations hold it: None becomes -1, a dimension that is not known.
-
-    Args:
-        what: begins the message of an error: `input 'x'`, say.
-
-    Raises:
-        ShapeError: no list of whole numbers from -1 on.
-    """
-    if isinstance(shape, (list, tuple)):
-        dims = [-1 if dim is None else dim for dim in shape]
-        whole = (isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) for dim in dims)
-        if all(whole) and all(dim >= -1 for dim in dims):
-            return tuple(map(int, dims))
-    hint = f"; write [{shape}]" if isinstance(shape, int) else ""
-    raise ShapeError(
-        f"{where()}: {what}: want a list of whole numbers, -1 for a dimension that may differ,"
-        f" not {shape!r}{hint}"
-    )
-
-
-def instead_of(key: str, value: Any, known: Sequence[str]) -> str:
-    """What to write for an argument that there is not: ` (write kernel=3)`, or the nearest names.
-
-    Args:
-        value: what was given for it.
-        known: the arguments that there are.
-    """
-    ours = _ELSEWHERE.get(key, "")
-    return f" (write {ours}={value!r})" if ours in known else nearest(key, known)
-
-
-def check_activation(title: str, value: Any) -> None:
-    """Refuse an argument `activation` that is no operator's name, in any case, nor "".
-
-    Args:
-        title: of the layer, in messages.
-
-    Raises:
-        AttributeTypeError: no string, such as `b.relu`. UnknownOperatorError: no operator.
-    """
-    if isinstance(value, str):
-        if value:
-            lookup(value.lower(), f"{title}: activation")
-        return
-    name = getattr(value, "__name__", type(value).__name__).lower()
-    try:
-        lookup(name)
-    except UnknownOperatorError:
-        name = ""
-    raise AttributeTypeError(
-        f"{title}: activation is the name of an operator, not {value!r}; "
-        + (f'write activation="{name}"' if name else 'such as activation="relu", or "" for none')
-    )
-
-
-def encoded_attrs(entry: OperatorDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes in the form that descriptions hold; those that are None are left out."""
-    return {
-        key: attr_value(value, _kind(entry, key))
-        for key, value in attrs.items()
-        if value is not None
-    }
-
-
-def _kind(entry: OperatorDef, key: str) -> str | None:
-    """The declared attribute type where Python's own type would be ambiguous."""
-    kind = entry.attr_specs[key].type
-    return kind if kind in ("dtype", "tensor", "net") else None
-
-
-def pop_count(entry: OperatorDef, keywords: dict[str, Any]) -> int:
-    """Take `num`, the number of variables in an output slot, out of the keywords; 0 for none."""
-    counted = _COUNT not in entry.attr_specs and any(slot.duplicable for slot in entry.outputs)
-    return keywords.pop(_COUNT, 0) if counted else 0
-
-
-def counterparts(entry: OperatorDef, slots: Mapping[str, Sequence[str]]) -> int:
-    """How many variables a duplicable output slot gets where the call does not say it.
-
-    One for each variable of the input, where one input and one output are duplicable; else 1.
-    """
-    inputs = [slot.name for slot in entry.inputs if slot.duplicable]
-    outputs = [slot.name for slot in entry.outputs if slot.duplicable]
-    return len(slots.get(inputs[0], ())) if len(inputs) == len(outputs) == 1 else 1
-
-
-def output_names(
-    entry: OperatorDef, name: str, count: int, attrs: Mapping[str, Any], fixed: Mapping[str, str]
-) -> dict[str, list[str]]:
-    """Output slot -> variable names: `name` for the first slot, `name.slot` for others.
-
-    Args:
-        count: of variables in a duplicable slot, where no attribute `sections` says it.
-        fixed: slots whose variable exists already.
-    """
-    count = len(attrs[_SECTIONS]) if attrs.get(_SECTIONS) else count
-    names = {slot: [var] for slot, var in fixed.items()}
-    first = True
-    for slot in entry.outputs:
-        if slot.name in names:
-            continue
-        own = name if first else f"{name}.{slot.name}"
-        first = False
-        names[slot.name] = [f"{own}.{n}" for n in range(count)] if slot.duplicable else [own]
-    return names
-
-
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of (builder, further arguments) whose wrong calls say where they are and why."""
-    signature = inspect.signature(function)
-    activation = signature.parameters.get("activation")
-    has_activation = activation is not None and activation.annotation in (str, "str")
-
-    @functools.wraps(function)
-    def method(*args: Any, **keywords: Any) -> Any:
-        if has_activation:
-            given = _bound(function, signature, args, keywords).arguments
-            if "activation" in given:
-                check_activation(f"{where()}: {function.__name__}", given["activation"])
-        try:
-            return function(*args, **keywords)
-        except TypeError:
-            _bound(function, signature, args, keywords)  # says it better where the call is wrong
-            raise
-
-    return method
-
-
-def _bound(
-    function: Callable[..., Any],
-    signature: inspect.Signature,
-    args: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> inspect.BoundArguments:
-    """The arguments of a call by name.
-
-    Raises:
-        AttributeTypeError: the function does not take them.
-    """
-    known = [name for name in signature.parameters][1:]
-    title = f"{where()}: {function.__name__}"
-    if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-        for key, value in keywords.items():
-            if key not in known:
-                raise AttributeTypeError(
-                    f"{title} has no argument {key!r}{instead_of(key, value, known)};"
-                    f" it has {', '.join(known)}"
-                )
-    try:
-        return signature.bind(*args, **keywords)
-    except TypeError as error:
-        raise AttributeTypeError(f"{title}: {error}; it takes {', '.join(known)}") from None

@@ -8,10 +8,10 @@ from typing import Any
 
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
 from ...framework.ir.desc import INPUT
+from .calls import where
 from .cells import LSTMState
 from .methods import builder_method, takes
 from .net_builder import NetBuilder
-from .operator_methods import where
 from .var import Var
 
 

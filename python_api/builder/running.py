@@ -61,6 +61,7 @@ def initialize(
     """
     if scope is None:
         scope = default_scope()
+    _check_places("initialize", "initialize(scope, OpContext(seed=0))", scope, context)
     _fill(builder, scope, context, overwrite=overwrite, share=share)
     if builder.objective.optimizers:
         settle_rates(builder, scope)
@@ -207,7 +208,10 @@ def _listed(fetch: Any) -> Iterable[Any]:
 def _name_of(builder: NetBuilder, var: Any) -> str:
     if isinstance(var, Var):
         if var.builder is not builder:
-            raise VariableError(f"{var.name!r} belongs to another NetBuilder")
+            raise VariableError(
+                f"{var.name!r} belongs to another NetBuilder ({var.builder.name or 'unnamed'});"
+                " give its name, or the Var of the net that runs"
+            )
         return var.name
     if isinstance(var, str):
         return str(var)
@@ -223,15 +227,21 @@ def _check_call(scope: Any, context: Any, need_backward: Any) -> None:
     ):
         return
     call = "run(scope, feed={'x': array}, fetch=['y'])"
-    for what, value, kind in (("scope", scope, Scope), ("context", context, OpContext)):
+    for what, value in (("scope", scope), ("context", context)):
         if isinstance(value, Mapping):
             raise VariableError(f"run: a feed is given by name: {call}; not as the {what}")
+    _check_places("run", call, scope, context)
+    raise VariableError(f"run: need_backward is True or False, not {need_backward!r}: {call}")
+
+
+def _check_places(method: str, call: str, scope: Any, context: Any) -> None:
+    """The scope and the context of a call are such, or the message shows the right call."""
+    for what, value, kind in (("scope", scope, Scope), ("context", context, OpContext)):
         if value is not None and not isinstance(value, kind):
             raise VariableError(
-                f"run: the {what} must be an opscope.{kind.__name__}, not a"
+                f"{method}: the {what} must be an opscope.{kind.__name__}, not a"
                 f" {type(value).__name__}: {call}"
             )
-    raise VariableError(f"run: need_backward is True or False, not {need_backward!r}: {call}")
 
 
 def _bind_run(
@@ -299,8 +309,12 @@ def predict(
         ShapeError: an array that does not fit, inputs with different numbers of rows, or a
             result without a row for each row of a batch.
     """
-    if isinstance(feed, Scope) or not (scope is None or isinstance(scope, Scope)):
-        raise VariableError("predict: want predict({'x': array}, scope=scope)")
+    if any(isinstance(value, Scope) for value in (feed, fetch, batch_size)) or not (
+        scope is None or isinstance(scope, Scope)
+    ):
+        raise VariableError(
+            "predict: want predict({'x': array}, scope=scope), fetch=['y'] by name, too"
+        )
     cache = builder.run_cache
     if cache.predictor is None:
         cache.predictor = Predictor(builder.forward_net.op_list)

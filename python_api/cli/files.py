@@ -12,6 +12,7 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
+from ...framework.ir.desc import INPUT
 from ...framework.ir.op_list import OpList
 from ...nnet3.files.kaldi_io import is_nnet3
 
@@ -118,7 +119,10 @@ def _guarded(path: str, read: Any, *args: Any, **options: Any) -> Any:
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
     except Exception as error:
-        raise FormatError(f"{path}: no NumPy file: {error}") from None
+        said = str(error)
+        if "allow_pickle" in said:  # NumPy takes any other file for a pickle
+            said = "neither .npy nor .npz, or an array of Python's objects, which are not read"
+        raise FormatError(f"{path}: no NumPy file: {said}") from None
 
 
 def pairs(values: Iterable[str], option: str) -> dict[str, str]:
@@ -158,5 +162,9 @@ def variable(desc: OpList, name: str) -> str:
     """
     names = [var.name for var in desc.vars]
     if name not in names:
-        raise OpscopeError(f"net {desc.name!r} has no variable {name!r}{nearest(name, names)}")
+        inputs = ", ".join(var.name for var in desc.vars if var.kind == INPUT)
+        raise OpscopeError(
+            f"net {desc.name!r} has no variable {name!r}{nearest(name, names)}; its inputs are"
+            f" {inputs}"
+        )
     return name

@@ -123,6 +123,7 @@ def _all_about(name: str) -> Iterator[str]:
     from ...framework.base.errors import UnknownOperatorError, nearest
     from ...framework.ir.registry import lookup, operator_types
     from ..builder import NetBuilder
+    from ..builder.calls import elsewhere
     from ..builder.methods import BUILDER_METHODS
 
     own = {
@@ -134,7 +135,9 @@ def _all_about(name: str) -> Iterator[str]:
     types = operator_types()
     if name not in methods and name not in types:
         known = {*methods, *types}
-        raise UnknownOperatorError(f"no layer or operator {name!r}{nearest(name, known)}")
+        ours = elsewhere(name)
+        hint = f"; write b.{ours}" if ours else nearest(name, known)
+        raise UnknownOperatorError(f"no layer or operator {name!r}{hint}")
     if name in methods:
         yield from _method_lines(name, methods[name])
     if name in types:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, VariableError, nearest
+from .data import is_whole
 from .history import EVAL_PREFIX
 
 
@@ -28,7 +29,12 @@ class EarlyStop:
     min_delta: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.patience < 1 or self.mode not in ("min", "max") or not self.min_delta >= 0:
+        if (
+            not is_whole(self.patience)
+            or self.patience < 1
+            or self.mode not in ("min", "max")
+            or not self.min_delta >= 0
+        ):
             raise OpscopeError(
                 f"early stop: want patience >= 1, mode min or max, min_delta >= 0, not {self}"
             )

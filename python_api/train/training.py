@@ -39,10 +39,11 @@ from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
+from ..builder.calls import checked
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState
-from .data import Data, batches_of, check_reiterable, is_whole, length_of
+from .data import Data, batches_of, check_data, check_reiterable, is_whole, length_of
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
 from .measuring import Measurements, check_loss
@@ -54,6 +55,7 @@ WEIGHTS = "weights"
 """Value of `resume`: go on with a net that was changed."""
 
 
+@checked
 def train(
     net: Any,
     data: Data,
@@ -132,8 +134,18 @@ def train(
     options = _Options(
         epochs, checkpoint, checkpoint_every, checkpoint_batches, resume, log_csv, plot
     )
+    check_data(data, "data")
+    if evaluate is not None:
+        check_data(evaluate, "evaluate")
     if isinstance(early_stop, tuple):
         early_stop = EarlyStop(*early_stop)
+    if not (early_stop is None or isinstance(early_stop, EarlyStop)):
+        raise OpscopeError(
+            f"train: early_stop is an EarlyStop(patience=5) or None, not {early_stop!r}"
+        )
+    for what, given, kind in (("scope", scope, Scope), ("context", context, OpContext)):
+        if not (given is None or isinstance(given, kind)):
+            raise OpscopeError(f"train: {what} is an opscope.{kind.__name__}, not {given!r}")
     base = context or OpContext(seed=seed)
     if scope is None:
         held = getattr(net, "scope", None)
@@ -169,6 +181,10 @@ class _Options:
             raise OpscopeError(
                 f"train: resume={self.resume!r} needs checkpoint=PREFIX to go on from"
             )
+        for name in ("checkpoint", "log_csv", "plot"):
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, (str, os.PathLike))) or value == "":
+                raise OpscopeError(f"train: {name} is the name of a file, not {value!r}")
         if self.checkpoint is not None:
             check_writable(checkpoint_path(self.checkpoint))
         if self.log_csv is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+
 import numpy as np
 import pytest
 
@@ -97,3 +100,20 @@ def test_prepared_arrays_are_told_by_their_memory() -> None:
     for call in prepared.calls():
         call()
     assert (held == 2).all()
+
+
+def test_a_fork_forgets_lists_of_other_threads() -> None:
+    state = (ctypes.c_int64 * 2).in_dll(team.library().handle, "opscope_lists")
+    before = tuple(state)
+    state[:] = 1, 3  # as if another thread was counting
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            target = np.zeros((4, 3))
+            run(team.fill_task(target, 2.0))
+            code = 0 if (target == 2.0).all() and tuple(state) == (0, 0) else 1
+        finally:
+            os._exit(code)
+    state[:] = before
+    assert os.waitpid(child, 0)[1] == 0

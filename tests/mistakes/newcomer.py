@@ -14,7 +14,24 @@ MISTAKES = [
     ('b.input("y", [-1, 4.0])', "list of whole numbers, not [-1, 4.0]"),
     ('b.input("x", [-1, 4])', "variable 'x' is defined twice"),
     ('b.input("y", [4], "float31")', "'float31' is not a dtype did you mean float32"),
-    ('b.parameter("w", [3], init="glorot")', "no initialiser 'glorot'; known: xavier"),
+    ('b.parameter("w", [3], init="glorot")', "no initialiser 'glorot' (write \"xavier\"); known:"),
+    ('b.input("", [4])', "an input is named by a str, not by ''"),
+    ("b.input(3, [4])", "an input is named by a str, not by 3"),
+    ('b.input("y")', "input: missing a required argument: 'shape'"),
+    ('b.input("y", [-1, 4], level=1)', "input has no argument 'level' (write levels=1)"),
+    ('b.input("y", [-1, 4], levels=-1)', "input 'y': levels of sequences are 0, 1 or 2, not -1"),
+    ('b.parameter("w", [3, None])', "parameter 'w': all its dimensions must be known, not [3, -1]"),
+    (
+        'b.parameter("w", [3], None)',
+        "None is no initialiser; want a name (zeros, a number, or an array",
+    ),
+    ('b.parameter("w", [3], "kaiming")', "no initialiser 'kaiming' (write \"he\")"),
+    ('b.parameter("w", [3], ("normal", 0.1))', "attributes go by name, not ('normal', 0.1)"),
+    (
+        'b.parameter("w", [3], ("normal", {"stdev": 1}))',
+        "'normal' has no attribute 'stdev' (did you mean std?)",
+    ),
+    ('b.parameter("w", [3], np.zeros(4))', "parameter 'w' is [3], its first value [4]"),
     # -- layers and operators
     ("b.fc(x)", "layer 'fc_0' (fc): give `size` or the parameter `w`"),
     (
@@ -24,7 +41,10 @@ MISTAKES = [
     ('b.fc(x, 8, activation="rellu")', "no operator of type 'rellu' did you mean relu"),
     ("b.fc(x, 8, units=3)", "has no argument 'units' size"),
     ('b.fc("xx", 8)', "the net has no variable 'xx' did you mean x"),
-    ("b.fc(X, 8)", "the net has no variable"),
+    (
+        "b.fc(X, 8)",
+        "want a variable of the net, not an array [2, 4]: feed it b.constant(value=array)",
+    ),
     (
         'b.fc(NetBuilder("other").input("x", [-1, 4]), 8)',
         "'x' belongs to another NetBuilder (other)",
@@ -43,6 +63,30 @@ MISTAKES = [
         "'t' holds no sequences input('t', [-1, 4], levels=1)",
     ),
     ("b.softmax_cross_entropy(scores, x)", "softmax_cross_entropy label"),
+    ('b.fc(x, size="8")', "fc: size is a whole number, not '8'"),
+    ("b.fc(x, 0)", "size is at least 1, not 0"),
+    ('b.fc(x, 8, trainable="no")', "trainable is True or False, not 'no'"),
+    ('b.fc(x, 8, lr_factor="0.1")', "lr_factor is a number, not '0.1'"),
+    ("b.fc(x, 8, name=3)", "name is a str, not 3"),
+    ("b.fc(None, 8)", "want a variable of the net, not None"),
+    (
+        'b.fc(b.lstm(b.input("s", [-1, 4], levels=1), 8), 3)',
+        "want a variable of the net, not a list of 1 (LSTMState); pick what is meant, as [0] does",
+    ),
+    ('b.lstm(b.input("s", [-1, 4], levels=1), "8")', "lstm: size is a whole number, not '8'"),
+    ("b.mul(x, 2.0)", "slot 'y' wants a variable, not 2.0 x + 2.0; b.constant(value=2.0)"),
+    ("b.matmul(x, np.zeros((4, 2)))", "slot 'y' wants a variable, not an array [4, 2]: feed it"),
+    ("b.reshape(x, -1, 2)", "attributes by name: shape=[-1, 2]"),
+    ('b.cast(x, "float16")', "attributes by name: dtype='float16'"),
+    ("b.split(x, sections=2)", "sections is a list of sizes, not 2; num=2"),
+    ("b.dropout(x, rate=0.5)", "has no slot or attribute 'rate' (write p=0.5)"),
+    ('b.add_op("relu", ["x"], ["y"])', "forward_net.add_op('relu', ...) b.relu(x, name='y')"),
+    ("b.add_op(b.relu, x)", "add_op wants the type of an operator first, add_op('relu', x), not"),
+    ('b.conv2d(image, 8, 3, padding="SAME")', "'SAME' is none of did you mean same"),
+    ("b.relu(x, name=7)", "a result is named by a str, not by 7"),
+    ("b.ones_like(x)", "has no attribute 'ones_like'; write b.fill_like(x, value=1.0)"),
+    ("b.mse_loss(x, x)", "has no attribute 'mse_loss'; write b.mean(b.squared_error(x, y))"),
+    ("b.Linear(4, 8)", "has no attribute 'Linear'; write b.fc"),
     # -- variables are no arrays of numbers
     (
         "float(cost)",
@@ -52,6 +96,10 @@ MISTAKES = [
     ("1 if x > 0 else 0", "neither true nor false while the net is built b.where"),
     ("list(x)", "its first dimension is not known"),
     ("x[0] = 1", "x"),
+    ("x.std()", "has no attribute 'std': write b.reduce_std"),
+    ("x.view(-1, 2)", "has no attribute 'view': write b.reshape"),
+    ("np.sum(x)", "np.sum is of arrays holds no numbers while the net is built; write b.sum"),
+    ("np.concatenate([x, x])", "np.concatenate is of arrays write b.concat"),
     # -- gradients and optimizers
     (
         "b.backward_from(scores)",
@@ -68,6 +116,25 @@ MISTAKES = [
         "nothing to update leave wrt out",
     ),
     ("trained.add_optimization(0.1)", "scores.w"),
+    (
+        'b.backward_from(cost); b.add_optimization(0.1, "sgd", momentum=0.9)',
+        "has no attribute 'momentum' (the types 'momentum' and 'nesterov' have one)",
+    ),
+    (
+        'b.backward_from(cost); b.add_optimization(0.1, "ADAM")',
+        "'ADAM' is no optimizer did you mean adam",
+    ),
+    (
+        "b.backward_from(cost); b.add_optimization(0.1, schedule=lambda step: 0.1)",
+        "schedule is the name of one, not there are constant, cosine",
+    ),
+    (
+        'b.backward_from(cost); b.add_optimization(0.1, schedule="cosine", schedule_attrs=100)',
+        "schedule_attrs is a dict such as {'total_steps': 1000}, not 100",
+    ),
+    ("trained.fit(X, Y)", "NetBuilder has no attribute 'fit' opscope.train"),
+    ("trained.forward(X)", "need_backward=False b.predict"),
+    ("trained.eval()", "b.predict test phase"),
     # -- runs
     ('trained.run({"x": X, "label": Y})', "run(scope, feed={'x': array} not as the scope"),
     (
@@ -98,6 +165,35 @@ MISTAKES = [
     ('trained.predict({"x": X}, scope=Scope())', "holds no value of 'scores.w' initialise"),
     ('OpContext(seed="one")', "seed: want a whole number from 0 on, or None, not 'one'"),
     ("opscope.set_threads(0)", "set_threads: want a whole number from 1 on, or None, not 0"),
+    (
+        'trained.run(Scope(), feed={"x": None, "label": Y})',
+        "input 'x' wants float32 and was given None",
+    ),
+    (
+        'trained.run(Scope(), feed={"x": (row for row in X), "label": Y})',
+        "wants float32 and was given a generator",
+    ),
+    (
+        'trained.run(Scope(), feed={"x": X, "label": Y * 1.0})',
+        "'label' wants int64 and was given float64; astype('int64')",
+    ),
+    ('trained.initialize("scope")', "initialize: the scope must be an opscope.Scope, not a str"),
+    (
+        "trained.initialize(Scope(), 0)",
+        "the context must be an opscope.OpContext OpContext(seed=0)",
+    ),
+    ('trained.predict({"x": X}, "scores", Scope())', "want predict({'x': array}, scope=scope)"),
+    (
+        'trained.predict({"x": X}, scope=Scope(), batch_size="2")',
+        "predict: batch_size is a whole number, not '2'",
+    ),
+    ("OpContext(0)", "OpContext: device is CPUPlace() the seed is given by name: seed=0"),
+    ('OpContext(train="no")', "OpContext: train is True, False or None, not 'no'"),
+    ('Scope("gpu")', "Scope wants a place, CPUPlace() or GPUPlace(0), or nothing, not 'gpu'"),
+    ("Scope().var(3)", "a variable of a scope is named by a str, not by 3"),
+    ("Scope().feed(X)", "scope.feed({'x': array}), not a ndarray"),
+    ('opscope.copy(trained, Scope(), ["scores.w"])', "the source must be an opscope.Scope"),
+    ('opscope.copy(Scope(), {}, ["scores.w"])', "the target must be an opscope.Scope"),
     # -- training
     ("opscope.train(trained, data, epochs=1, scope=Scope())", "no variable 'loss' loss= 'cost'"),
     ('opscope.train(b, data, epochs=1, scope=Scope(), loss="cost")', "holds no optimizer"),
@@ -125,6 +221,46 @@ MISTAKES = [
         'opscope.train(trained, data, epochs=1, scope=Scope(), loss="cost", resume=True)',
         "resume=True needs checkpoint",
     ),
+    (
+        'opscope.train(trained, data[0], epochs=1, scope=Scope(), loss="cost")',
+        "data is one mapping: want a list of minibatches opscope.Minibatches(arrays, 32)",
+    ),
+    (
+        'opscope.train(trained, X, epochs=1, scope=Scope(), loss="cost")',
+        "data is a ndarray: want a list of minibatches opscope.Minibatches(arrays, 32)",
+    ),
+    ('opscope.train(trained, "d.npz", epochs=1, loss="cost")', "data is a str: want a list"),
+    (
+        'opscope.train(trained, lambda: data, epochs=1, scope=Scope(), loss="cost")',
+        "must take the number of an epoch: lambda epoch: minibatches",
+    ),
+    (
+        'opscope.train(trained, lambda epoch: None, epochs=1, scope=Scope(), loss="cost")',
+        "the function of the data returned None for epoch 0: want minibatches",
+    ),
+    (
+        'opscope.train(trained, data, epoch=1, scope=Scope(), loss="cost")',
+        "train has no argument 'epoch' (write epochs=1)",
+    ),
+    (
+        'opscope.train(trained, data, epochs=1, validation_data=data, loss="cost")',
+        "train has no argument 'validation_data' (write evaluate=",
+    ),
+    (
+        'opscope.train(trained, data, epochs=1, scope=Scope(), loss="cost", early_stop=3)',
+        "early_stop is an EarlyStop(patience=5) or None, not 3",
+    ),
+    (
+        'opscope.train(trained, data, epochs=1, scope=Scope(), loss="cost", checkpoint=3)',
+        "checkpoint is the name of a file, not 3",
+    ),
+    ('opscope.EarlyStop(patience="2")', "want patience >= 1"),
+    ("opscope.Minibatches(X, 2)", "Minibatches({'x': x, 'label': y}, 32), not a ndarray"),
+    (
+        'opscope.Minibatches({"x": X}, "2")',
+        "Minibatches of '2' rows: want a whole number from 1 on",
+    ),
+    ('opscope.Minibatches({"x": None}, 2)', "'x' is a NoneType and has no rows"),
     # -- files
     ('opscope.save(trained, Scope(), "a")', "no value in the scope: 'scores.w' initialise first"),
     ('opscope.load("nofile")', "nofile: no such file; looked for nofile.pb"),
@@ -137,6 +273,11 @@ MISTAKES = [
         "load(path, train=True)",
     ),
     ('opscope.load("net.pb").predict({"y": X})', "'y'"),
+    ('opscope.save(trained, Scope(), "")', "'' names no file: want NAME or NAME.pb"),
+    ("opscope.save(trained, Scope(), None)", "want the name of a file, such as 'net.pb', not None"),
+    ('opscope.save(trained, trained, "a.pb")', "in an opscope.Scope, not in a NetBuilder"),
+    ("opscope.load(trained)", "want the name of a file, such as 'net.pb', not <NetBuilder"),
+    ('trained.summary(batch="a")', "summary: batch is a whole number from 1 on, not 'a'"),
     # -- two nets in one scope
     (
         "s = Scope(); trained.initialize(s); again().initialize(s)",
@@ -156,5 +297,11 @@ MISTAKES = [
     ("$ opscope run net.pb --feed x=nofile.npy --fetch scores", "nofile.npy: no such file"),
     ("$ opscope run net.pb --feed x.npy --fetch scores", "--feed x.npy: want NAME=VALUE"),
     ("$ opscope train net.pb --data x.npy --loss cost --epochs 1 --out a.pb", "x.npy"),
+    ("$ opscope ops Linear", "no layer or operator 'Linear'; write b.fc"),
+    (
+        "$ opscope run net.pb --feed x=net.pb --fetch scores",
+        "net.pb: no NumPy file: neither .npy nor .npz",
+    ),
+    ("$ opscope run net.pb --feed z=x.npy --fetch scores", "no variable 'z' inputs are x, label"),
     ("$ opscope ops sofmax", "did you mean softmax"),
 ]

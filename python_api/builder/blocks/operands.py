@@ -7,9 +7,9 @@ from typing import Any
 
 from ....framework.base.errors import AttributeTypeError
 from ....framework.ir.registry import lookup
+from ..calls import where
 from ..methods import builder_method
 from ..net_builder import NetBuilder
-from ..operator_methods import where
 from ..var import Var
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import AttributeTypeError
+from ..calls import where as place
 from ..methods import builder_method
-from ..operator_methods import where as place
 from .base import Builder, Handle
 from .handle import Var, as_var
 from .operands import as_array, constant, kind_of, pair

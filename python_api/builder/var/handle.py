@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from numpy.typing import DTypeLike
 
 from ....framework.base.errors import AttributeTypeError, ShapeError
-from ..operator_methods import where
+from ..calls import where
 from .base import Builder, Handle
 from .indexing import indexed
 from .misuse import (
@@ -16,6 +16,7 @@ from .misuse import (
     missing_attribute,
     no_assignment,
     no_membership,
+    no_numpy,
     no_truth,
     no_value,
 )
@@ -284,6 +285,9 @@ class Var(Handle):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         no_value(self, "a NumPy array")
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        no_numpy(self, function.__name__)
 
     def __contains__(self, item: Any) -> NoReturn:
         no_membership(self)

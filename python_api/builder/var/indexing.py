@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ....framework.base.errors import AttributeTypeError, ShapeError, format_shape
-from ..operator_methods import where
+from ..calls import where
 from .base import Builder, Handle
 from .operands import cast, constant, kind_of
 

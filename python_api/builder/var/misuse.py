@@ -6,9 +6,21 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from ....framework.base.errors import ShapeError, VariableError, nearest
+from ..calls import elsewhere, where
 from ..methods import BUILDER_METHODS
-from ..operator_methods import method_types, where
+from ..operator_methods import method_types
 from .base import Handle
+
+
+def no_numpy(x: Handle, function: str) -> NoReturn:
+    """Raise: a function of NumPy's is called on a variable."""
+    ours = elsewhere(function) or (function if function in method_types() else "")
+    write = f"write b.{ours}" if ours else "`opscope ops` lists the operators"
+    raise NoNumbersError(
+        f"{where()}: np.{function} is of arrays, and {x!r} holds no numbers while the net is built;"
+        f" {write}"
+    )
+
 
 _VALUES = ("item", "numpy", "tolist", "data", "value", "values", "detach", "cpu")
 _GRADIENTS = ("grad", "backward", "requires_grad")
@@ -77,4 +89,5 @@ def missing_attribute(x: Handle, name: str, known: Iterable[str]) -> str:
         )
     if name in BUILDER_METHODS or name in method_types():
         return f"{told}: write b.{name}({x.name}, ...) with the builder b"
-    return told + nearest(name, known)
+    ours = elsewhere(name)
+    return f"{told}: write b.{ours}" if ours else told + nearest(name, known)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....framework.base.dtypes import FLOATS
 from ....framework.base.errors import AttributeTypeError, ShapeError
-from ..operator_methods import where
+from ..calls import where
 from .base import Builder, Handle
 
 _ORDER = "bif"
