@@ -79,16 +79,15 @@ def main() -> None:
         times: dict[str, list[list[float]]] = {}
         for _ in range(args.rounds):
             for busy in (False, True):
-                spinning = (
-                    subprocess.Popen([sys.executable, "-c", "while 1: pass"]) if busy else None
-                )
+                spin = [sys.executable, "-c", "while True: pass" if busy else ""]
+                neighbour = subprocess.Popen(spin)
                 try:
                     for threads in ("", "1"):
                         key = f"{'busy' if busy else 'alone'}, {threads or 'default'}"
                         times.setdefault(key, []).append(measured(net, threads))
                 finally:
-                    spinning.kill()
-                    spinning.wait()
+                    neighbour.kill()
+                    neighbour.wait()
         print(NETS[net][0])
         found = results[net] = {}
         for key, rounds in times.items():
