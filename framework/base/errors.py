@@ -67,12 +67,17 @@ class DeviceError(OpscopeError):
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """` (did you mean a, b?)` with the closest of `names`, in any case, or an empty string."""
-    spelt: dict[str, str] = {}
-    for known in names:
-        spelt.setdefault(known.lower(), known)
-    close = difflib.get_close_matches(str(name).lower(), spelt, n=3, cutoff=0.6)
-    return f" (did you mean {', '.join(spelt[word] for word in close)}?)" if close else ""
+    """` (did you mean a, b?)` with the closest of `names`, or an empty string.
+
+    Capitals count, unless nothing is near then.
+    """
+    given, known = str(name), list(names)
+    close = difflib.get_close_matches(given, known, n=3, cutoff=0.6)
+    if not close:
+        spelt = {word.lower(): word for word in reversed(known)}
+        found = difflib.get_close_matches(given.lower(), spelt, n=3, cutoff=0.6)
+        close = [spelt[word] for word in found]
+    return f" (did you mean {', '.join(close)}?)" if close else ""
 
 
 def format_shape(shape: tuple[int, ...] | None) -> str:

@@ -94,8 +94,12 @@ def to_dot(desc: OpList | pb.NetDesc) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def to_svg(desc: OpList | pb.NetDesc) -> str:
-    """The net as an SVG document: the panels side by side, step nets and nested nets below."""
+def to_svg(desc: OpList | pb.NetDesc, smallest: float = 1.0) -> str:
+    """The net as an SVG document: the panels side by side, step nets and nested nets below.
+
+    Args:
+        smallest: scale down to which the picture shrinks where a page is too narrow for it.
+    """
     parts: list[str] = []
     top, width = _GAP * 2, 400.0
     for row in _rows(as_op_list(desc)):
@@ -109,12 +113,13 @@ def to_svg(desc: OpList | pb.NetDesc) -> str:
         top += height + _GAP * 1.5
     legend = _legend(_GAP, _GAP * 0.6)
     width = max(width, 820.0)
+    shrinks = f' style="max-width:100%;min-width:{width * smallest:.0f}px;height:auto"'
     return (
         "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{top:.0f}"'
                 f' viewBox="0 0 {width:.0f} {top:.0f}" font-family="DejaVu Sans Mono, monospace"'
-                f' font-size="{_FONT:.0f}">',
+                f' font-size="{_FONT:.0f}"{shrinks if smallest < 1 else ""}>',
                 '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7"'
                 ' markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker>'
                 "</defs>",

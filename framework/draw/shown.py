@@ -13,6 +13,9 @@ from .summary import Summary, summarize
 MOST_DRAWN = 150
 """Forward operators up to which a notebook draws a net."""
 
+_SMALLEST = 0.6
+"""Scale down to which a picture shrinks to the width of a notebook; below, it is scrolled."""
+
 
 class Shown(abc.ABC):
     """Something with an op list that can show itself."""
@@ -53,7 +56,7 @@ def picture(net: OpList) -> str | None:
     used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}
     forward.vars = [var for var in net.vars if var.name in used]
     inside = sum(len(inner.ops) for op in forward.ops for _, inner in op.inner_nets())
-    return to_svg(forward) if len(forward.ops) + inside <= MOST_DRAWN else None
+    return to_svg(forward, _SMALLEST) if len(forward.ops) + inside <= MOST_DRAWN else None
 
 
 def page(net: OpList) -> str:
@@ -65,5 +68,5 @@ def page(net: OpList) -> str:
             " <code>opscope show FILE --svg OUT</code> draws a saved net.</p>"
         )
     else:
-        above = f'<div style="overflow:auto;max-width:100%;max-height:40em">{drawn}</div>'
+        above = f'<div style="overflow:auto;max-width:100%;max-height:90em">{drawn}</div>'
     return f"<div>{above}{summarize(net)._repr_html_()}</div>"

@@ -146,7 +146,7 @@ def the_step(net: OpList, kind: int, title: str) -> StepDecl:
 _PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _PACKAGE_PARTS = tuple(
     _PACKAGE_DIR + part + os.sep
-    for part in ("framework", "operators", "python_api", "nnet3", "cntk")
+    for part in ("framework", "operators", "python_api", "nnet3", "cntk", "testing")
 )
 
 

@@ -25,7 +25,6 @@ def builder_method(
     function: _F,
 ) -> _F:
     """Make a function of (builder, further arguments), which appends operators, a method."""
-
 def running_method(
     function: _F,
 ) -> _F:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import opscope
 from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import OpscopeError, ShapeError, VariableError
+from opscope.framework.draw.pictures import to_svg
 from opscope.framework.draw.shown import MOST_DRAWN
 from opscope.python_api.cli.main import main
 
@@ -149,6 +150,20 @@ def test_a_notebook_shows_picture_and_table():
     assert b._repr_svg_() in page
     for outside in ("http://", "https://", "<script", "<link", "@import", "src="):
         assert outside not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_a_notebook_shows_a_small_net_whole():
+    """A wide picture shrinks to the page, to where it can still be read; a high one has room."""
+    tree = ElementTree.fromstring(digits()._repr_html_())
+    (svg,) = (node for node in tree.iter() if node.tag.endswith("svg"))
+    width, height = float(svg.get("width")), float(svg.get("height"))
+    style = dict(entry.split(":") for entry in svg.get("style").split(";"))
+    assert style["max-width"] == "100%" and style["height"] == "auto"
+    assert float(style["min-width"].removesuffix("px")) == pytest.approx(0.6 * width, abs=1)
+    (box,) = (node for node in tree.iter("div") if "max-height" in node.get("style", ""))
+    room = 14 * float(re.search(r"max-height:(\d+)em", box.get("style"))[1])  # 14 px: an em
+    assert height <= room
+    assert "max-width" not in to_svg(digits().op_list)  # a file keeps its size
 
 
 def test_names_are_escaped():
