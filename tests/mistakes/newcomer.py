@@ -220,6 +220,10 @@ MISTAKES = [
     ("Scope().feed(X)", "scope.feed({'x': array}), not a ndarray"),
     ('opscope.copy(trained, Scope(), ["scores.w"])', "the source must be an opscope.Scope"),
     ('opscope.copy(Scope(), {}, ["scores.w"])', "the target must be an opscope.Scope"),
+    (
+        'b.lstm(x, 8, name="h"); b.run(Scope(), feed={"x": X}, fetch="h", need_backward=False)',
+        "holds no sequences; declare the input with levels=1 and feed it a list of arrays",
+    ),
     # -- training
     ("opscope.train(trained, data, epochs=1, scope=Scope())", "no variable 'loss' loss= 'cost'"),
     ('opscope.train(b, data, epochs=1, scope=Scope(), loss="cost")', "holds no optimizer"),
