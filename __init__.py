@@ -87,7 +87,10 @@ def __getattr__(name):
     elif name in _SUBMODULES:
         value = import_module(f".{name}", __name__)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(__name__)  # for the names that Python suggests
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=module
+        )
     globals()[name] = value  # the next access does not come here
     return value
 

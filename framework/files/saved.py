@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -56,6 +56,15 @@ class Loaded(_NetAndScope):
     ) -> Summary:
         """The net's operators, shapes, parameters and memory; see `Net.summary`."""
         return self.net.summary(shapes, batch=batch)
+
+    if not TYPE_CHECKING:  # type checkers would take every attribute for one that exists
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = (
+                "; predict({'x': array}) gives its results, `net, scope = loaded` unpacks it, and"
+                " opscope.train takes it after load(path, train=True)"
+            )
+            raise AttributeError(f"what load gives has no attribute {name!r}{hint}")
 
     def _repr_svg_(self) -> str | None:
         return self.net._repr_svg_()

@@ -169,8 +169,8 @@ def _outer_offsets(s: ShapeArgs, step: StepNet, names: Any, levels: list[Levels]
     for name, own in zip(names, levels, strict=True):
         if not own:
             s.fail(
-                f"{step.title}: in-link {name!r} holds no sequences; set it with offsets, as"
-                " `Sequences.from_list` makes them"
+                f"{step.title}: in-link {name!r} holds no sequences; declare the input with"
+                " levels=1 and feed it a list of arrays, or `Sequences`"
             )
         if len(own) > 2:
             s.fail(

@@ -61,6 +61,7 @@ _ELSEWHERE = {
     "permutation": "perm",
     "input_shape": "shape",
     "level": "levels",
+    "batch_size": "size",
     "epoch": "epochs",
     "type": "pool_type",
     "kind": "pool_type",
@@ -206,6 +207,11 @@ def checked(function: _F) -> _F:
     return cast(_F, method)
 
 
+def _called(function: Callable[..., Any]) -> str:
+    """The name that somebody calls: that of the class for its `__init__`."""
+    return function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+
 def all_or_nothing(function: _F) -> _F:
     """A function of (builder, further arguments) that appends what it appends, or nothing."""
 
@@ -228,7 +234,7 @@ def _check_kinds(
         switch = isinstance(value, bool) and bool not in types
         if value is not None and (switch or not isinstance(value, types)):
             raise AttributeTypeError(
-                f"{where()}: {function.__name__}: {key} is {said}, not {value!r}"
+                f"{where()}: {_called(function)}: {key} is {said}, not {value!r}"
             )
 
 
@@ -244,7 +250,7 @@ def _bound(
         AttributeTypeError: the function does not take them.
     """
     known = [name for name in signature.parameters][1:]
-    title = f"{where()}: {function.__name__}"
+    title = f"{where()}: {_called(function)}"
     if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
         for key, value in keywords.items():
             if key not in known:

@@ -25,6 +25,7 @@ def builder_method(
     function: _F,
 ) -> _F:
     """Make a function of (builder, further arguments), which appends operators, a method."""
+
 def running_method(
     function: _F,
 ) -> _F:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.sequence import Sequences
+from ..builder.calls import checked
 from .data import is_whole
 
 
@@ -32,6 +33,7 @@ class Minibatches:
             whole number from 1 on.
     """
 
+    @checked
     def __init__(
         self,
         arrays: Mapping[Any, Any],

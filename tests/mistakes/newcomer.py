@@ -220,6 +220,10 @@ MISTAKES = [
     ("Scope().feed(X)", "scope.feed({'x': array}), not a ndarray"),
     ('opscope.copy(trained, Scope(), ["scores.w"])', "the source must be an opscope.Scope"),
     ('opscope.copy(Scope(), {}, ["scores.w"])', "the target must be an opscope.Scope"),
+    (
+        'b.lstm(x, 8, name="h"); b.run(Scope(), feed={"x": X}, fetch="h", need_backward=False)',
+        "holds no sequences; declare the input with levels=1 and feed it a list of arrays",
+    ),
     # -- training
     ("opscope.train(trained, data, epochs=1, scope=Scope())", "no variable 'loss' loss= 'cost'"),
     ('opscope.train(b, data, epochs=1, scope=Scope(), loss="cost")', "holds no optimizer"),
@@ -281,6 +285,11 @@ MISTAKES = [
         "checkpoint is the name of a file, not 3",
     ),
     ('opscope.EarlyStop(patience="2")', "want patience >= 1"),
+    (
+        'opscope.Minibatches({"x": X}, batch_size=2)',
+        "Minibatches has no argument 'batch_size' (write size=2)",
+    ),
+    ('opscope.Minibatches({"x": X})', "Minibatches: missing a required argument: 'size'"),
     ('opscope.EarlyStop(min_delta="0.1")', "min_delta >= 0"),
     (
         'opscope.train(trained, data, epochs=1, scope=Scope(), loss="cost", early_stop=(1,) * 9)',
@@ -313,6 +322,11 @@ MISTAKES = [
     ('opscope.save(trained, trained, "a.pb")', "in an opscope.Scope, not in a NetBuilder"),
     ("opscope.load(trained)", "want the name of a file, such as 'net.pb', not <NetBuilder"),
     ('trained.summary(batch="a")', "summary: batch is a whole number from 1 on, not 'a'"),
+    (
+        'opscope.load("net.pb").run({"x": X})',
+        "no attribute 'run'; predict({'x': array}) gives its results",
+    ),
+    ('opscope.load("net.pb").fit(X)', "no attribute 'fit'; predict opscope.train"),
     ('opscope.load("net.pb", "scope")', "the scope must be an opscope.Scope, not a str: load("),
     ('opscope.load_parameters("net.pb", b, "scope")', "the scope must be an opscope.Scope"),
     ("opscope.load_parameters(None, b, Scope())", "wants the name of a file first, not None"),
