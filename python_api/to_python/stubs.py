@@ -61,6 +61,7 @@ def methods_text() -> str:
         "BUILDER_METHODS: dict[str, Callable[..., Any]]",
         "",
         *_function(builder_method, ""),
+        "",
         *_function(running_method, ""),
         "",
         *_function(layer, ""),
