@@ -17,9 +17,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterator
+from time import monotonic
 
 from . import settings
 from .cores import Load, usable_cores
@@ -137,9 +137,9 @@ def follow_by_numpy(*, always: bool) -> None:
 
 def look() -> None:
     """Adapt the number to the load of the machine; what runs a net calls it before. It is cheap."""
-    now = time.monotonic()
-    if now < _setting.next:
+    if monotonic() < _setting.next:
         return
+    now = monotonic()
     if not _setting.most:
         _start()
     load = _setting.load
@@ -151,7 +151,7 @@ def look() -> None:
         if free <= POOL[0] or _setting.more:  # a core must have been free twice in a row
             _use(free)
         _setting.more = free > POOL[0]
-    after = time.monotonic()
+    after = monotonic()
     _setting.next = after + max(_INTERVAL, _COST * (after - now))
 
 
@@ -167,7 +167,7 @@ def _start() -> None:
     _setting.next = float("inf")
     number = _setting.most
     if _setting.load is not None:
-        _setting.next = time.monotonic() + _INTERVAL
+        _setting.next = monotonic() + _INTERVAL
         others = _setting.load.runnable()
         if others is not None:
             number = _within((os.cpu_count() or 1) - others)

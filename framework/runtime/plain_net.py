@@ -288,9 +288,12 @@ class PlainNet(Net):
         threads.look()
         scope = default_scope() if scope is None else scope
         context = default_context() if context is None else context
-        if type(scope) is not Scope or type(context) is not OpContext:
+        try:
+            frame = self.frame(scope, context, begin, end)
+        except AttributeError:
             check_places(scope, context)
-        self.frame(scope, context, begin, end).run(context)
+            raise
+        frame.run(context)
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""

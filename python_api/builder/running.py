@@ -10,6 +10,7 @@ import numpy as np
 from ...framework.base.context import OpContext
 from ...framework.base.errors import VariableError, nearest
 from ...framework.base.scope import Scope, default_scope
+from ...framework.base.threads import look
 from ...framework.ir.desc import INPUT
 from ...framework.passes.prune import prune
 from ...framework.runtime.feeding import (
@@ -157,6 +158,7 @@ def run(
                 why = missing_input(scope, name, bound.net.vars[name])
                 if why:
                     raise VariableError(why)
+    look()
     frame = bound.net.bound_frame(scope, bound.context)  # made by a run that initialised the scope
     if frame is not None and replace_values(scope, given):
         frame.run(bound.context)

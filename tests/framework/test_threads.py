@@ -300,3 +300,21 @@ def test_the_command_line() -> None:
     refused = subprocess.run(wrong, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "0 is not in the range x>=1" in refused.stderr
+
+
+def test_every_kind_of_run_looks_at_the_load(setting: Any) -> None:
+    b = NetBuilder()
+    x = b.input("x", [-1, 2])
+    y = b.fc(x, size=2, name="y")
+    scope, feed = Scope(), {"x": np.ones((1, 2), np.float32)}
+    runs = [
+        lambda: b.run(scope, feed=feed, fetch=y, need_backward=False),
+        lambda: b.predict(feed, scope=scope),
+        lambda: b.net.run(scope),
+    ]
+    for run in runs:
+        run()
+    for run in runs:
+        setting.next = 0.0
+        run()
+        assert setting.next > 0
