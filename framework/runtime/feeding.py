@@ -74,6 +74,10 @@ class Feeder:
             name = str(key)
             arrays[name], levels[name] = self._array(name, value, where)
         self._check_keys(arrays, where, held_out)
+        sized = {name: array for name, array in arrays.items() if array.ndim}
+        if self._net is not None and sized and not any(map(len, sized.values())):
+            held = ", ".join(f"{name} {format_shape(array.shape)}" for name, array in sized.items())
+            raise ShapeError(f"{where()}: a minibatch without rows: {held}")
         rows = 0
         for name, array in arrays.items():
             variable = self._targets[name][0]

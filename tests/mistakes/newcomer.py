@@ -305,6 +305,10 @@ MISTAKES = [
         'opscope.train(trained, data, epochs=1, scope=Scope(), loss="cost", hooks=[3])',
         "hooks is a list of Hook objects, not [3]",
     ),
+    (
+        'opscope.train(trained, [{"x": X[:0], "label": Y[:0]}], epochs=1, scope=Scope(), loss="cost")',
+        "epoch 1, minibatch 1: a minibatch without rows: x [0, 4], label [0]",
+    ),
     # -- files
     ('opscope.save(trained, Scope(), "a")', "no value in the scope: 'scores.w' initialise first"),
     ('opscope.load("nofile")', "nofile: no such file; looked for nofile.pb"),
