@@ -57,12 +57,12 @@ def summary_lines(
     outputs = list(outputs)
     trained = sum(component.num_parameters for component in components.values())
     count = sum(node.kind == COMPONENT for node in nodes)
+    where = "" if count == len(components) else f" in {count} nodes"
     lines = [
         f"context     {contexts}",
         *(f"input       {n.name}, dim {n.dim}" for n in nodes if n.kind == "input"),
         *(f"output      {n.name}, dim {dims[n.name]}, {n.objective}" for n in outputs),
-        f"size        {len(components)} components, {count} component nodes,"
-        f" {trained:,} parameters",
+        f"size        {len(components)} components{where}, {trained:,} parameters",
     ]
     return lines + [f"unusual     {line}" for line in _unusual_lines(nodes, components, outputs)]
 

@@ -151,8 +151,8 @@ class _Frame:
         what = x + _PAD + (self.names + 1) * _CHAR
         parts += [
             _text(x + _PAD, y + 11, self._name(row), colour),
-            _text(what, y + 11, row.what, _WARNING if row.unusual else "#445"),
-            _text(x + self.body - _PAD, y + 11, row.dims, colour, "end"),
+            _text(what, y + 11, row.what, "#445"),
+            _text(x + self.body - _PAD, y + 11, row.dims, "#000", "end"),
         ]
         return [*parts, "</g>"]
 
