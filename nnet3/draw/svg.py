@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ...framework.draw.pictures import KIND_COLOURS
 from ...framework.draw.sugiyama import Box, place
 from ...framework.draw.svg_text import columns_of, escaped
@@ -32,10 +34,8 @@ _SMALLEST = 0.7  # scale down to which a drawing shrinks to the screen's width
 _EDGE = 14.0  # around the whole drawing
 _MOST_CHARS = 46  # of a line that tells a descriptor
 _MOST_LINES = 4
-_NOTE = (
-    "a[-3,0]: frames t-3 and t of a, appended;  a, b: appended;  a + b: sum;"
-    "  a[t=0]: ReplaceIndex;  orange: recurrent;  red: unusual, see its tool tip"
-)
+_NARROWEST = 560.0
+_LEGEND_ROW = 16.0
 
 
 def to_svg(drawing: Drawing, title: str) -> str:
@@ -47,9 +47,8 @@ def to_svg(drawing: Drawing, title: str) -> str:
     edges = [_downwards(arrow) for arrow in drawing.arrows]
     placed = place([Box(frame.width, frame.height) for frame in frames], edges)
     columns = fit_columns(placed, edges, WIDTH - 2 * _EDGE, HEIGHT - 4 * _EDGE)
-    note = len(_NOTE) * _CHAR + 330
-    width = max(columns.width, note, columns_of(title) * _CHAR * 1.2) + 2 * _EDGE
-    top = 3.5 * _EDGE
+    width = max(columns.width, _NARROWEST, columns_of(title) * _CHAR * 1.1) + 2 * _EDGE
+    legend, top = _legend(drawing, width - 2 * _EDGE)
     height = top + columns.height + _EDGE
     scale = max(_SMALLEST, min(1.0, (WIDTH - 1) / width))
     parts = [
@@ -60,7 +59,7 @@ def to_svg(drawing: Drawing, title: str) -> str:
         f"<defs>{_marker('flow', _LINE)}{_marker('back', _BACK)}</defs>",
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         f'<text x="{_EDGE}" y="{_EDGE + 4}" font-weight="bold">{escaped(title)}</text>',
-        *_legend(_EDGE, 1.6 * _EDGE),
+        *legend,
         f'<g transform="translate({_EDGE} {top})">',
     ]
     for number, arrow in enumerate(drawing.arrows):
@@ -278,15 +277,41 @@ def _thousands(count: int) -> str:
     return f"{count / 1000:.0f} k" if count < 1_000_000 else f"{count / 1e6:.2f} M"
 
 
-def _legend(x: float, y: float) -> list[str]:
+def _legend(drawing: Drawing, width: float) -> tuple[list[str], float]:
+    """Colours and signs that occur in a drawing, in rows of this width; and where they end."""
+    rows = [row for layer in drawing.layers for row in layer.rows]
+    roles = {row.role for row in rows}
+    entries = [(_COLOURS[role], title) for role, title in _TITLES.items() if role in roles]
+    entries += [("", note) for note in _notes(drawing, rows)]
     parts = []
-    for role, title in _TITLES.items():
-        parts.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="12" height="12" fill="{_COLOURS[role]}"'
-            f' stroke="#889"/>{_text(x + 17, y + 10, title, "#445")}'
-        )
-        x += 30 + len(title) * _CHAR
-    return [*parts, _text(x + 6, y + 10, _NOTE, "#667")]
+    x, y = _EDGE, 1.6 * _EDGE
+    for colour, text in entries:
+        size = 17.0 * bool(colour) + columns_of(text) * _CHAR
+        if x > _EDGE and x + size > width + _EDGE:
+            x, y = _EDGE, y + _LEGEND_ROW
+        if colour:
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="12" height="12" fill="{colour}"'
+                ' stroke="#889"/>'
+            )
+        parts.append(_text(x + 17.0 * bool(colour), y + 10, text, "#445"))
+        x += size + 16
+    return parts, y + 2 * _EDGE
+
+
+def _notes(drawing: Drawing, rows: list[Row]) -> list[str]:
+    """What the signs mean that occur."""
+    told = " ".join(part for row in rows for part in (*row.reads, row.what))
+    inner = any(a >= b for layer in drawing.layers for a, b in layer.inner)
+    notes = {
+        "a[-3,0]: frames t-3 and t of a, appended": re.search(r"\[[-\d,]+\]", told),
+        "a, b: appended": any(len(row.reads) > 1 for row in rows),
+        "a + b: sum": " + " in told,
+        "a[t=0]: ReplaceIndex": "=" in told,
+        "orange: recurrent": inner or any(arrow.back for arrow in drawing.arrows),
+        "red: unusual, see its tool tip": any(row.unusual for row in rows),
+    }
+    return [note for note, occurs in notes.items() if occurs]
 
 
 def _marker(name: str, colour: str) -> str:

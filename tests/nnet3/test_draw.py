@@ -260,8 +260,25 @@ def test_long_descriptors_are_wrapped():
     svg = Nnet.from_config_text("\n".join(lines)).to_svg()
     texts = [text.text for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
     assert "  … 30 parts" in texts
-    assert all(len(text) < 60 or "tool tip" in text for text in texts)
+    assert all(len(text) < 60 or ": " in text for text in texts)
     assert f"Append({', '.join(names)})" in svg  # the tool tip has it whole
+
+
+def test_legend_tells_what_occurs(small):
+    def legend(nnet):
+        root = ElementTree.fromstring(nnet.to_svg())
+        return [text.text for text in root.findall(f"{SVG}text")[1:]]
+
+    plain = Nnet.from_config_text(
+        "input-node name=input dim=2\noutput-node name=output input=input\n"
+    )
+    assert legend(plain) == ["input", "output"]
+    assert legend(small) == [
+        *("input", "trained", "other", "output"),
+        "a[-3,0]: frames t-3 and t of a, appended",
+        *("a, b: appended", "a + b: sum", "a[t=0]: ReplaceIndex", "orange: recurrent"),
+        "red: unusual, see its tool tip",
+    ]
 
 
 def test_wide_networks_shrink_no_further_than_readable():
