@@ -113,7 +113,7 @@ def drawing(
     feeds = {row.name: feed for row, feed in rows if feed is not None}
     for layer in layers.values():
         layer.rows = _sorted_rows(layer.rows, feeds)
-    ordered = _sorted_layers(layers)
+    ordered = _sorted_layers(layers, feeds)
     return Drawing(ordered, _arrows(ordered, feeds))
 
 
@@ -162,33 +162,42 @@ def _what(component: Component) -> str:
 def _sorted_rows(rows: list[Row], feeds: Mapping[str, Descriptor]) -> list[Row]:
     """Rows so that what is read at the same frame stands above; what reads it back stays below."""
     by_name = {row.name: row for row in rows}
-    needs = {
-        row.name: (sources_at_t(feeds[row.name]) if row.name in feeds else set(row.sources))
-        & by_name.keys()
-        for row in rows
-    }
-    return [by_name[name] for name in _sorted(needs)]
+    needs = {row.name: _needs_at_t(row, feeds) & by_name.keys() for row in rows}
+    return [by_name[name] for name in _sorted(needs, needs)]
 
 
-def _sorted_layers(layers: Mapping[str, Layer]) -> list[Layer]:
+def _needs_at_t(row: Row, feeds: Mapping[str, Descriptor]) -> set[str]:
+    return sources_at_t(feeds[row.name]) if row.name in feeds else set(row.sources)
+
+
+def _sorted_layers(layers: Mapping[str, Layer], feeds: Mapping[str, Descriptor]) -> list[Layer]:
+    """Layers after those that they read; circles are cut where another frame is read."""
     home = {row.name: layer.name for layer in layers.values() for row in layer.rows}
-    needs = {
-        name: {home[source] for row in layer.rows for source in row.sources} - {name}
-        for name, layer in layers.items()
-    }
-    return [layers[name] for name in _sorted(needs)]
+    needs: dict[str, set[str]] = {}
+    at_t: dict[str, set[str]] = {}
+    for name, layer in layers.items():
+        needs[name] = {home[source] for row in layer.rows for source in row.sources} - {name}
+        now = {source for row in layer.rows for source in _needs_at_t(row, feeds)}
+        at_t[name] = {home[source] for source in now} - {name}
+    return [layers[name] for name in _sorted(needs, at_t)]
 
 
-def _sorted(needs: Mapping[str, set[str]]) -> list[str]:
-    """Names after what they need, else in order; where a circle leaves none free, the first that
-    has something of what it needs comes next."""
+def _sorted(needs: Mapping[str, set[str]], strict: Mapping[str, set[str]]) -> list[str]:
+    """Names after what they need, else in order.
+
+    Where a circle leaves none free, the first comes next that has all that it needs strictly,
+    preferably one that also has something else that it needs.
+    """
     done: dict[str, None] = {}
     rest = list(needs)
     while rest:
-        free = next((name for name in rest if needs[name] <= done.keys()), None)
-        begun = next((name for name in rest if needs[name] & done.keys()), rest[0])
-        rest.remove(free or begun)
-        done[free or begun] = None
+        free = next((name for name in rest if needs[name] <= done.keys()), "")
+        if not free:
+            begun = [name for name in rest if needs[name] & done.keys()]
+            ready = [name for name in [*begun, *rest] if strict[name] <= done.keys()]
+            free = (ready or begun or rest)[0]
+        rest.remove(free)
+        done[free] = None
     return list(done)
 
 

@@ -233,6 +233,21 @@ def test_recurrence_goes_back(small):
     assert svg.count('marker-start="url(#back)"') == 1
 
 
+def test_circles_are_cut_where_another_frame_is_read():
+    nnet = Nnet.from_config_text(
+        "input-node name=input dim=2\n"
+        "component name=c type=NoOpComponent dim=2\n"
+        "component-node name=b component=c input=Sum(a, d)\n"
+        "component-node name=a component=c input=Sum(input, IfDefined(Offset(b, -1)))\n"
+        "component-node name=d component=c input=Sum(input, a)\n"
+        "output-node name=output input=b\n"
+    )
+    picture = drawn(nnet)
+    assert [layer.name for layer in picture.layers] == ["input", "a", "d", "b", "output"]
+    back = [arrow for arrow in picture.arrows if arrow.back]
+    assert [(arrow.source, arrow.target) for arrow in back] == [(3, 1)]
+
+
 def test_names_are_escaped(small):
     text = "\n".join(small.config_lines())
     assert "<" not in text
