@@ -41,6 +41,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "operators",
         "components",
         "graph",
+        "draw",
         "network",
         "compile",
         "optimize",

@@ -9,10 +9,8 @@ One that is overwritten has a box for each value.
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from html import escape
 
 from ...proto import net_pb2 as pb
 from ..ir.desc import (
@@ -31,6 +29,7 @@ from ..ir.names import EMPTY
 from ..ir.op_list import OpList, OpNode
 from ..ir.printer import op_text, step_lines, type_text, var_text
 from .sugiyama import Box, Placement, place
+from .svg_text import columns_of, escaped
 
 ROLE_COLOURS = {FORWARD: "#9ecae8", BACKWARD: "#f6bd8b", OPTIMIZE: "#a6d8a0"}
 ROLE_TITLES = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZE: "optimizer"}
@@ -228,7 +227,8 @@ def _shared_values(ops: Iterable[OpNode]) -> set[tuple[str, int]]:
 
 def _draw_panel(panel: _Panel, left: float, top: float) -> tuple[list[str], tuple[float, float]]:
     parts = [
-        f'<text x="{left:.1f}" y="{top + _FONT:.1f}" font-weight="bold">{_xml(panel.title)}</text>'
+        f'<text x="{left:.1f}" y="{top + _FONT:.1f}" font-weight="bold">'
+        f"{escaped(panel.title)}</text>"
     ]
     top += _GAP
     x, y, row_height, widest = 0.0, 0.0, 0.0, 0.0
@@ -269,7 +269,7 @@ def _components(panel: _Panel) -> list[list[int]]:
 
 
 def _box(node: _Node) -> Box:
-    width = max(_text_width(line) for line in node.lines) + 2 * _PAD
+    width = max(columns_of(line) for line in node.lines) * _CHAR + 2 * _PAD
     return Box(max(width, 40.0), len(node.lines) * _LINE + _PAD)
 
 
@@ -285,7 +285,7 @@ def _draw_component(
             path += f" C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
         parts.append(
             f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#tip)">'
-            f"<title>{_xml(slot)}</title></path>"
+            f"<title>{escaped(slot)}</title></path>"
         )
     for box, node in zip(placed.boxes, nodes, strict=True):
         x, y = left + box.x - box.width / 2, top + box.y - box.height / 2
@@ -298,7 +298,7 @@ def _draw_box(x: float, y: float, width: float, height: float, node: _Node) -> l
     rounded = 2 if node.operator else 11
     stroke = "#333" if node.operator else "#888"
     parts = [
-        f'<g><title>{_xml(node.tip)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
+        f'<g><title>{escaped(node.tip)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
         f' height="{height:.1f}" rx="{rounded}" fill="{node.colour}" stroke="{stroke}"{dash}/>'
     ]
     for number, line in enumerate(node.lines):
@@ -306,7 +306,7 @@ def _draw_box(x: float, y: float, width: float, height: float, node: _Node) -> l
         colour = "#666" if number else "#000"
         parts.append(
             f'<text x="{x + width / 2:.1f}" y="{baseline:.1f}" text-anchor="middle"'
-            f' fill="{colour}">{_xml(line)}</text>'
+            f' fill="{colour}">{escaped(line)}</text>'
         )
     return [*parts, "</g>"]
 
@@ -325,19 +325,9 @@ def _legend(left: float, top: float) -> list[str]:
     return parts
 
 
-def _text_width(text: str) -> float:
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return (len(text) + wide) * _CHAR
-
-
 def _short(text: str) -> str:
     text = "".join(char if char.isprintable() else "?" for char in text)
     return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
-
-
-def _xml(text: str) -> str:
-    """Escaped, without the control characters that XML cannot hold."""
-    return escape("".join(char if char.isprintable() else " " for char in text))
 
 
 def _quote(text: str) -> str:

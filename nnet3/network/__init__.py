@@ -1,4 +1,4 @@
 """Networks: Nnet and acoustic models, their edits, adjustments and `.pb` dialect.
 
-Gives `Nnet` and `AmNnetSimple`. May import files, language, components and graph.
+Gives `Nnet` and `AmNnetSimple`. May import files, language, components, graph and draw.
 """

@@ -124,3 +124,11 @@ class AmNnetSimple:
                 f"prior-max: {number(self.priors.max())}\n"
             )
         return f"{text}# Nnet info follows.\n{self.nnet.info(with_singular_values)}"
+
+    def _repr_svg_(self) -> str | None:
+        """The network's picture, for notebooks."""
+        return self.nnet._repr_svg_()
+
+    def _repr_html_(self) -> str:
+        """The network's picture and summary, for notebooks."""
+        return self.nnet._repr_html_()

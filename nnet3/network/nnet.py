@@ -24,6 +24,7 @@ from ...framework.ir.desc import NetDesc
 from ...framework.ir.op_list import OpList
 from ..components import Component, new_component
 from ..components.base.summary import singular_values
+from ..draw.shown import ShownNnet
 from ..files.kaldi_io import Reader, Writer
 from ..graph.context import simple_context
 from ..graph.topology import Topology, component_facts
@@ -48,7 +49,7 @@ _node_facts = attrgetter(  # the facts of a node that a topology depends on
 )
 
 
-class Nnet:
+class Nnet(ShownNnet):
     """A network.
 
     Attributes:

@@ -78,7 +78,9 @@ def listing(name: str, kind: str) -> Iterator[str]:
     else:
         from ...framework.ir.printer import net_text
 
-        yield net_text(_nnet(name, kind).to_desc()).rstrip("\n")
+        nnet = read_network(name, kind)
+        yield f"{nnet.summary()}\n"
+        yield net_text(nnet.to_desc()).rstrip("\n")
 
 
 def check(name: str, kind: str) -> Iterator[str]:
@@ -99,7 +101,7 @@ def check(name: str, kind: str) -> Iterator[str]:
     elif kind == "table":
         yield from _check_table(name)
     else:
-        nnet = _nnet(name, kind)
+        nnet = read_network(name, kind)
         yield (
             f"{name}: {len(nnet.nodes)} nodes, {len(nnet.components)} components, "
             f"{nnet.num_parameters} parameters, no error"
@@ -136,7 +138,13 @@ def read_request(name: str) -> ComputationRequest:
         raise FormatError(f"{reader.name}: no text (byte {error.start})") from error
 
 
-def _nnet(name: str, kind: str) -> Nnet:
+def read_network(name: str, kind: str) -> Nnet:
+    """The network of a `config` or an `xconfig`, with random parameters.
+
+    Raises:
+        FormatError: it cannot be read, or a line is wrong.
+        ShapeError: dimensions do not fit.
+    """
     if kind == "xconfig":
         return Nnet.from_config_text(xconfig_to_configs(name).ref, 0)
     return Nnet.from_configs([name], 0)

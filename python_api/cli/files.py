@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -15,6 +15,9 @@ from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_
 from ...framework.ir.desc import INPUT
 from ...framework.ir.op_list import OpList
 from ...nnet3.files.kaldi_io import is_nnet3
+
+if TYPE_CHECKING:
+    from ...nnet3.network.nnet import Nnet
 
 
 def read_desc(path: str) -> OpList:
@@ -52,6 +55,31 @@ def kaldi_kind(path: str) -> str:
     from ...nnet3.programs.listing import kind_of_file
 
     return kind_of_file(path)
+
+
+def read_network(path: str, kind: str) -> Nnet | None:
+    """The network of Kaldi's in a model, a config, an xconfig or a `.pb`; None if it is none.
+
+    Args:
+        path: of the file.
+        kind: what `kaldi_kind` says of it.
+    """
+    if kind in ("config", "xconfig"):
+        from ...nnet3.programs.listing import read_network as read_config
+
+        return read_config(path, kind)
+    if path.endswith(SUFFIX) or kind:
+        return None
+    from ...nnet3.network.nnet import Nnet
+
+    if is_nnet3(path):
+        return Nnet.read(path)
+    if not all(map(os.path.isfile, paths_of(path))):
+        return None  # a description alone is shown as it is
+    from ...nnet3.inference.saved import load_nnet
+    from ...nnet3.network.dialect import DIALECT
+
+    return load_nnet(path) if load_desc(path).metadata.get("dialect") == DIALECT else None
 
 
 def read_net(path: str, device: str = "") -> Loaded:

@@ -17,8 +17,12 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     CNTK (.dnn, .cmf, .model, .ckp; binary, or of CNTK 2.0), or a config or script of CNTK (.cntk,
     .ndl, .mel, .bs), whose networks are built. Of Kaldi's other files (archives and script files,
     also as ark:FILE or scp:FILE, requests, configs, xconfigs) it prints what they hold.
+
+    Of a network of Kaldi's (model, config or xconfig) it first prints a summary: context, inputs,
+    outputs, parameters, and what is unusual; --svg draws its layers.
     """
-    from .files import cntk_kind, kaldi_kind, read_desc
+    from ...framework.base.errors import FormatError
+    from .files import cntk_kind, kaldi_kind, read_desc, read_network
 
     if dot and svg:
         raise click.UsageError("--dot and --svg exclude each other")
@@ -29,14 +33,19 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
         for line in cntk_listing(file, cntk):
             click.echo(line)
         return
-    kind = "" if dot or svg or cntk else kaldi_kind(file)
-    if kind:
+    kind = "" if cntk else kaldi_kind(file)
+    network = None if cntk else read_network(file, kind)
+    if kind and not (network and (dot or svg)):
+        if dot or svg:
+            raise FormatError(
+                f"{file}: holds no net to draw; without --dot and --svg it is printed"
+            )
         from ...nnet3.programs.listing import listing
 
         for line in listing(file, kind):
             click.echo(line)
         return
-    desc = read_desc(file)
+    desc = network.to_desc() if network else read_desc(file)
     if dot:
         from ...framework.draw.pictures import to_dot
 
@@ -45,7 +54,7 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
         from ...framework.base.atomic import write_atomically
         from ...framework.draw.pictures import to_svg
 
-        picture = to_svg(desc)
+        picture = network.to_svg() if network else to_svg(desc)
         if svg == "-":
             click.echo(picture, nl=False)
         else:
@@ -53,6 +62,8 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     else:
         from ...framework.ir.printer import net_text
 
+        if network:
+            click.echo(f"{network.summary()}\n")
         click.echo(net_text(desc, locations=locations).rstrip("\n"))
 
 

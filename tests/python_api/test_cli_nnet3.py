@@ -265,8 +265,11 @@ def test_damaged_transition_model(call):
 @pytest.mark.parametrize("file", ["net.raw", "net.txt", "net.mdl"])
 def test_show_and_verify(call, file):
     out = done(call("show", file)).decode()
-    assert out.startswith('net "nnet3" PLAIN version 1\n') and "nnet3.component_node" in out
+    nnet = Nnet.read(file)
+    assert out.startswith(f'{nnet.summary()}\n\nnet "nnet3" PLAIN version 1\n')
+    assert out.startswith("context     left ") and "nnet3.component_node" in out
     assert done(call("show", "--dot", file)).startswith(b"digraph")
+    assert done(call("show", "--svg", "-", file)).decode() == nnet.to_svg()
     count = Nnet.read(file).num_parameters
     told = f"{file}: 12 nodes, 5 components, {count} parameters, no error\n"
     assert done(call("verify", file)).decode() == told

@@ -140,6 +140,11 @@ def test_requests_and_configs(call):
     Path("final.config").write_text(nnet3.xconfig_to_config(XCONFIG))
     text = call("show", "final.config")
     assert "nnet3.component" in text and text == call("show", "layers.xconfig")
+    assert text.startswith("context     left ")
+    assert call("show", "final.config", "--svg", "-").count("<svg") == 1
+    call("show", "layers.xconfig", "--svg", "drawn.svg")
+    assert Path("drawn.svg").read_text() == call("show", "final.config", "--svg", "-")
+    assert "request: holds no net to draw" in call("show", "request", "--svg", "-", code=1)
     assert call("verify", "final.config") == (
         "final.config: 6 nodes, 2 components, 27 parameters, no error\n"
     )
@@ -151,6 +156,8 @@ def test_dialects(call):
     nnet = nnet3.Nnet.from_config_text(nnet3.xconfig_to_config(XCONFIG), 1)
     opscope.save_nnet(nnet, "net.pb")
     assert call("verify", "net.pb") == "net.pb: 6 nodes, 2 components, no error\n"
+    assert call("show", "net.pb").startswith(f"{nnet.summary()}\n\nnet ")
+    assert call("show", "net.pb", "--svg", "-") == nnet.to_svg()
     back = opscope.load_nnet("net")
     np.testing.assert_array_equal(back.vectorize(), nnet.vectorize())
     assert back.config_lines() == nnet.config_lines()

@@ -1,0 +1,142 @@
+"""A tall placement cut into columns that stand side by side, so that it fits a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...framework.draw.sugiyama import Box, Placement
+
+Point = tuple[float, float]
+
+_LANE = 7.0
+_MARGIN = 14.0
+_MOST_COLUMNS = 12
+
+
+@dataclass
+class Columns:
+    """Where boxes stand and edges run.
+
+    Attributes:
+        boxes: as in the placement, at their new places.
+        curves: of each edge the pieces that are drawn as curves, from top to bottom.
+        elbows: of each edge the corners of lines that lead from one column to the next.
+    """
+
+    width: float = 0.0
+    height: float = 0.0
+    boxes: list[Box] = field(default_factory=list)
+    curves: list[list[tuple[Point, Point]]] = field(default_factory=list)
+    elbows: list[list[list[Point]]] = field(default_factory=list)
+
+
+def fit_columns(
+    placed: Placement, edges: Sequence[tuple[int, int]], width: float, height: float
+) -> Columns:
+    """The number of columns with which a placement is drawn largest in `width` by `height`.
+
+    Args:
+        placed: of at least one box.
+        edges: as they were placed.
+    """
+    best = _cut(placed, edges, 1)
+    for count in range(2, _MOST_COLUMNS + 1):
+        if best.width <= width and best.height <= height:
+            break
+        tried = _cut(placed, edges, count)
+        if _scale(tried, width, height) > _scale(best, width, height):
+            best = tried
+    return best
+
+
+def _scale(columns: Columns, width: float, height: float) -> float:
+    return min(width / columns.width, height / columns.height)
+
+
+def _cut(placed: Placement, edges: Sequence[tuple[int, int]], count: int) -> Columns:
+    """The placement in at most `count` columns of about equal height."""
+    levels = sorted({box.y for box in placed.boxes})
+    rank = {y: number for number, y in enumerate(levels)}
+    ranks = [rank[box.y] for box in placed.boxes]
+    tops, bottoms = [float("inf")] * len(levels), [0.0] * len(levels)
+    for box, number in zip(placed.boxes, ranks, strict=True):
+        tops[number] = min(tops[number], box.y - box.height / 2)
+        bottoms[number] = max(bottoms[number], box.y + box.height / 2)
+    column = _columns_of_ranks(tops, bottoms, count)
+    crossing = [0] * (column[-1] + 2)  # edges from a column into the next
+    for start, end in edges:
+        for number in range(column[ranks[start]], column[ranks[end]]):
+            crossing[number] += 1
+
+    # the extent of each column, with the edges that run through its ranks
+    spans: list[list[float]] = [[] for _ in range(column[-1] + 1)]
+    for box, number in zip(placed.boxes, ranks, strict=True):
+        spans[column[number]] += [box.x - box.width / 2, box.x + box.width / 2]
+    for route, (start, _) in zip(placed.routes, edges, strict=True):
+        for at, (x, _) in enumerate(route):
+            spans[column[ranks[start] + (at + 1) // 2]].append(x)
+    above = _MARGIN + _LANE * max(crossing) if max(crossing) else 0.0
+    lefts, x = [], 0.0
+    for number, span in enumerate(spans):
+        if number:
+            x += 2 * _MARGIN + _LANE * crossing[number - 1]
+        lefts.append(x - min(span))
+        x += max(span) - min(span)
+    first = [column.index(number) for number in range(column[-1] + 1)]
+    shift = [above - tops[number] for number in first]
+    last = [number for number in range(len(column)) if column[number + 1 :][:1] != [column[number]]]
+    ends = [bottoms[number] for number in last]
+
+    def moved(point: Point, number: int) -> Point:
+        return point[0] + lefts[column[number]], point[1] + shift[column[number]]
+
+    found = Columns(width=x)
+    for box, number in zip(placed.boxes, ranks, strict=True):
+        found.boxes.append(Box(box.width, box.height, *moved((box.x, box.y), number)))
+    used = [0] * len(crossing)
+    for route, (start, _) in zip(placed.routes, edges, strict=True):
+        curves: list[tuple[Point, Point]] = []
+        elbows: list[list[Point]] = []
+        for at, (a, b) in enumerate(zip(route, route[1:], strict=False)):
+            upper = ranks[start] + (at + 1) // 2
+            lower = ranks[start] + (at + 2) // 2
+            from_, to = moved(a, upper), moved(b, lower)
+            if column[upper] == column[lower]:
+                curves.append((from_, to))
+                continue
+            number = column[upper]
+            lane = used[number] * _LANE
+            used[number] += 1
+            down = ends[number] + shift[number] + _MARGIN / 2 + lane
+            gutter = lefts[number + 1] + min(spans[number + 1]) - _MARGIN - lane
+            up = above - _MARGIN / 2 - lane - 4.0
+            corners = [from_, (from_[0], down), (gutter, down), (gutter, up), (to[0], up), to]
+            elbows.append(corners)
+        found.curves.append(curves)
+        found.elbows.append(elbows)
+    depth = [end + off + _LANE * n for end, off, n in zip(ends, shift, crossing, strict=False)]
+    found.height = max(depth) + (_MARGIN if max(crossing) else 0.0)
+    return found
+
+
+def _columns_of_ranks(tops: list[float], bottoms: list[float], count: int) -> list[int]:
+    """The column of each rank; columns are as low as `count` of them allow."""
+    heights = sorted({b - t for t in tops for b in bottoms if b > t})
+    low, high = 0, len(heights) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _filled(tops, bottoms, heights[middle])[-1] < count:
+            high = middle
+        else:
+            low = middle + 1
+    return _filled(tops, bottoms, heights[low])
+
+
+def _filled(tops: list[float], bottoms: list[float], height: float) -> list[int]:
+    column, start, found = 0, tops[0], []
+    for top, bottom in zip(tops, bottoms, strict=True):
+        if bottom - start > height and found:
+            column, start = column + 1, top
+        found.append(column)
+    return found

@@ -1,0 +1,112 @@
+"""What a network is, in a few lines: contexts, inputs, outputs, parameters, what is unusual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ..components.base.component import Component
+from ..components.batch_norm import BatchNormComponent
+from ..language.nodes import COMPONENT, NetworkNode, input_name
+
+_MOST_NAMES = 4
+
+
+def unusual_components(components: Mapping[str, Component]) -> dict[str, str]:
+    """Component name -> what is unusual about it, for those with something unusual.
+
+    That is: numbers that are infinite or NaN; batch norm without statistics, which test mode needs,
+    or in test mode already; trained parameters that are all zero.
+    """
+    found = {name: _unusual(component) for name, component in components.items()}
+    return {name: told for name, told in found.items() if told}
+
+
+def _unusual(component: Component) -> str:
+    held = [value for value in vars(component).values() if isinstance(value, np.ndarray)]
+    numbers = [value for value in held if value.dtype.kind == "f"]
+    wrong = sum(value.size - np.count_nonzero(np.isfinite(value)) for value in numbers)
+    if wrong:
+        return f"{wrong} of {sum(value.size for value in numbers)} numbers infinite or NaN"
+    if isinstance(component, BatchNormComponent):
+        if component.test_mode:
+            return "batch norm in test mode"
+        return "" if component.count > 0 else "batch norm without statistics (not trained yet)"
+    if component.is_updatable and component.num_parameters and not component.vectorize().any():
+        return "all parameters zero"
+    return ""
+
+
+def summary_lines(
+    nodes: Sequence[NetworkNode],
+    components: Mapping[str, Component],
+    dims: Mapping[str, int],
+    outputs: Iterable[NetworkNode],
+    contexts: str,
+) -> list[str]:
+    """The summary of a network, one fact a line.
+
+    Args:
+        nodes: in order.
+        components: by name.
+        dims: columns of each node.
+        outputs: the output nodes.
+        contexts: of the network, or why it has none.
+    """
+    outputs = list(outputs)
+    trained = sum(component.num_parameters for component in components.values())
+    count = sum(node.kind == COMPONENT for node in nodes)
+    where = "" if count == len(components) else f" in {count} nodes"
+    lines = [
+        f"context     {contexts}",
+        *(f"input       {n.name}, dim {n.dim}" for n in nodes if n.kind == "input"),
+        *(f"output      {n.name}, dim {dims[n.name]}, {n.objective}" for n in outputs),
+        f"size        {len(components)} components{where}, {trained:,} parameters",
+    ]
+    return lines + [f"unusual     {line}" for line in _unusual_lines(nodes, components, outputs)]
+
+
+def _unusual_lines(
+    nodes: Sequence[NetworkNode],
+    components: Mapping[str, Component],
+    outputs: Iterable[NetworkNode],
+) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for name, told in unusual_components(components).items():
+        groups.setdefault(told, []).append(name)
+    used = {node.component for node in nodes}
+    needed = _needed(nodes, outputs)
+    feeding = {input_name(node.name) for node in nodes if node.kind == COMPONENT}
+    idle = [n.name for n in nodes if n.name not in needed and n.name not in feeding]
+    if idle:
+        groups["used by no output"] = idle
+    spare = [name for name in components if name not in used]
+    if spare:
+        groups["component of no node"] = spare
+    return [f"{told}: {_listed(names)}" for told, names in groups.items()]
+
+
+def _needed(nodes: Sequence[NetworkNode], outputs: Iterable[NetworkNode]) -> set[str]:
+    """Nodes that some output depends on."""
+    by_name = {node.name: node for node in nodes}
+    needed: set[str] = set()
+    queue = [node.name for node in outputs]
+    while queue:
+        name = queue.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        node = by_name[name]
+        if node.kind == COMPONENT:
+            queue.append(input_name(name))
+        elif node.descriptor is not None:
+            queue += node.descriptor.node_names()
+        elif node.source:
+            queue.append(node.source)
+    return needed
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
