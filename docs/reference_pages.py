@@ -110,6 +110,7 @@ def _language() -> Iterator[str]:
     from opscope.nnet3.language.keys import TYPES
     from opscope.nnet3.language.nodes import LINES
     from opscope.nnet3.xconfig.inputs import SHORT_FORMS
+    from opscope.nnet3.xconfig.layer import LAYER_TYPES
     from opscope.python_api.cli import nnet3_components as told
 
     yield "## Types of values"
@@ -131,6 +132,11 @@ def _language() -> Iterator[str]:
     yield _XCONFIG
     shorts = ((f"`{k}`", f"`{v[0]}`", f"`{v[1]}`", v[2]) for k, v in SHORT_FORMS.items())
     yield _table(("form", "example", "stands for", "meaning"), shorts)
+    yield _LAYERS
+    rows = []
+    for name, layer in sorted(LAYER_TYPES.items()):
+        rows.append((f"`{name}`", ", ".join(map(_option, layer.options.items()))))
+    yield _table(("layer", "keys and defaults"), rows)
     yield "## Component types"
     for family, names in told.component_families().items():
         yield f"### {family}"
@@ -154,8 +160,13 @@ _XCONFIG = """## Descriptors of xconfig lines
 
 What stands behind `input=` of an xconfig line: a form of the table above, or one of these, which
 may also stand within forms. Names are those of layers that stand before. The examples stand after
-two layers, `affine` and `lstm`; the LSTM's output is the node `lstm`, its cell `lstm_c`. A line
-without `input=` reads `[-1]`. At the edges these mean what they stand for."""
+`affine-layer name=affine` and `lstm-layer name=lstm`. A line without `input=` reads `[-1]`. At the
+edges these mean what they stand for."""
+_LAYERS = """## xconfig layers
+
+Each takes `name=` besides. `key=value` is a key with its default, where -1 often means "computed"
+or "as the input"; a key with a kind in brackets is not written to the config unless it is given, so
+that the component's default holds. `opscope nnet3-xconfig-to-config` shows what a layer becomes."""
 _TIMES = range(-1, 6)
 
 
@@ -168,9 +179,9 @@ def _rows_of(descriptor: str) -> Iterator[str]:
 
     net = f"input-node name=in dim=1\noutput-node name=out input={descriptor}"
     nnet = nnet3.Nnet.from_config_text(net)
-    inputs = nnet3.IoSpecification("in", [(0, t, 0) for t in range(5)])
+    inputs = nnet3.IoSpecification("in", np.array([(0, t, 0) for t in range(5)]))
     for t in _TIMES:
-        outputs = nnet3.IoSpecification("out", [(0, t, 0)])
+        outputs = nnet3.IoSpecification("out", np.array([(0, t, 0)]))
         request = nnet3.ComputationRequest([inputs], [outputs])
         try:
             computer = nnet3.NnetComputer(nnet3.compile_request(nnet, request), nnet)
@@ -180,6 +191,16 @@ def _rows_of(descriptor: str) -> Iterator[str]:
         computer.accept_input("in", np.arange(1.0, 6.0, dtype=np.float32)[:, None])
         computer.run()
         yield " ".join(f"{value:g}" for value in computer.get_output("out")[0])
+
+
+def _option(option: tuple[str, Any]) -> str:
+    """A key of an xconfig layer with its default, or with its kind if it has none of its own."""
+    from opscope.nnet3.xconfig.layer import Unset
+
+    key, default = option
+    if isinstance(default, bool):
+        return f"`{key}={str(default).lower()}`"
+    return f"`{key}` ({default.kind})" if isinstance(default, Unset) else f"`{key}={default}`"
 
 
 def _keys(keys: Iterable[Any]) -> str:

@@ -61,7 +61,7 @@ GETTERS: Final[dict[str, Callable[[ConfigLine, str], Any]]] = {
     "int": ConfigLine.get_int,
     "float": ConfigLine.get_float,
     "bool": ConfigLine.get_bool,
-    "str": ConfigLine.get,
+    "str": lambda line, name: line.get(name),
     "ints": ConfigLine.get_ints,
     "columns": lambda line, name: line.get_ints(name, ","),
     "offsets": lambda line, name: line.get_ints(name, ",", gaps=False),

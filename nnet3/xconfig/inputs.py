@@ -23,10 +23,10 @@ _SAME_DIM = ("Sum", "Switch", "Failover")
 
 
 SHORT_FORMS = {
-    "layer": ("affine", "affine", "The output of a layer."),
+    "layer": ("lstm", "lstm.m_t", "The output of a layer, whatever its node is called."),
     "layer.output": (
         "lstm.c_t",
-        "lstm_c",
+        "lstm.c_t",
         "Another output of a layer that has several, as c_t of an LSTM.",
     ),
     "[-n]": ("[-2]", "affine", "The layer so many lines before; also [-n].output."),
@@ -35,10 +35,10 @@ SHORT_FORMS = {
         "Offset(affine, -3)",
         "Offset(layer, frames); also layer.output@frames. 0 is the layer itself.",
     ),
-    "frames": ("-1", "Offset(lstm, -1)", "Offset([-1], frames); 0 is the layer itself."),
+    "frames": ("-1", "Offset(lstm.m_t, -1)", "Offset([-1], frames); 0 is the layer itself."),
 }
-"""What these descriptors have besides `FORMS`: an example after layers `affine` and `lstm`, what it
-stands for, and what it means."""
+"""What these descriptors have besides `FORMS`: an example after an affine-layer `affine` and an
+lstm-layer `lstm`, the nnet3 descriptor it stands for, and what it means."""
 
 
 class InputError(Exception):

@@ -38,9 +38,11 @@ def required(type: type | str, *names: str) -> tuple[Key, ...]:
 
 
 MEANINGS: Final = {
+    "add-log-stddev": "whether the log of the root mean square is one more column",
     "alpha": "smoothing of the natural gradient's Fisher matrix",
     "alpha-in": "smoothing of the natural gradient's Fisher matrix of the input",
     "alpha-out": "smoothing of the natural gradient's Fisher matrix of the output",
+    "backprop-scale": "factor of the derivative",
     "bias": "a file with the vector of biases",
     "bias-mean": "mean of random biases",
     "bias-stddev": "standard deviation of random biases",
