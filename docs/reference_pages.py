@@ -106,8 +106,8 @@ def _programs() -> Iterator[str]:
 def _language() -> Iterator[str]:
     """The lines of nnet3's configs, the forms of descriptors, and all component types."""
     from opscope.nnet3.components import COMPONENTS
+    from opscope.nnet3.language.config import TYPES
     from opscope.nnet3.language.forms import FORMS
-    from opscope.nnet3.language.keys import TYPES
     from opscope.nnet3.language.nodes import LINES
     from opscope.nnet3.xconfig.inputs import SHORT_FORMS
     from opscope.nnet3.xconfig.layer import LAYER_TYPES

@@ -7,8 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..files.kaldi_io import Reader, Writer
-from ..language.config import ConfigLine
-from ..language.keys import Key, read_keys
+from ..language.config import ConfigLine, Key, read_keys
 from .base.component import (
     Component,
     Properties,

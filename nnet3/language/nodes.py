@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from .config import ConfigLine, is_valid_name
+from .config import ConfigLine, Key, is_valid_name, read_keys
 from .descriptor import Descriptor
 from .descriptor_parse import parse_descriptor
-from .keys import Key, read_keys
 
 INPUT: Final = "input"
 DESCRIPTOR: Final = "descriptor"

@@ -28,8 +28,7 @@ from ..files.kaldi_io import Reader, Writer
 from ..graph.context import simple_context
 from ..graph.topology import Topology, component_facts
 from ..graph.topology_node import TopologyNode
-from ..language.config import ConfigLine, read_config_lines, split_lines
-from ..language.keys import read_keys
+from ..language.config import ConfigLine, read_config_lines, read_keys, split_lines
 from ..language.nodes import (
     COMPONENT,
     DESCRIPTOR,

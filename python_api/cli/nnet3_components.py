@@ -59,7 +59,7 @@ def describe_component(type: str) -> Iterator[str]:
         FormatError: there is no such type; the message has the nearest names.
     """
     from ...nnet3.components import COMPONENTS
-    from ...nnet3.language.keys import TYPES
+    from ...nnet3.language.config import TYPES
 
     text = component_text(type)
     yield f"component name=NAME type={type} KEY=VALUE ..."

@@ -17,10 +17,9 @@ from component_lines import from_config
 from opscope import nnet3
 from opscope.framework.base.errors import OpscopeError
 from opscope.nnet3.components import COMPONENTS, new_component
-from opscope.nnet3.language.config import ConfigLine
+from opscope.nnet3.language.config import GETTERS, REQUIRED, TYPES, ConfigLine, Key
 from opscope.nnet3.language.descriptor_parse import parse_descriptor
 from opscope.nnet3.language.forms import FORMS
-from opscope.nnet3.language.keys import GETTERS, REQUIRED, TYPES, Key
 from opscope.nnet3.language.nodes import LINES, nodes_from_lines
 from opscope.nnet3.xconfig.inputs import SHORT_FORMS, Resolved, resolve
 from opscope.nnet3.xconfig.layer import LAYER_TYPES

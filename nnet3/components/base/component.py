@@ -23,8 +23,7 @@ import numpy as np
 from ....framework.base.errors import FormatError, ShapeError, UnknownOperatorError, nearest
 from ...files.kaldi_io import Reader, Writer
 from ...index.indexes import Columns, IndexList
-from ...language.config import ConfigLine
-from ...language.keys import Key, read_keys
+from ...language.config import ConfigLine, Key, read_keys
 from .dependence import SAME, Reads
 from .fields import (
     BOOL,

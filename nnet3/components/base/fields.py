@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, overload
 import numpy as np
 
 from ...files.kaldi_io import Reader, Writer
-from ...language.keys import REQUIRED
+from ...language.config import REQUIRED
 
 Value = TypeVar("Value")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...language.keys import REQUIRED, Key
+from ...language.config import REQUIRED, Key
 
 
 @dataclass(frozen=True)
