@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 EXPLAINED = {
@@ -103,6 +103,121 @@ def _programs() -> Iterator[str]:
         yield f"## {name}\n\n```text\n{text}\n```"
 
 
+def _language() -> Iterator[str]:
+    """The lines of nnet3's configs, the forms of descriptors, and all component types."""
+    from opscope.nnet3.components import COMPONENTS
+    from opscope.nnet3.language.config import TYPES
+    from opscope.nnet3.language.forms import FORMS
+    from opscope.nnet3.language.nodes import LINES
+    from opscope.nnet3.xconfig.inputs import SHORT_FORMS
+    from opscope.nnet3.xconfig.layer import LAYER_TYPES
+    from opscope.python_api.cli import nnet3_components as told
+
+    yield "## Types of values"
+    yield _table(("type", "what a value is"), ((f"`{name}`", doc) for name, doc in TYPES.items()))
+    yield "## Config lines"
+    for word, line in LINES.items():
+        yield f"### {word}\n\n{line.doc}"
+        yield _keys(line.keys)
+    yield _DESCRIPTORS
+    rows = []
+    for name, form in FORMS.items():
+        rows.append((f"`{name}({form.arguments})`", form.doc, form.edge))
+    yield _table(("form", "meaning", "where rows are not there"), rows)
+    yield _EDGES
+    rows = []
+    for example in ("in", *(form.example for form in FORMS.values())):
+        rows.append((f"`{example}`", *(f"{value}" for value in _rows_of(example))))
+    yield _table(("descriptor", *(f"t = {t}" for t in _TIMES)), rows)
+    yield _XCONFIG
+    shorts = ((f"`{k}`", f"`{v[0]}`", f"`{v[1]}`", v[2]) for k, v in SHORT_FORMS.items())
+    yield _table(("form", "example", "stands for", "meaning"), shorts)
+    yield _LAYERS
+    rows = []
+    for name, layer in sorted(LAYER_TYPES.items()):
+        rows.append((f"`{name}`", ", ".join(map(_option, layer.options.items()))))
+    yield _table(("layer", "keys and defaults"), rows)
+    yield "## Component types"
+    for family, names in told.component_families().items():
+        yield f"### {family}"
+        for name in names:
+            yield f"#### {name}\n\n{told.component_text(name)}"
+            yield _keys(COMPONENTS[name].keys)
+
+
+_DESCRIPTORS = """## Descriptors of configs
+
+What stands behind `input=`: the name of a node, or a form. A node is an input node, a component
+node or a dim-range node. Forms nest freely where the result can be brought into the order that
+Kaldi computes: `Append` outermost, within it `Sum`, `Failover`, `IfDefined` and `Const`, within
+these the others, and `Scale` innermost. What has no such order is an error."""
+_EDGES = """### At the edges
+
+The input `in` has one column and rows for t = 0 to 4, which hold 1 to 5. This is what rows of an
+output hold; `-` where the output cannot be computed. The table is computed while this page is
+made."""
+_XCONFIG = """## Descriptors of xconfig lines
+
+What stands behind `input=` of an xconfig line: a form of the table above, or one of these, which
+may also stand within forms. Names are those of layers that stand before. The examples stand after
+`affine-layer name=affine` and `lstm-layer name=lstm`. A line without `input=` reads `[-1]`. At the
+edges these mean what they stand for."""
+_LAYERS = """## xconfig layers
+
+Each takes `name=` besides. `key=value` is a key with its default, where -1 often means "computed"
+or "as the input"; a key with a kind in brackets is not written to the config unless it is given, so
+that the component's default holds. `opscope nnet3-xconfig-to-config` shows what a layer becomes."""
+_TIMES = range(-1, 6)
+
+
+def _rows_of(descriptor: str) -> Iterator[str]:
+    """What each row of an output of this descriptor holds; see `_EDGES`."""
+    import numpy as np
+
+    from opscope import nnet3
+    from opscope.framework.base.errors import OpscopeError
+
+    net = f"input-node name=in dim=1\noutput-node name=out input={descriptor}"
+    nnet = nnet3.Nnet.from_config_text(net)
+    inputs = nnet3.IoSpecification("in", np.array([(0, t, 0) for t in range(5)]))
+    for t in _TIMES:
+        outputs = nnet3.IoSpecification("out", np.array([(0, t, 0)]))
+        request = nnet3.ComputationRequest([inputs], [outputs])
+        try:
+            computer = nnet3.NnetComputer(nnet3.compile_request(nnet, request), nnet)
+        except OpscopeError:
+            yield "-"
+            continue
+        computer.accept_input("in", np.arange(1.0, 6.0, dtype=np.float32)[:, None])
+        computer.run()
+        yield " ".join(f"{value:g}" for value in computer.get_output("out")[0])
+
+
+def _option(option: tuple[str, Any]) -> str:
+    """A key of an xconfig layer with its default, or with its kind if it has none of its own."""
+    from opscope.nnet3.xconfig.layer import Unset
+
+    key, default = option
+    if isinstance(default, bool):
+        return f"`{key}={str(default).lower()}`"
+    return f"`{key}` ({default.kind})" if isinstance(default, Unset) else f"`{key}={default}`"
+
+
+def _keys(keys: Iterable[Any]) -> str:
+    from opscope.python_api.cli.nnet3_components import key_rows
+
+    rows = ((f"`{name}`", kind, default, doc) for name, kind, default, doc in key_rows(list(keys)))
+    return _table(("key", "type", "default", "meaning"), rows)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of Markdown."""
+    lines = [list(head)]
+    lines.append(["---"] * len(lines[0]))
+    lines += [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 def _operators() -> Iterator[str]:
     """The operators that are methods of NetBuilder, by topic; then optimizers and schedules."""
     from opscope.framework.ir.registry import lookup, operator_types
@@ -129,6 +244,7 @@ FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/face.md": _face,
     "reference/switches.md": _switches,
     "reference/initialisers.md": _initialisers,
+    "reference/nnet3_language.md": _language,
     "reference/nnet3_programs.md": _programs,
     "reference/operators.md": _operators,
 }

@@ -11,7 +11,7 @@ from ..files.kaldi_io import Reader
 from .base.component import OLD_IS_GRADIENT, Component, Properties, UpdatableComponent
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Field
 from .base.initial import default_ranks, normal, read_matrix_file, refuse_beside, split_bias
-from .base.keys import optional
+from .base.keys import Computed, optional
 from .base.lowered_op import Attrs, LoweredOp
 from .base.lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of
 from .base.preconditioning import (
@@ -34,6 +34,8 @@ _ORTHONORMAL = Field(
     default=0.0,
     when=lambda c: c.orthonormal_constraint != 0,
 )
+_FILE_DIMS = optional(int, **dict.fromkeys(("input_dim", "output_dim"), Computed("of the matrix")))
+_STDDEV = Computed("1 / sqrt(input-dim)")
 _TRANSPOSED = Attrs.of({"transpose_y": True})
 
 
@@ -68,8 +70,10 @@ class AffineComponent(AffineParameters):
     own_fields = (*LINEAR_FIELDS, OLD_IS_GRADIENT, _ORTHONORMAL)
     own_keys = (
         *optional(str, matrix=None),
-        *optional(int, input_dim=None, output_dim=None),
-        *optional(float, param_stddev=None, bias_stddev=None, orthonormal_constraint=0.0),
+        *_FILE_DIMS,
+        *optional(
+            float, param_stddev=_STDDEV, bias_stddev=Computed("1"), orthonormal_constraint=0.0
+        ),
     )
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
@@ -133,7 +137,7 @@ class NaturalGradientAffineComponent(AffineComponent):
     )
     own_keys = (
         *AffineComponent.own_keys,
-        *optional(float, bias_mean=None),
+        *optional(float, bias_mean=Computed("0")),
         *NATURAL_GRADIENT_KEYS,
     )
 
@@ -195,8 +199,8 @@ class LinearComponent(UpdatableComponent):
     )
     own_keys = (
         *optional(str, matrix=None),
-        *optional(int, input_dim=None, output_dim=None),
-        *optional(float, param_stddev=None, orthonormal_constraint=0.0),
+        *_FILE_DIMS,
+        *optional(float, param_stddev=_STDDEV, orthonormal_constraint=0.0),
         *optional(bool, use_natural_gradient=True),
         *NATURAL_GRADIENT_KEYS,
     )
@@ -258,7 +262,7 @@ class FixedAffineComponent(Component):
     bias_params: np.ndarray
 
     fields = LINEAR_FIELDS
-    keys = (*optional(str, matrix=None), *optional(int, input_dim=None, output_dim=None))
+    keys = (*optional(str, matrix=None), *_FILE_DIMS)
     flags = _P.SIMPLE | _P.BACKPROP_ADDS
 
     @property

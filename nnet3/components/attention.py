@@ -19,7 +19,7 @@ from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 from .base.component import Component, Properties
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, DOUBLE, DOUBLE_MATRIX, DOUBLE_VECTOR, FLOAT, INT, Field
-from .base.keys import optional, required
+from .base.keys import Computed, optional, required
 from .base.lowering import OUT, Recipe, X
 from .base.summary import flag, number
 from .base.time_grid import OnTimeGrid, TimeGrid
@@ -77,9 +77,13 @@ class RestrictedAttentionComponent(OnTimeGrid, Component):
     keys = (
         *required(int, "key-dim", "value-dim", "num-left-inputs", "num-right-inputs"),
         *optional(int, num_heads=1, time_stride=1),
-        *optional(int, num_left_inputs_required=-1, num_right_inputs_required=-1),
+        *optional(
+            int,
+            num_left_inputs_required=Computed("num-left-inputs", -1),
+            num_right_inputs_required=Computed("num-right-inputs", -1),
+        ),
         *optional(bool, output_context=True),
-        *optional(float, key_scale=-1.0),
+        *optional(float, key_scale=Computed("1 / sqrt(key-dim)", -1.0)),
     )
     flags = (
         _P.REORDERS_INDEXES

@@ -21,7 +21,7 @@ from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 from .base.checks import check_block
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import BOOL, DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
-from .base.keys import key, optional
+from .base.keys import Computed, key, optional
 from .base.lowering import OUT, Recipe, X
 from .base.summary import flag, number, summarize_vector
 
@@ -69,7 +69,7 @@ class BatchNormComponent(KeepsDim, Component):
     )
     keys = (
         key("dim", int),
-        key("block-dim", int, None),
+        key("block-dim", int, Computed("dim")),
         *optional(float, epsilon=1e-3, target_rms=1.0),
         *optional(bool, test_mode=False),
     )

@@ -19,7 +19,7 @@ from .affine import LINEAR_FIELDS, SIMPLE_UPDATABLE, AffineParameters
 from .base.component import OLD_IS_GRADIENT, Component, Properties
 from .base.fields import INT, Field
 from .base.initial import normal
-from .base.keys import optional, required
+from .base.keys import Computed, optional, required
 from .base.lowering import OUT, Recipe, X
 from .base.preconditioning import FisherEstimate, joined_gradients, split_gradients
 from .base.summary import parameter_stats
@@ -36,7 +36,12 @@ class RepeatedAffineComponent(AffineParameters):
     own_fields = (Field("<NumRepeats>", INT, "num_repeats"), *LINEAR_FIELDS, OLD_IS_GRADIENT)
     own_keys = (
         *required(int, "num-repeats", "input-dim", "output-dim"),
-        *optional(float, param_stddev=None, bias_mean=0.0, bias_stddev=0.0),
+        *optional(
+            float,
+            param_stddev=Computed("1 / sqrt(input-dim / num-repeats)"),
+            bias_mean=0.0,
+            bias_stddev=0.0,
+        ),
     )
     flags = SIMPLE_UPDATABLE | _P.INPUT_CONTIGUOUS | _P.OUTPUT_CONTIGUOUS
 
@@ -102,7 +107,12 @@ class BlockAffineComponent(AffineParameters):
     own_fields = (Field("<NumBlocks>", INT, "num_blocks"), *LINEAR_FIELDS, OLD_IS_GRADIENT)
     own_keys = (
         *required(int, "input-dim", "output-dim", "num-blocks"),
-        *optional(float, param_stddev=None, bias_mean=0.0, bias_stddev=1.0),
+        *optional(
+            float,
+            param_stddev=Computed("1 / sqrt(input-dim / num-blocks)"),
+            bias_mean=0.0,
+            bias_stddev=1.0,
+        ),
     )
 
     @property

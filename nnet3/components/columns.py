@@ -17,7 +17,7 @@ from ..operators.blocks import divided
 from .base.checks import check_divides
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import FLOAT, INT, INTS, Field, Kind
-from .base.keys import key, optional, required
+from .base.keys import Computed, key, optional, required
 from .base.lowering import OUT, Recipe, X
 from .base.summary import number
 
@@ -87,7 +87,10 @@ class SumGroupComponent(Component):
     sizes: list[int]
 
     fields = (Field("<Sizes>", INTS, "sizes"),)
-    keys = (key("sizes", "ints", None), *optional(int, input_dim=None, output_dim=None))
+    keys = (
+        key("sizes", "ints", Computed("input-dim / output-dim each")),
+        *optional(int, input_dim=Computed("of sizes"), output_dim=Computed("of sizes")),
+    )
     flags = _P.SIMPLE
 
     @property

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ..files.kaldi_io import Reader, Writer
-from ..language.config import ConfigLine
+from ..language.config import ConfigLine, Key, read_keys
 from .base.component import (
     Component,
     Properties,
@@ -16,10 +16,17 @@ from .base.component import (
     new_component,
 )
 from .base.fields import INT, Field, Kind
+from .base.keys import key
 from .base.lowering import OUT, Recipe, X, lower_into
 
 _P = Properties
 _MOST = 100000  # as many components Kaldi reads at most
+_PART: Final = Key(
+    "component",
+    "str",
+    doc="the config line of a part, in quotes: type= and its keys; simple, not random",
+    numbered=True,
+)
 
 
 def _read_components(reader: Reader) -> list[Component]:
@@ -54,6 +61,8 @@ class CompositeComponent(UpdatableComponent):
             "components",
         ),
     )
+    common_keys = ()  # the parts have their own
+    own_keys = (key("max-rows-process", int, 4096), key("num-components", int), _PART)
     components: list[Component]
 
     @property
@@ -75,15 +84,14 @@ class CompositeComponent(UpdatableComponent):
         return flags | (_P.BACKPROP_NEEDS_OUTPUT if last & _P.STORES_STATS else _P(0))
 
     def init_from_config(self, line: ConfigLine, rng: np.random.Generator) -> None:
-        most = line.get_int("max-rows-process")
-        self.max_rows_process = 4096 if most is None else most
-        count = line.get_int("num-components")
-        if count is None or not 0 < count <= _MOST:
+        given = read_keys(line, self.keys, self.type)
+        self.max_rows_process, count = given.max_rows_process, given.num_components
+        if not 0 < count <= _MOST:
             raise line.error(f"{self.type} wants a positive num-components=")
         self.components = []
         for i in range(1, count + 1):
             place = f"{line.place or 'line'}, component{i}"
-            nested = ConfigLine(line.require(f"component{i}"), place)
+            nested = ConfigLine(line.require(f"{_PART.name}{i}"), place)
             type = nested.require("type")
             if nested.first_token:
                 raise nested.error(f"{nested.first_token!r} is not expected here")

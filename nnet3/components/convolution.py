@@ -20,7 +20,7 @@ from ..operators.blocks import chunks_of
 from .base.component import Component, Properties, UpdatableComponent
 from .base.fields import BOOL, INT, MATRIX, VECTOR, Field
 from .base.initial import normal, read_matrix_file, split_bias
-from .base.keys import optional, required
+from .base.keys import Computed, optional, required
 from .base.lowering import OUT, Recipe, X
 from .base.summary import parameter_stats
 
@@ -71,9 +71,13 @@ class ConvolutionComponent(UpdatableComponent):
     )
     own_keys = (
         *required(int, *map(_option, _IMAGE + _FILTER)),
-        *optional(int, num_filters=None),
+        *optional(int, num_filters=Computed("of the matrix")),
         *optional(str, input_vectorization_order="zyx", matrix=None),
-        *optional(float, param_stddev=None, bias_stddev=1.0),
+        *optional(
+            float,
+            param_stddev=Computed("1 / sqrt(filt-x-dim * filt-y-dim * input-z-dim)"),
+            bias_stddev=1.0,
+        ),
     )
     trained = ("filter_params", "bias_params")
     flags = (

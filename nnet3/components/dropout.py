@@ -25,7 +25,7 @@ from .base.checks import check_block
 from .base.component import Component, KeepsDim, Properties
 from .base.dependence import NOTHING, Reads
 from .base.fields import BOOL, FLAG, FLOAT, INT, Field
-from .base.keys import key, optional
+from .base.keys import Computed, key, optional
 from .base.lowering import OUT, Recipe, X, scale_by
 from .base.summary import flag, number
 
@@ -49,7 +49,7 @@ class RandomComponent(Component):
 
 class DropoutComponent(KeepsDim, RandomComponent):
     """Zeroes elements (or whole rows, `dropout_per_frame`) with probability
-    `dropout_proportion` and scales the others up."""
+    `dropout_proportion`; in test mode all are scaled by 1 - `dropout_proportion`."""
 
     dropout_proportion: float
     dropout_per_frame: bool
@@ -184,7 +184,7 @@ class GeneralDropoutComponent(KeepsDim, RandomComponent):
     )
     keys = (
         key("dim", int),
-        key("block-dim", int, None),
+        key("block-dim", int, Computed("dim")),
         *optional(int, time_period=0, specaugment_max_regions=1),
         *optional(float, dropout_proportion=0.5, specaugment_max_proportion=0.0),
         *optional(bool, continuous=False, test_mode=False),

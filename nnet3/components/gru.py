@@ -9,7 +9,7 @@ import numpy as np
 from .base.component import Properties, UpdatableComponent
 from .base.fields import DOUBLE, DOUBLE_VECTOR, FLOAT, INT, MATRIX, VECTOR, Averaged, Field
 from .base.initial import normal
-from .base.keys import key, optional
+from .base.keys import Computed, key, optional
 from .base.lowered_op import LoweredOp
 from .base.lowering import OUT, OUT_DERIV, Recipe, X
 from .base.preconditioning import FisherEstimate, add_natural, parameter_deriv, precondition_sum
@@ -151,8 +151,10 @@ class GruNonlinearityComponent(_Gru):
     )
     own_keys = (
         *_GRU_KEYS,
-        *optional(float, param_stddev=None),
-        *optional(int, recurrent_dim=-1, rank_in=20, rank_out=80, update_period=4),
+        *optional(float, param_stddev=Computed("1 / sqrt(cell-dim)")),
+        *optional(
+            int, recurrent_dim=Computed("cell-dim", -1), rank_in=20, rank_out=80, update_period=4
+        ),
     )
 
     @property

@@ -17,13 +17,14 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
-from .base.keys import key, optional
+from .base.keys import Computed, key, optional
 from .base.lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X
 from .base.summary import number, summarize_vector
 
 _P = Properties
 _COMMON = _P.SIMPLE | _P.BACKPROP_NEEDS_OUTPUT | _P.STORES_STATS
 UNSET_THRESHOLD: Final = -1000.0
+_BY_TYPE: Final = Computed("by the type", UNSET_THRESHOLD)
 SOFTMAX_FLOOR = 1e-20
 
 
@@ -91,11 +92,11 @@ class NonlinearComponent(KeepsDim, Component):
     )
     keys = (
         key("dim", int),
-        key("block-dim", int, None),
+        key("block-dim", int, Computed("dim")),
         *optional(
             float,
-            self_repair_lower_threshold=UNSET_THRESHOLD,
-            self_repair_upper_threshold=UNSET_THRESHOLD,
+            self_repair_lower_threshold=_BY_TYPE,
+            self_repair_upper_threshold=_BY_TYPE,
             self_repair_scale=0.0,
         ),
     )

@@ -17,7 +17,7 @@ from ..operators.blocks import blocks_of, whole_blocks
 from .base.checks import check_block
 from .base.component import Component, Properties
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, VECTOR, Field
-from .base.keys import optional
+from .base.keys import Computed, optional
 from .base.lowering import OUT, Recipe, X
 from .base.summary import flag, number
 
@@ -53,7 +53,9 @@ class NormalizeComponent(Component):
         Field("<Count>", DOUBLE, old=True),
     )
     keys = (
-        *optional(int, dim=None, input_dim=None, block_dim=None),
+        *optional(
+            int, dim=Computed("input-dim"), input_dim=Computed("dim"), block_dim=Computed("dim")
+        ),
         *optional(float, target_rms=1.0),
         *optional(bool, add_log_stddev=False),
     )

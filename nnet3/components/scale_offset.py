@@ -22,7 +22,7 @@ from .base.checks import check_block
 from .base.component import OLD_IS_GRADIENT, Component, KeepsDim, Properties, UpdatableComponent
 from .base.fields import BOOL, FLOAT, INT, VECTOR, Field
 from .base.initial import normal, read_vector_file, refuse_beside
-from .base.keys import key, optional
+from .base.keys import Computed, key, optional
 from .base.lowering import OUT, OUT_DERIV, Recipe, X, scale_by
 from .base.preconditioning import FisherEstimate, add_natural, precondition_sum
 from .base.summary import flag, number, parameter_stats
@@ -43,8 +43,8 @@ class PerElementScaleComponent(KeepsDim, UpdatableComponent):
     own_fields = (Field("<Params>", VECTOR, "scales"), OLD_IS_GRADIENT)
     own_keys = (
         *optional(str, vector=None),
-        *optional(int, dim=None),
-        *optional(float, param_mean=None, param_stddev=None),
+        *optional(int, dim=Computed("of the file")),
+        *optional(float, param_mean=Computed("1"), param_stddev=Computed("0")),
     )
     trained = ("scales",)
     flags = _IN_PLACE | _P.UPDATABLE | _P.BACKPROP_NEEDS_INPUT
@@ -95,9 +95,9 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     )
     own_keys = (
         *optional(str, scales=None),
-        *optional(int, dim=None, rank=8, update_period=10),
+        *optional(int, dim=Computed("of the file"), rank=8, update_period=10),
         *optional(float, num_samples_history=2000.0, alpha=4.0),
-        *optional(float, param_mean=None, param_stddev=None),
+        *optional(float, param_mean=Computed("1"), param_stddev=Computed("0")),
     )
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
@@ -135,8 +135,8 @@ class PerElementOffsetComponent(KeepsDim, UpdatableComponent):
     )
     own_keys = (
         *optional(str, vector=None),
-        *optional(int, dim=None, block_dim=None),
-        *optional(float, param_mean=None, param_stddev=None),
+        *optional(int, dim=Computed("of the file"), block_dim=Computed("dim")),
+        *optional(float, param_mean=Computed("0"), param_stddev=Computed("0")),
         *optional(bool, use_natural_gradient=True),
     )
     trained = ("offsets",)
@@ -199,7 +199,7 @@ class ScaleAndOffsetComponent(KeepsDim, UpdatableComponent):
     )
     own_keys = (
         key("dim", int),
-        *optional(int, block_dim=None, rank=20),
+        *optional(int, block_dim=Computed("dim"), rank=20),
         *optional(bool, use_natural_gradient=True),
     )
     trained = ("scales", "offsets")
@@ -253,7 +253,11 @@ class FixedScaleComponent(KeepsDim, Component):
     scales: np.ndarray
 
     fields = (Field("<Scales>", VECTOR, "scales"),)
-    keys = (*optional(str, scales=None), *optional(int, dim=None), *optional(float, scale=None))
+    keys = (
+        *optional(str, scales=None),
+        *optional(int, dim=Computed("of the file")),
+        *optional(float, scale=Computed("random scales")),
+    )
     flags = _IN_PLACE
 
     @property
@@ -284,7 +288,7 @@ class FixedBiasComponent(KeepsDim, Component):
     bias: np.ndarray
 
     fields = (Field("<Bias>", VECTOR, "bias"),)
-    keys = (*optional(str, bias=None), *optional(int, dim=None))
+    keys = (*optional(str, bias=None), *optional(int, dim=Computed("of the file")))
     flags = _IN_PLACE
 
     @property

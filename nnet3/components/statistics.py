@@ -20,7 +20,7 @@ from ..index.indexes import Columns, IndexList
 from .base.component import Component, Properties
 from .base.dependence import Column, Reads
 from .base.fields import BOOL, FLOAT, INT, Field
-from .base.keys import key, optional
+from .base.keys import Computed, key, optional
 from .base.lowering import OUT, Recipe, X
 
 _P = Properties
@@ -117,7 +117,11 @@ class StatisticsPoolingComponent(Component):
     )
     keys = (
         key("input-dim", int),
-        *optional(int, input_period=1, left_context=-1, right_context=-1),
+        *optional(int, input_period=1),
+        *(
+            key(name, int, Computed("must be given", -1))
+            for name in ("left-context", "right-context")
+        ),
         *optional(int, num_log_count_features=0),
         *optional(bool, output_stddevs=False),
         *optional(float, variance_floor=1e-10),

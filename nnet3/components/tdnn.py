@@ -21,7 +21,7 @@ from .base.component import Properties, UpdatableComponent
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, FLOAT, INT, INTS, MATRIX, VECTOR, Field
 from .base.initial import default_ranks, normal
-from .base.keys import key, optional, required
+from .base.keys import Computed, key, optional, required
 from .base.lowering import OUT, Recipe, X
 from .base.preconditioning import FisherEstimate, precondition_product
 from .base.summary import flag, number, parameter_stats
@@ -76,10 +76,19 @@ class TdnnComponent(OnTimeGrid, UpdatableComponent):
     own_keys = (
         key("time-offsets", "offsets"),
         *required(int, "input-dim", "output-dim"),
-        *optional(float, param_stddev=-1.0, bias_mean=0.0, bias_stddev=1.0),
+        *optional(
+            float,
+            param_stddev=Computed("1 / sqrt(input-dim * offsets)", -1.0),
+            bias_mean=0.0,
+            bias_stddev=1.0,
+        ),
         *optional(float, orthonormal_constraint=0.0, num_samples_history=2000.0),
         *optional(float, alpha_in=4.0, alpha_out=4.0),
-        *optional(int, rank_in=-1, rank_out=-1),
+        *optional(
+            int,
+            rank_in=Computed("min(20, (input-dim * offsets + 1) / 2)", -1),
+            rank_out=Computed("min(80, (output-dim + 1) / 2)", -1),
+        ),
         *optional(bool, use_bias=True, use_natural_gradient=True),
     )
     trained = ("linear_params", "bias_params")

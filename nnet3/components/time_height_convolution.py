@@ -24,7 +24,7 @@ from .base.component import Properties, UpdatableComponent
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, FLOAT, INT, INTS, MARK, MATRIX, PAIRS, VECTOR, Field
 from .base.initial import default_ranks, normal
-from .base.keys import key, optional, required
+from .base.keys import Computed, key, optional, required
 from .base.lowering import OUT, Recipe, X
 from .base.preconditioning import (
     FisherEstimate,
@@ -96,12 +96,22 @@ class TimeHeightConvolutionComponent(OnTimeGrid, UpdatableComponent):
     )
     own_keys = (
         *required(int, "num-filters-in", "num-filters-out", "height-in", "height-out"),
-        *optional(int, height_subsample_out=1, rank_in=-1, rank_out=-1),
-        *optional(str, offsets=None),
-        key("height-offsets", "offsets", None),
-        key("time-offsets", "offsets", None),
-        key("required-time-offsets", "offsets", None),
-        *optional(float, max_memory_mb=200.0, param_stddev=-1.0, bias_stddev=0.0),
+        *optional(
+            int,
+            height_subsample_out=1,
+            rank_in=Computed("min(80, (num-filters-in * offsets + 2) / 2)", -1),
+            rank_out=Computed("min(80, (num-filters-out + 1) / 2)", -1),
+        ),
+        *optional(str, offsets=Computed("height-offsets by time-offsets")),
+        key("height-offsets", "offsets", Computed("of offsets")),
+        key("time-offsets", "offsets", Computed("of offsets")),
+        key("required-time-offsets", "offsets", Computed("all")),
+        *optional(
+            float,
+            max_memory_mb=200.0,
+            param_stddev=Computed("1 / sqrt(num-filters-in * offsets)", -1.0),
+            bias_stddev=0.0,
+        ),
         *optional(float, alpha_in=4.0, alpha_out=4.0, num_minibatches_history=4.0),
         *optional(bool, init_unit=False, use_natural_gradient=True),
     )

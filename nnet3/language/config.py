@@ -1,4 +1,4 @@
-"""Kaldi's config lines: `component name=a type=NoOpComponent dim=40`.
+"""Kaldi's config lines: `component name=a type=NoOpComponent dim=40`; declarations of their keys.
 
 A line is a first word, then `key=value` pairs. A value goes on until the word before the next
 `=`, so `input=Offset(a, -1) dim=3` needs no quotes; `'...'` and `"..."` quote (without escapes).
@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
@@ -187,6 +192,102 @@ class ConfigLine:
             value = line[begin:stop].rstrip()
         self._values.setdefault(key, value)  # as in Kaldi, the first of several counts
         return stop
+
+
+REQUIRED: Final = object()
+
+
+@dataclass(frozen=True)
+class Key:
+    """A `key=value` of a config line.
+
+    Attributes:
+        name: as the line has it.
+        type: one of `GETTERS`.
+        default: the value where the line has none; None means "not given".
+        unset: in words, what takes the place of a default that is None or a mark like -1.
+        doc: what the value means.
+        minimum: the least value of a number that may stand in the line.
+        numbered: whether the line has NAME1, NAME2 ...; whoever declares it reads these.
+    """
+
+    name: str
+    type: str
+    default: Any = REQUIRED
+    unset: str = ""
+    doc: str = ""
+    minimum: int | None = None
+    numbered: bool = False
+
+    @property
+    def shown_name(self) -> str:
+        """The name, as a page has it."""
+        return f"{self.name}1, {self.name}2 ..." if self.numbered else self.name
+
+    @property
+    def shown_default(self) -> str:
+        """The default in words, or `required`."""
+        if self.default is REQUIRED:
+            return "required"
+        if self.unset or self.default is None:
+            return self.unset or "none"
+        if isinstance(self.default, bool):
+            return "true" if self.default else "false"
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+
+GETTERS: Final[dict[str, Callable[[ConfigLine, str], Any]]] = {
+    "int": ConfigLine.get_int,
+    "float": ConfigLine.get_float,
+    "bool": ConfigLine.get_bool,
+    "str": lambda line, name: line.get(name),
+    "ints": ConfigLine.get_ints,
+    "columns": lambda line, name: line.get_ints(name, ","),
+    "offsets": lambda line, name: line.get_ints(name, ",", gaps=False),
+}
+
+TYPES: Final = {
+    "int": "an integer of 32 bits",
+    "float": "a number, also inf or nan, rounded to float32",
+    "bool": "a word that begins with t or f",
+    "str": "text, in quotes where `=` follows a space in it",
+    "ints": "integers with `:` or `,` between them; empty places are passed over",
+    "columns": "integers with `,` between them; empty places are passed over",
+    "offsets": "integers with `,` between them, without empty places",
+}
+"""The types of `GETTERS` in words."""
+
+
+def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleNamespace:
+    """The values of `keys` (but numbered ones), by name with `_` for `-`.
+
+    Args:
+        line: where they stand.
+        keys: what is asked for, in this order.
+        owner: who wants them, for messages.
+
+    Raises:
+        FormatError: a key is missing, is not of its type, or is below its least value.
+    """
+    values = {}
+    for key in keys:
+        if key.numbered:
+            continue
+        value = GETTERS[key.type](line, key.name)
+        if value is None:
+            if key.default is REQUIRED:
+                raise line.error(
+                    f"{owner} wants {key.name}="
+                    if owner
+                    else f"{key.name}= is missing{nearest(key.name, line.keys())}"
+                )
+            value = key.default
+        elif key.minimum is not None and value < key.minimum:
+            raise line.error(f"{key.name}={value}: at least {key.minimum} is wanted")
+        if key.type == "float" and value is not None:
+            value = float(np.float32(value))
+        values[key.name.replace("-", "_")] = value
+    return SimpleNamespace(**values)
 
 
 def split_lines(text: str, source: str = "") -> list[ConfigLine]:

@@ -31,6 +31,7 @@ from .descriptor import (
     SwitchingForwardingDescriptor,
     format_scale,
 )
+from .forms import FORMS
 
 _TOKEN = re.compile(r"[ \t]*([(),]|[^ \t(),]+)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
@@ -40,20 +41,6 @@ _MAX_DEPTH = 100
 _MAX_TERMS = 100_000
 _INT32 = 1 << 31
 
-# What stands in the brackets: d a descriptor, * any more of them, f a float, i an integer, p a
-# positive integer, v a variable (t or x), ? the rest may be left out.
-_GRAMMAR = {
-    "Append": "d*",
-    "Sum": "d*",
-    "Switch": "d*",
-    "Failover": "dd",
-    "IfDefined": "d",
-    "Scale": "fd",
-    "Const": "fp",
-    "Offset": "di?i",
-    "Round": "dp",
-    "ReplaceIndex": "dvi",
-}
 _SUMS = ("Sum", "Failover", "IfDefined")
 
 
@@ -145,13 +132,13 @@ class _Parser:
         if depth > _MAX_DEPTH:
             self.fail(f"nested deeper than {_MAX_DEPTH}")
         op = self.token
-        if op not in _GRAMMAR:
+        if op not in FORMS:
             return self.node()
         self.next()
         self.expect("(", op)
         result = GeneralDescriptor(op)
         values: list[float | int | str] = []
-        letters = _GRAMMAR[op]
+        letters = FORMS[op].letters
         optional = False
         for i, letter in enumerate(letters):
             if letter == "?":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from .config import ConfigLine, is_valid_name
+from .config import ConfigLine, Key, is_valid_name, read_keys
 from .descriptor import Descriptor
 from .descriptor_parse import parse_descriptor
 
@@ -52,7 +52,56 @@ def input_name(component_node: str) -> str:
     return f"{component_node}_input"
 
 
-_WORDS: Final = ("component-node", "input-node", "output-node", "dim-range-node")
+@dataclass(frozen=True)
+class LineForm:
+    """A kind of config line: its keys, and what it says."""
+
+    keys: tuple[Key, ...]
+    doc: str
+
+
+_NAME: Final = Key("name", "str", doc="letters, digits, `_`, `-`, `.`; the first a letter or `_`")
+_INPUT: Final = Key("input", "str", doc="a descriptor: what the node reads")
+
+LINES: Final = {
+    "component": LineForm(
+        (_NAME, Key("type", "str", doc="a component type, whose own keys stand in the line, too")),
+        "Parameters and a computation, which any number of nodes may use.",
+    ),
+    "component-node": LineForm(
+        (_NAME, Key("component", "str", doc="the name of a component"), _INPUT),
+        "A node that applies a component to what it reads; its input is also called NAME_input.",
+    ),
+    "input-node": LineForm(
+        (_NAME, Key("dim", "int", minimum=1, doc="columns")),
+        "An input of the network. Its rows are given for each computation.",
+    ),
+    "output-node": LineForm(
+        (
+            _NAME,
+            _INPUT,
+            Key(
+                "objective",
+                "str",
+                "linear",
+                doc="linear (the objective is the product with the supervision) or quadratic",
+            ),
+        ),
+        "An output of the network. Other nodes cannot read it.",
+    ),
+    "dim-range-node": LineForm(
+        (
+            _NAME,
+            Key("input-node", "str", doc="an input node or a component node"),
+            Key("dim", "int", minimum=1, doc="columns that are taken"),
+            Key("dim-offset", "int", minimum=0, doc="the first of them, from 0"),
+        ),
+        "Some neighbouring columns of a node.",
+    ),
+}
+"""All kinds of lines of a network's config, by their first word."""
+
+_NODES: Final = tuple(word for word in LINES if word != "component")
 
 
 def drop_replaced(old: Sequence[ConfigLine], new: Sequence[ConfigLine]) -> list[ConfigLine]:
@@ -91,12 +140,11 @@ def nodes_from_lines(lines: Sequence[ConfigLine]) -> list[NetworkNode]:
     nodes: list[NetworkNode] = []
     lines = [line for line in lines if line.first_token != "component"]
     for line in lines:
-        if line.first_token not in _WORDS:
+        if line.first_token not in _NODES:
             raise line.error(
                 f"{line.first_token or 'a line'!r} cannot begin with that"
                 if not line.first_token
-                else f"{line.first_token!r} is not expected"
-                + nearest(line.first_token, ("component", *_WORDS))
+                else f"{line.first_token!r} is not expected" + nearest(line.first_token, LINES)
             )
         name = line.require("name")
         if line.first_token == "component-node":
@@ -119,49 +167,40 @@ def nodes_from_lines(lines: Sequence[ConfigLine]) -> list[NetworkNode]:
     return nodes
 
 
-def _descriptor(line: ConfigLine, readable: set[str]) -> Descriptor:
+def _descriptor(line: ConfigLine, text: str, readable: set[str]) -> Descriptor:
     try:
-        return parse_descriptor(line.require("input"), readable)
+        return parse_descriptor(text, readable)
     except OpscopeError as error:
         raise line.error(str(error)) from error
 
 
 def _fill_component(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
-    name = line.require("name")
-    nodes[name].component = line.require("component")
-    nodes[input_name(name)].descriptor = _descriptor(line, readable)
+    o = read_keys(line, LINES["component-node"].keys)
+    nodes[o.name].component = o.component
+    nodes[input_name(o.name)].descriptor = _descriptor(line, o.input, readable)
 
 
 def _fill_input(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
-    nodes[line.require("name")].dim = _positive(line, "dim")
+    o = read_keys(line, LINES["input-node"].keys)
+    nodes[o.name].dim = o.dim
 
 
 def _fill_output(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
-    node = nodes[line.require("name")]
-    node.descriptor = _descriptor(line, readable)
-    node.objective = line.get("objective") or "linear"
+    o = read_keys(line, LINES["output-node"].keys)
+    node = nodes[o.name]
+    node.descriptor = _descriptor(line, o.input, readable)
+    node.objective = o.objective or "linear"
     if node.objective not in OBJECTIVES:
         raise line.error(f"objective={node.objective}: linear or quadratic")
 
 
 def _fill_dim_range(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
-    node = nodes[line.require("name")]
-    node.source = line.require("input-node")
-    source = nodes.get(node.source)
+    o = read_keys(line, LINES["dim-range-node"].keys)
+    node, source = nodes[o.name], nodes.get(o.input_node)
     if source is None or source.kind not in (INPUT, COMPONENT):
-        hint = nearest(node.source, readable) if source is None else ""
-        raise line.error(f"input-node={node.source} is no input node and no component node{hint}")
-    node.dim, offset = _positive(line, "dim"), line.get_int("dim-offset")
-    if offset is None or offset < 0:
-        raise line.error("dim-offset= must be there, and not negative")
-    node.dim_offset = offset
-
-
-def _positive(line: ConfigLine, key: str) -> int:
-    value = line.get_int(key)
-    if value is None or value <= 0:
-        raise line.error(f"{key}= must be there, and positive")
-    return value
+        hint = nearest(o.input_node, readable) if source is None else ""
+        raise line.error(f"input-node={o.input_node} is no input node and no component node{hint}")
+    node.source, node.dim, node.dim_offset = o.input_node, o.dim, o.dim_offset
 
 
 _FILL: Final = {

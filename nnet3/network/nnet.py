@@ -29,12 +29,13 @@ from ..files.kaldi_io import Reader, Writer
 from ..graph.context import simple_context
 from ..graph.topology import Topology, component_facts
 from ..graph.topology_node import TopologyNode
-from ..language.config import ConfigLine, read_config_lines, split_lines
+from ..language.config import ConfigLine, read_config_lines, read_keys, split_lines
 from ..language.nodes import (
     COMPONENT,
     DESCRIPTOR,
     DIM_RANGE,
     INPUT,
+    LINES,
     NetworkNode,
     drop_replaced,
     input_name,
@@ -115,13 +116,13 @@ class Nnet(ShownNnet):
         components = dict(self.components)
         for line in merged:
             if line.first_token == "component":
-                name, type = line.require("name"), line.require("type")
+                o = read_keys(line, LINES["component"].keys)
                 try:
-                    component = new_component(type)
+                    component = new_component(o.type)
                 except FormatError as error:
                     raise line.error(str(error)) from error
                 component.init_from_config(line, rng)
-                components[name] = component
+                components[o.name] = component
         self._replace(nodes_from_lines(merged), components)
 
     def _replace(self, nodes: list[NetworkNode], components: dict[str, Component]) -> None:

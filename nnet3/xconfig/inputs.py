@@ -12,27 +12,33 @@ import re
 from collections.abc import Callable, Sequence
 
 from ..language.config import is_valid_name
+from ..language.forms import FORMS
 
 _BACK = re.compile(r"\[\s*([^\]]*?)\s*\]\s*")
 _TOKEN = re.compile(r"[(),@]|[^(),@\s]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}\Z")
 _DEEPEST = 50  # levels of brackets; nothing that nnet3 can normalise is near that
 
-# What follows the opening bracket: d a descriptor, i an integer, p a positive one, f a number,
-# v the name of an index; in [] what may be left out, with + what may come any number of times.
-_FORMS = {
-    "Append": "d+",
-    "Sum": "d+",
-    "Switch": "d+",
-    "Failover": "dd",
-    "IfDefined": "d",
-    "Offset": "di[i]",
-    "Round": "dp",
-    "ReplaceIndex": "dvi",
-    "Scale": "fd",
-    "Const": "fp",
-}
 _SAME_DIM = ("Sum", "Switch", "Failover")
+
+
+SHORT_FORMS = {
+    "layer": ("lstm", "lstm.m_t", "The output of a layer, whatever its node is called."),
+    "layer.output": (
+        "lstm.c_t",
+        "lstm.c_t",
+        "Another output of a layer that has several, as c_t of an LSTM.",
+    ),
+    "[-n]": ("[-2]", "affine", "The layer so many lines before; also [-n].output."),
+    "layer@frames": (
+        "affine@-3",
+        "Offset(affine, -3)",
+        "Offset(layer, frames); also layer.output@frames. 0 is the layer itself.",
+    ),
+    "frames": ("-1", "Offset(lstm.m_t, -1)", "Offset([-1], frames); 0 is the layer itself."),
+}
+"""What these descriptors have besides `FORMS`: an example after an affine-layer `affine` and an
+lstm-layer `lstm`, the nnet3 descriptor it stands for, and what it means."""
 
 
 class InputError(Exception):
@@ -93,7 +99,7 @@ class _Parser:
         if depth > _DEEPEST:
             raise InputError(f"more than {_DEEPEST} brackets inside each other")
         word = self._take("a descriptor")
-        if word in _FORMS:
+        if word in FORMS:
             return self._form(word, depth)
         if _INTEGER.match(word):
             if not self._previous:
@@ -108,18 +114,20 @@ class _Parser:
         return found
 
     def _form(self, word: str, depth: int) -> Resolved:
-        form = _FORMS[word]
         self._expect("(", word)
-        items = []
-        for kind in form.split("[")[0].rstrip("+"):
-            if items:
-                self._expect(",", word)
-            items.append(self._readers[kind](depth + 1))
-        while (form.endswith("+") or (form.endswith("]") and len(items) == 2)) and (
-            self._peek() == ","
-        ):
-            self.position += 1
-            items.append(self._readers["d" if form.endswith("+") else "i"](depth + 1))
+        items: list[Resolved] = []
+        optional = False
+        for letter in FORMS[word].letters:
+            if letter == "?":
+                optional = True
+            elif letter == "*":
+                while self._peek() == ",":
+                    self.position += 1
+                    items.append(self.descriptor(depth + 1))
+            elif not optional or self._peek() == ",":
+                if items:
+                    self._expect(",", word)
+                items.append(self._readers[letter](depth + 1))
         self._expect(")", word)
         return Resolved(f"{word}({', '.join(item.text for item in items)})", _dim(word, items))
 

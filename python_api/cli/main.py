@@ -25,7 +25,7 @@ _COMMANDS = {
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
     "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),
     "cntk": (".cntk", "Read CNTK's configs and scripts, and check and lay them out."),
-    "nnet3": (".nnet3_recipe", "Train an nnet3 network from features in one command."),
+    "nnet3": (".nnet3_recipe", "Train an nnet3 network in one command; list component types."),
     "links": (".links", "Make executables with the names of Kaldi's programs."),
 }
 

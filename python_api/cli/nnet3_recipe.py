@@ -1,4 +1,4 @@
-"""`opscope nnet3 train`: a whole training in one command."""
+"""`opscope nnet3`: a whole training in one command; the component types."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from ...nnet3.programs.base.options import chosen_place
 from ..recipe.nnet3 import Nnet3Recipe
 from ..recipe.nnet3_options import RecipeOptions
+from .nnet3_components import components
 
 _HELP = {
     "feats": "Rspecifier of features, e.g. ark:feats.ark.",
@@ -57,7 +58,10 @@ def _options(command: Any) -> Any:
 
 @click.group()
 def nnet3() -> None:
-    """Train nnet3 networks without Kaldi's scripts."""
+    """Train nnet3 networks without Kaldi's scripts; look up component types."""
+
+
+nnet3.add_command(components)
 
 
 @nnet3.command()

@@ -23,19 +23,18 @@ import numpy as np
 from ....framework.base.errors import FormatError, ShapeError, UnknownOperatorError, nearest
 from ...files.kaldi_io import Reader, Writer
 from ...index.indexes import Columns, IndexList
-from ...language.config import ConfigLine
+from ...language.config import ConfigLine, Key, read_keys
 from .dependence import SAME, Reads
 from .fields import (
     BOOL,
     FLOAT,
-    REQUIRED,
     Deviation,
     Field,
     read_fields,
     settle,
     write_fields,
 )
-from .keys import GETTERS, Key, optional
+from .keys import optional
 from .lowering import Recipe
 from .summary import number
 
@@ -109,19 +108,10 @@ class Component:
         Raises:
             FormatError: a key is missing, unknown, or has an impossible value.
         """
-        values = {}
-        for k in self.keys:
-            value = GETTERS[k.type](line, k.name)
-            if value is None:
-                if k.default is REQUIRED:
-                    raise line.error(f"{self.type} wants {k.name}=")
-                value = k.default
-            if k.type == "float" and value is not None:
-                value = float(np.float32(value))
-            values[k.name.replace("-", "_")] = value
+        values = read_keys(line, self.keys, self.type)
         line.check_unused(known=[k.name for k in self.keys])
         try:
-            self.configure(SimpleNamespace(**values), rng)
+            self.configure(values, rng)
             self.check()
             self.check_settings()
         except (ValueError, ShapeError, FormatError) as error:
@@ -374,6 +364,7 @@ class UpdatableComponent(Component):
     abstract = True
     own_fields: ClassVar[tuple[Field, ...]] = ()
     own_keys: ClassVar[tuple[Key, ...]] = ()
+    common_keys: ClassVar[tuple[Key, ...]] = UPDATABLE_KEYS
 
     def __init__(self) -> None:
         super().__init__()
@@ -386,7 +377,7 @@ class UpdatableComponent(Component):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.fields = UPDATABLE_FIELDS + cls.own_fields
-        cls.keys = UPDATABLE_KEYS + cls.own_keys
+        cls.keys = cls.common_keys + cls.own_keys
 
     def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         for k in UPDATABLE_KEYS:

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, overload
 import numpy as np
 
 from ...files.kaldi_io import Reader, Writer
+from ...language.config import REQUIRED
 
 Value = TypeVar("Value")
 
@@ -76,8 +77,6 @@ PAIRS: Final = Kind(
 )
 FLAG: Final = Kind("flag", bool, lambda r: True, lambda w, v: None)  # a token alone says "true"
 MARK: Final = Kind("mark", None, lambda r: None, lambda w, v: None)  # a token alone, always there
-
-REQUIRED: Final = object()
 
 
 @dataclass(frozen=True, init=False)

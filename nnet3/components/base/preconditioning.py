@@ -16,13 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from .keys import optional
+from .keys import Computed, optional
 from .lowered_op import LoweredOp
 from .lowering import FROZEN, OUT_DERIV, PARAMETER, Recipe, X, deriv_of
 
 NATURAL_GRADIENT_KEYS = (
     *optional(float, num_samples_history=2000.0, alpha=4.0),
-    *optional(int, rank_in=-1, rank_out=-1, update_period=4),
+    *optional(
+        int,
+        rank_in=Computed("min(20, (input-dim + 1) / 2)", -1),
+        rank_out=Computed("min(80, (output-dim + 1) / 2)", -1),
+        update_period=4,
+    ),
 )
 
 
