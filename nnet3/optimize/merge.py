@@ -16,6 +16,7 @@ from ..compile.analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
 from ..compile.command import OF_MANY, Command
 from ..compile.computation import Computation, SubMatrix, without_memory
 from ..graph.topology_node import FLAGS
+from ..index.spans import Spans
 from .options import OptimizeOptions
 
 Candidate = tuple[int, int, int, bool]
@@ -30,41 +31,6 @@ def merge_variables(computation: Computation, options: OptimizeOptions) -> Compu
     while merger.round():
         pass
     return merger.result()
-
-
-class _ByRows:
-    """Places in a list of accesses, found by rows: a few of many are looked at.
-
-    An access of n rows is kept on the level of the next power of two, by where it begins there.
-    """
-
-    def __init__(self) -> None:
-        self._levels: dict[int, dict[int, list[int]]] = {}
-        self._count = 0
-
-    def add(self, uses: list[Access], submatrices: list[SubMatrix]) -> None:
-        """Take in what was appended to the list since the last call."""
-        levels = self._levels
-        for place in range(self._count, len(uses)):
-            _, row, rows, _, _ = submatrices[uses[place][1]]
-            level = max(rows - 1, 0).bit_length()
-            levels.setdefault(level, {}).setdefault(row >> level, []).append(place)
-        self._count = len(uses)
-
-    def near(self, row: int, end: int) -> list[int]:
-        """Places, ascending, among which are all that touch the rows from `row` to `end`."""
-        found: list[int] = []
-        for level, starts in self._levels.items():
-            first, last = (row >> level) - 1, (end - 1) >> level
-            if last - first < len(starts):
-                for start in range(first, last + 1):
-                    found += starts.get(start, ())
-            else:
-                for start, places in starts.items():
-                    if first <= start <= last:
-                        found += places
-        found.sort()
-        return found
 
 
 class _Merger:
@@ -110,8 +76,8 @@ class _Merger:
         self.gone: set[int] = set()
         self.dirty: dict[int, list[Access]] = {}
         self.moves: dict[int, tuple[int, int, int, bool]] = {}
-        self.use_rows: dict[int, _ByRows] = {}
-        self.dirty_rows: dict[int, _ByRows] = {}
+        self.use_rows: dict[int, Spans] = {}
+        self.dirty_rows: dict[int, Spans] = {}
         self.changed = set(range(len(computation.matrices)))
 
     def _find_candidates(self) -> list[Candidate]:
@@ -217,7 +183,7 @@ class _Merger:
         self,
         submatrix: int,
         uses: list[Access],
-        by_rows: dict[int, _ByRows],
+        by_rows: dict[int, Spans],
         begin: int = 0,
         end: int | None = None,
     ) -> list[Access]:
@@ -236,8 +202,10 @@ class _Merger:
         else:  # a matrix of all frames has accesses of each
             index = by_rows.get(matrix)
             if index is None:
-                index = by_rows[matrix] = _ByRows()
-            index.add(uses, submatrices)
+                index = by_rows[matrix] = Spans()
+            for i in range(len(index), len(uses)):
+                _, r, n, _, _ = submatrices[uses[i][1]]
+                index.add(r, r + n)
             last = len(uses) if end is None else end
             near = [uses[i] for i in index.near(row, row_end) if begin <= i < last]
         return [  # written out, as `overlap` would be called thousands of times
