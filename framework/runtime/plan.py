@@ -7,6 +7,8 @@ each temporary occupies. Plans own no memory; frames (executor.py) do.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -211,11 +213,16 @@ def make_plan(
 
 
 def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]) -> list[PlanStep]:
-    readers: dict[str, set[int]] = {}  # of a variable or of any view of it
+    # The first and the last group that reads a variable or any view of it: enough to tell whether
+    # another one does, however many they are.
+    first_reader: dict[str, int] = {}
+    last_reader: dict[str, int] = {}
     for number, ops in enumerate(groups):
         for op in ops:
             for name in op.value_reads():
-                readers.setdefault(views.get(name, name), set()).add(number)
+                root = views.get(name, name)
+                first_reader.setdefault(root, number)
+                last_reader[root] = number
     steps = []
     for number, ops in enumerate(groups):
         if len(ops) == 1:
@@ -231,7 +238,9 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
             writes = [
                 name
                 for name, root in roots.items()
-                if root in live_out or readers.get(root, set()) - {number}
+                if root in live_out
+                or first_reader.get(root, number) != number
+                or last_reader.get(root, number) != number
             ]
             if not writes:
                 continue  # nobody reads what the chain computes
@@ -260,7 +269,7 @@ def _lay_out(plan: Plan, span: Range) -> None:
         for name in (*step.reads, *step.writes):
             last_use[views.get(name, name)] = index
     bases = set(views.values())
-    free: list[int] = []
+    free = _FreeBlocks()
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
     for index, step in enumerate(plan.steps):
@@ -280,7 +289,7 @@ def _lay_out(plan: Plan, span: Range) -> None:
             if busy_until.get(block) == index:
                 del busy_until[block]
                 if plan.options.reuse:
-                    free.append(block)
+                    free.add(block, plan.blocks[block])
 
 
 def _inplace_block(
@@ -319,11 +328,41 @@ def _blocks_written(plan: Plan, step: PlanStep, name: str) -> set[int]:
     return {plan.placement[w] for w in step.writes if w != name and w in plan.placement}
 
 
-def _take_block(plan: Plan, free: list[int], size: int) -> int:
-    if free:
-        best = min(free, key=lambda block: abs(plan.blocks[block] - size))
-        free.remove(best)
+def _take_block(plan: Plan, free: _FreeBlocks, size: int) -> int:
+    best = free.take(size)
+    if best is not None:
         plan.blocks[best] = max(plan.blocks[best], size)
         return best
     plan.blocks.append(size)
     return len(plan.blocks) - 1
+
+
+class _FreeBlocks:
+    """Free blocks by size: the nearest is found without looking at all of them."""
+
+    def __init__(self) -> None:
+        self._sizes: list[int] = []  # that some free block has, ascending
+        self._blocks: dict[int, deque[tuple[int, int]]] = {}  # size -> (when it came, block)
+        self._count = 0
+
+    def add(self, block: int, size: int) -> None:
+        """Note a free block."""
+        if size not in self._blocks:
+            insort(self._sizes, size)
+            self._blocks[size] = deque()
+        self._count += 1
+        self._blocks[size].append((self._count, block))
+
+    def take(self, size: int) -> int | None:
+        """The block of the nearest size, of several the one that came first; None without any."""
+        if not self._sizes:
+            return None
+        place = bisect_left(self._sizes, size)
+        near = self._sizes[max(place - 1, 0) : place + 1]
+        best = min(near, key=lambda own: (abs(own - size), self._blocks[own][0]))
+        blocks = self._blocks[best]
+        _, block = blocks.popleft()
+        if not blocks:
+            del self._blocks[best]
+            del self._sizes[bisect_left(self._sizes, best)]
+        return block

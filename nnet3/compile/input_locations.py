@@ -18,8 +18,9 @@ from ...framework.base.errors import OpscopeError
 from ..graph.topology import Place, Topology
 from ..graph.topology_node import SumFacts
 from ..index.aligned import later, rows_among
-from ..index.indexes import Aligned, Columns, distinct, pack_tx
+from ..index.indexes import Aligned, Columns, Family, distinct, pack_tx
 from ..index.row_table import Query, RowTable
+from ..index.spans import Spans
 from .locations import pack_left
 from .steps import NnetSteps
 
@@ -92,6 +93,7 @@ def locate(steps: NnetSteps) -> list[list[InputLocations]]:
     searched: list[_Searched] = []
     queries: list[Query] = []
     table: RowTable | None = None  # for leaves that are more than an offset of a node
+    aligned = _AlignedSteps(steps)
     sums_of, nothing = topology.sums, list[InputLocations]()
     for number, step in enumerate(steps.steps):
         sums, columns = sums_of[step.node], step.columns
@@ -110,7 +112,7 @@ def locate(steps: NnetSteps) -> list[list[InputLocations]]:
                 if source is not None:
                     summand: Summand | None = Summand(alpha, source, None, None, True)
                 else:
-                    summand = _aligned_summand(steps, columns, alpha, node, t, facts.needs_all)
+                    summand = _aligned_summand(aligned, columns, alpha, node, t, facts.needs_all)
                     if summand is None:
                         break
                 part.summands.append(summand)
@@ -130,8 +132,47 @@ def locate(steps: NnetSteps) -> list[list[InputLocations]]:
     return located
 
 
+class _AlignedSteps:
+    """The steps of each node by their times, so that a reader looks at those it may read alone."""
+
+    def __init__(self, steps: NnetSteps):
+        self.steps = steps
+        self._of_node: dict[int, tuple[list[int], Spans | None]] = {}
+
+    def read_by(self, reader: Aligned, node: int, wanted: int) -> list[int]:
+        """Numbers of the node's steps, the last first, without some that have no wanted time.
+
+        All of them where they are not aligned with each other and the reader.
+        """
+        if node not in self._of_node:
+            self._of_node[node] = self._indexed(node)
+        numbers, spans = self._of_node[node]
+        if spans is None or self._family(numbers[0]) is not reader.family:
+            return numbers[::-1]
+        return [numbers[place] for place in reversed(spans.near(*_span(wanted)))]
+
+    def _indexed(self, node: int) -> tuple[list[int], Spans | None]:
+        numbers = list(self.steps.at[node].values())
+        spans = Spans()
+        for number in numbers:
+            aligned = self.steps.steps[number].columns.aligned
+            if aligned is None or aligned.family is not self._family(numbers[0]):
+                return numbers, None
+            spans.add(*_span(aligned.bits))
+        return numbers, spans if numbers else None
+
+    def _family(self, number: int) -> Family | None:
+        aligned = self.steps.steps[number].columns.aligned
+        return None if aligned is None else aligned.family
+
+
+def _span(bits: int) -> tuple[int, int]:
+    """The lowest of some bits, and the one behind the highest."""
+    return max((bits & -bits).bit_length() - 1, 0), bits.bit_length()
+
+
 def _aligned_summand(
-    steps: NnetSteps, columns: Columns, alpha: float, node: int, t: int, needs_all: bool
+    aligned: _AlignedSteps, columns: Columns, alpha: float, node: int, t: int, needs_all: bool
 ) -> Summand | None:
     """The summand of rows that each read the row of a node at a time later by t.
 
@@ -140,8 +181,8 @@ def _aligned_summand(
     reader = columns.aligned
     if reader is None:
         return None
-    wanted, sources = reader.moved(t), dict[int, Aligned]()
-    for number in reversed(steps.at[node].values()):
+    steps, wanted, sources = aligned.steps, reader.moved(t), dict[int, Aligned]()
+    for number in aligned.read_by(reader, node, wanted):
         source = steps.steps[number].columns.aligned
         if source is None or source.family is not reader.family:
             return None

@@ -6,11 +6,16 @@ there is no location; the locations of each row come first. Source: Kaldi's nnet
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from .steps import hash_order
 
 Pairs = tuple[np.ndarray, np.ndarray]  # sub-matrix numbers and row numbers
+
+_FEW = 32
+"""Locations that are counted without arrays."""
 
 
 def pack_left(sub: np.ndarray, row: np.ndarray) -> Pairs:
@@ -35,7 +40,12 @@ def split_locations(sub: np.ndarray, row: np.ndarray) -> list[Pairs]:
     if width == 1:
         return [(sub[:, 0], row[:, 0])]
     real = sub[sub >= 0]
-    listed = np.flatnonzero(np.bincount(real) > rows // 2).tolist()
+    if len(real) <= _FEW:  # counted without an array as long as the highest number
+        counts = Counter(real.tolist())
+        listed = sorted([value for value, count in counts.items() if count > rows // 2])
+    else:
+        values, numbers = np.unique(real, return_counts=True)
+        listed = values[numbers > rows // 2].tolist()
     if not listed:
         return [(sub[:, i], row[:, i]) for i in range(width)]
     if len(listed) > 1:

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from ..compile.analyze import accesses, overlap, rows_of
 from ..compile.computation import Computation
+from ..index.spans import Spans
 from .options import OptimizeOptions
 
+_FEW = 32  # sub-matrices that are quicker looked at one by one
 _COPIES = {
     "MatrixAdd": "MatrixCopy",
     "AddRows": "CopyRows",
@@ -24,8 +26,16 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
         touched[s[0]] for s in submatrices
     ]  # for each sub-matrix the touched ones of its matrix
 
+    by_rows: dict[int, Spans] = {}  # the touched ones of a matrix that has many
+
     def fresh(number: int) -> bool:
         near, mine = beside[number], submatrices[number]
+        if len(near) > _FEW:  # a matrix of all frames; a part of it is near to few others
+            index = by_rows.setdefault(mine[0], Spans())
+            for place in range(len(index), len(near)):
+                _, row, rows, _, _ = submatrices[near[place]]
+                index.add(row, row + rows)
+            near = [near[place] for place in index.near(mine[1], mine[1] + mine[2])]
         return not near or not any([overlap(submatrices[s], mine) for s in near])
 
     commands = list(computation.commands)

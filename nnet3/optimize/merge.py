@@ -16,10 +16,12 @@ from ..compile.analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
 from ..compile.command import OF_MANY, Command
 from ..compile.computation import Computation, SubMatrix, without_memory
 from ..graph.topology_node import FLAGS
+from ..index.spans import Spans
 from .options import OptimizeOptions
 
 Candidate = tuple[int, int, int, bool]
 _IN_PLACE = BACKPROPS | {"Propagate"}
+_FEW = 32  # accesses that are quicker looked at one by one
 _NUMBER_AND_MODE = itemgetter(0, 2)  # of an access: a command reads before it writes
 
 
@@ -44,6 +46,7 @@ class _Merger:
         gone: matrices that became parts of others.
         parts: by matrix its sub-matrices.
         dirty: matrix -> the parts of it that were merged in this round, as accesses.
+        use_rows, dirty_rows: matrix -> its many accesses in `uses` or `dirty`, by rows.
         moves: matrix -> the other that it becomes a part of by this round, the row and column where
             it begins there, and whether it is all of the other.
         changed: the matrices that were merged in the round before.
@@ -73,6 +76,8 @@ class _Merger:
         self.gone: set[int] = set()
         self.dirty: dict[int, list[Access]] = {}
         self.moves: dict[int, tuple[int, int, int, bool]] = {}
+        self.use_rows: dict[int, Spans] = {}
+        self.dirty_rows: dict[int, Spans] = {}
         self.changed = set(range(len(computation.matrices)))
 
     def _find_candidates(self) -> list[Candidate]:
@@ -128,6 +133,7 @@ class _Merger:
             left.append(candidate)
         self._move()
         self.candidates, self.changed, self.dirty = left, set(dirty), {}
+        self.dirty_rows = {}
         return bool(dirty)
 
     def allowed(self, number: int, source: int, target: int, is_copy: bool) -> tuple[bool, bool]:
@@ -135,9 +141,9 @@ class _Merger:
         options, matrices, dirty, never = self.options, self.matrices, self.dirty, (False, False)
         whole_a, whole_b = self.whole[source], self.whole[target]
         a, b = self.submatrices[source][0], self.submatrices[target][0]
-        if a in dirty and self._touching(source, dirty[a]):
+        if a in dirty and self._touching(source, dirty[a], self.dirty_rows):
             return never
-        if b in dirty and self._touching(target, dirty[b]):
+        if b in dirty and self._touching(target, dirty[b], self.dirty_rows):
             return never
         for bound in (self.analysis.given, self.analysis.taken):  # each is a matrix of its own
             if a in bound or b in bound:
@@ -151,11 +157,12 @@ class _Merger:
             return never
         uses = self.uses[b]
         if uses[0][0] < number:
-            if self._touching(target, uses[: bisect_left(uses, (number,))]):
+            if self._touching(target, uses, self.use_rows, 0, bisect_left(uses, (number,))):
                 return never  # zeroing aside, this must be the first that touches the target
         uses = self.uses[a]
         if uses[-1][0] > number:
-            later = self._touching(source, uses[bisect_left(uses, (number + 1,)) :])
+            begin = bisect_left(uses, (number + 1,))
+            later = self._touching(source, uses, self.use_rows, begin)
             if later and not (is_copy and self._stays_equal(number, target, later)):
                 return never
         return left, right
@@ -168,21 +175,44 @@ class _Merger:
         if self.released.get(matrix, last + 1) <= last:
             return False
         uses = self.uses[matrix]
-        between = uses[bisect_left(uses, (number + 1,)) : bisect_left(uses, (last + 1,))]
-        return not any([mode & WRITE for _, _, mode in self._touching(target, between)])
+        begin, end = bisect_left(uses, (number + 1,)), bisect_left(uses, (last + 1,))
+        between = self._touching(target, uses, self.use_rows, begin, end)
+        return not any([mode & WRITE for _, _, mode in between])
 
-    def _touching(self, submatrix: int, uses: list[Access]) -> list[Access]:
-        """Those of the accesses of its matrix that touch a sub-matrix."""
+    def _touching(
+        self,
+        submatrix: int,
+        uses: list[Access],
+        by_rows: dict[int, Spans],
+        begin: int = 0,
+        end: int | None = None,
+    ) -> list[Access]:
+        """Those of some accesses of its matrix, from `begin` to `end`, that touch a sub-matrix.
+
+        Args:
+            by_rows: where the order by rows of these lists is kept.
+        """
         if self.whole[submatrix] or not uses:
-            return uses
+            return uses[begin:end]
         submatrices = self.submatrices
-        _, row, rows, col, cols = submatrices[submatrix]
-        end, col_end = row + rows, col + cols
+        matrix, row, rows, col, cols = submatrices[submatrix]
+        row_end, col_end = row + rows, col + cols
+        if len(uses) <= _FEW:
+            near = uses[begin:end]
+        else:  # a matrix of all frames has accesses of each
+            index = by_rows.get(matrix)
+            if index is None:
+                index = by_rows[matrix] = Spans()
+            for i in range(len(index), len(uses)):
+                _, r, n, _, _ = submatrices[uses[i][1]]
+                index.add(r, r + n)
+            last = len(uses) if end is None else end
+            near = [uses[i] for i in index.near(row, row_end) if begin <= i < last]
         return [  # written out, as `overlap` would be called thousands of times
             use
-            for use in uses
+            for use in near
             for _, r, n, c, m in (submatrices[use[1]],)
-            if r < end and row < r + n and c < col_end and col < c + m
+            if r < row_end and row < r + n and c < col_end and col < c + m
         ]
 
     # Merging
@@ -200,6 +230,7 @@ class _Merger:
             matrices[home] = matrices[home]._replace(contiguous=True)
         self.dirty.setdefault(home, []).append((number, keep, READ_WRITE))
         self.dirty[old] = [(number, drop, READ_WRITE)]
+        self.dirty_rows.pop(old, None)
         self.gone.add(old)
         self.moves[old] = home, kept[1], kept[3], self.whole[keep]
 
@@ -216,10 +247,12 @@ class _Merger:
             parts[home] += parts[old]
             uses[home] += uses[old]
             parts[old], uses[old] = [], []
+            self.use_rows.pop(old, None)
             homes.add(home)
         for home in homes:
             mine = uses[home] = [use for use in uses[home] if use[0] not in self.dropped]
             mine.sort(key=_NUMBER_AND_MODE)
+            self.use_rows.pop(home, None)
         self.moves = {}
 
     def result(self) -> Computation:
