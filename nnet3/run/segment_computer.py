@@ -11,7 +11,7 @@ from ...framework.base.errors import FormatError, ShapeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OUTPUT, NetDesc
 from ...framework.ir.op_list import OpList
-from ..network.nnet import Nnet
+from ..network.for_inference import Model
 from ..operators.marks import GOTO, LABEL, SEGMENT, mark
 from .computer import NnetComputer
 
@@ -41,7 +41,7 @@ class SegmentComputer(NnetComputer):
     def __init__(
         self,
         net: OpList | NetDesc,
-        nnet: Nnet,
+        nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
     ):
