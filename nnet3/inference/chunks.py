@@ -159,6 +159,9 @@ class UtteranceComputer(ABC):
         nnet: the network that is computed: in test mode, with joined components.
     """
 
+    left_context: int
+    right_context: int
+
     def __init__(
         self,
         model: Model,

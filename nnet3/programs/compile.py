@@ -28,8 +28,8 @@ _STAGES = ("request", "steps", "kaldi", "commands")
 @click.option(
     "--test-mode/--no-test-mode",
     default=None,
-    help="Test mode of batch norm and dropout, or the model's own; by default test mode, unless"
-    " there are derivatives.",
+    help="Test mode of batch norm and dropout, or the model's own. By default operators have test"
+    " mode where there are no derivatives; all else has the model's own.",
 )
 @click.option("--optimize/--no-optimize", default=True, help="Run the passes over the commands.")
 @click.option("--request", "stage", flag_value="request", help="Print the request.")
