@@ -61,8 +61,8 @@ class LoopedComputer(UtteranceComputer):
         computer = LoopedComputer("final.mdl", LoopedOptions(frames_per_chunk=20))
         stream = computer.stream()
         for frames in microphone:
-            scores = stream.accept(frames)  # as many rows as are ready, perhaps none
-        rest = stream.finish()
+            scores.append(stream.accept(frames))  # as many rows as are ready, perhaps none
+        scores.append(stream.finish())
 
     Args:
         options: how to cut the stream.

@@ -24,11 +24,14 @@ class NnetComputer:
     """Computes a compiled request for a network: forward, then backward.
 
     Example:
-        computer = NnetComputer(compile_request(nnet, request), nnet)
+        request = simple_request("final.mdl", frames=20)
+        computer = NnetComputer(compile_request("final.mdl", request), "final.mdl")
         computer.accept_input("input", frames)
         computer.run()
         scores = computer.get_output("output")
-        computer.accept_input("output", output_deriv)  # where the request has derivatives
+
+    Where the request has derivatives, it goes on:
+        computer.accept_input("output", output_deriv)
         computer.run()
         gradient = computer.model_derivative()
 

@@ -23,12 +23,13 @@ class SegmentComputer(NnetComputer):
     to its label where it ends, so there is always a next segment.
 
     Example:
+        nnet = for_inference("final.mdl")
         desc = compile_looped(nnet.topology(), looped_requests(20, *nnet.context()))
         computer = SegmentComputer(desc, nnet)
         for frames in pieces:
             computer.accept_input("input", frames)
             computer.run()
-            scores = computer.get_output("output")
+            scores.append(computer.get_output("output"))
 
     Args:
         desc: what `compile_segments` or `compile_looped` gave.
