@@ -16,6 +16,7 @@ _HOMES = {
     "CachingCompiler": ".cache.computations",
     "compile_computation": ".inference.pipeline",
     "prepare_for_test": ".network.collapse",
+    "for_inference": ".network.for_inference",
     "xconfig_to_config": ".xconfig",
     **dict.fromkeys(("apply_edits", "parse_edits"), ".network.edits"),
     "NnetComputer": ".run.computer",

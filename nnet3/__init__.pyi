@@ -15,6 +15,7 @@ from .inference.pipeline import compile_segments as compile_segments
 from .network.collapse import prepare_for_test as prepare_for_test
 from .network.edits import apply_edits as apply_edits
 from .network.edits import parse_edits as parse_edits
+from .network.for_inference import for_inference as for_inference
 from .network.model import AmNnetSimple as AmNnetSimple
 from .network.nnet import Nnet as Nnet
 from .network.simple_request import simple_request as simple_request

@@ -9,7 +9,6 @@ from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.run.runtime import CntkNet
 from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
-from opscope.nnet3.network.adjust import set_batchnorm_test_mode, set_dropout_test_mode
 from opscope.nnet3.network.nnet import Nnet
 
 
@@ -22,9 +21,6 @@ def windows(frames: np.ndarray, left: int, right: int) -> np.ndarray:
 
 def run_nnet3(nnet: Nnet, frames: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
     """The output for one utterance, in test mode."""
-    nnet = nnet.copy()
-    set_batchnorm_test_mode(nnet, True)
-    set_dropout_test_mode(nnet, True)
     utterance = Utterance("a", frames, ivector)
     return dict(ChunkComputer(nnet, ChunkOptions()).compute_all([utterance]))["a"]
 

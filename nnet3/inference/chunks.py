@@ -24,7 +24,7 @@ from ...framework.base.errors import OpscopeError, ShapeError
 from ..cache.computers import ComputerCache
 from ..graph.context import reads_further_ahead
 from ..graph.request import ComputationRequest, IoSpecification
-from ..network.nnet import Nnet
+from ..network.for_inference import Model, chosen_priors, for_inference, opened
 from ..optimize import OptimizeOptions
 
 # Online iVectors may end that many frames before the features do.
@@ -151,26 +151,35 @@ class UtteranceComputer(ABC):
     """Computes the output of a simple network for whole utterances, chunk by chunk.
 
     Args:
-        nnet: the network.
+        model, priors, test_mode, collapse: as `ChunkComputer` takes them.
         frames_per_chunk: input frames of a chunk, rounded up to a multiple that suits the network.
         frame_subsampling_factor: input frames for one frame of output.
-        priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
+
+    Attributes:
+        nnet: the network that is computed: in test mode, with joined components.
     """
+
+    left_context: int
+    right_context: int
 
     def __init__(
         self,
-        nnet: Nnet,
+        model: Model,
         frames_per_chunk: int,
         frame_subsampling_factor: int,
-        priors: np.ndarray | None,
+        priors: np.ndarray | bool | None,
+        test_mode: bool,
+        collapse: bool,
     ) -> None:
-        self.nnet = nnet
+        model = opened(model)
+        self.nnet = nnet = for_inference(model, test_mode, collapse)
+        self.left_context, self.right_context = nnet.context()
         step = math.lcm(frame_subsampling_factor, nnet.modulus())
         self.frames_per_chunk = -(-frames_per_chunk // step) * step
         self.output_dim = nnet.output_dim("output")
         self.input_dim = nnet.input_dim("input")
         self.ivector_dim = max(nnet.input_dim("ivector"), 0)
-        self.log_priors = log_priors(priors, self.output_dim)
+        self.log_priors = log_priors(chosen_priors(priors, model), self.output_dim)
 
     def compute(
         self,
@@ -198,35 +207,46 @@ class UtteranceComputer(ABC):
 
 
 class ChunkComputer(UtteranceComputer):
-    """Computes the output of a simple network for utterances of any lengths.
+    """Computes the output of a simple network for utterances of any lengths, as `nnet3-compute`.
 
     Example:
-        computer = ChunkComputer(Nnet.read("final.raw"), ChunkOptions(frames_per_chunk=100))
+        computer = ChunkComputer("final.mdl", ChunkOptions(frames_per_chunk=100))
         scores = computer.compute(features)
 
     Args:
-        nnet: the network; it must not change meanwhile.
+        model: a network, an acoustic model (`AmNnetSimple`), or the path of a file that holds one
+            of them, raw or `.mdl`, binary or text. It is not changed; its arrays are used where
+            they are, and must not change meanwhile.
         options: how to cut utterances.
-        priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
+        priors: probabilities whose logarithms are subtracted from the output; True: those that the
+            acoustic model holds; None: nothing is subtracted.
         place: where to compute; the CPU by default.
         optimize: as `compile_request` takes it.
+        test_mode: batch normalisation takes its statistics, and dropout does nothing. False: each
+            component computes in the mode that it is in, usually that of training.
+        collapse: components are joined where that saves work, as Kaldi's programs do it.
 
     Raises:
+        FormatError: the file cannot be read, or the network was not trained: batch normalisation
+            has no statistics.
         ShapeError: the network is not simple, see `Nnet.is_simple`, or the priors do not fit it.
     """
 
     def __init__(
         self,
-        nnet: Nnet,
+        model: Model,
         options: ChunkOptions | None = None,
-        priors: np.ndarray | None = None,
+        priors: np.ndarray | bool | None = None,
         place: Place | None = None,
         optimize: bool | OptimizeOptions = True,
+        *,
+        test_mode: bool = True,
+        collapse: bool = True,
     ) -> None:
         self.options = options = options or ChunkOptions()
-        self.left_context, self.right_context = nnet.context()
-        super().__init__(nnet, options.frames_per_chunk, options.frame_subsampling_factor, priors)
-        self._cache = ComputerCache(nnet, place, optimize)
+        chunk = options.frames_per_chunk, options.frame_subsampling_factor
+        super().__init__(model, *chunk, priors, test_mode, collapse)
+        self._cache = ComputerCache(self.nnet, place, optimize)
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, in their order.

@@ -15,7 +15,7 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.base.scope import Scope
-from ..network.nnet import Nnet
+from ..network.for_inference import Model
 from ..optimize import OptimizeOptions
 from ..run.segment_computer import SegmentComputer
 from .chunks import Utterance, UtteranceComputer
@@ -58,37 +58,38 @@ class LoopedComputer(UtteranceComputer):
     """Computes the output of a simple network for streams.
 
     Example:
-        computer = LoopedComputer(Nnet.read("final.raw"), LoopedOptions(frames_per_chunk=20))
+        computer = LoopedComputer("final.mdl", LoopedOptions(frames_per_chunk=20))
         stream = computer.stream()
         for frames in microphone:
-            scores = stream.accept(frames)  # as many rows as are ready, perhaps none
-        rest = stream.finish()
+            scores.append(stream.accept(frames))  # as many rows as are ready, perhaps none
+        scores.append(stream.finish())
 
     Args:
-        nnet: the network; it must not change meanwhile.
         options: how to cut the stream.
-        priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
-        place: where to compute; the CPU by default.
-        optimize: as `compile_request` takes it.
+        model, priors, place, optimize, test_mode, collapse: as `ChunkComputer` takes them.
 
     Raises:
+        FormatError: as `ChunkComputer`.
         ShapeError: the network is not simple, see `Nnet.is_simple`, or the priors do not fit it.
         OpscopeError: the network cannot be computed chunk by chunk.
     """
 
     def __init__(
         self,
-        nnet: Nnet,
+        model: Model,
         options: LoopedOptions | None = None,
-        priors: np.ndarray | None = None,
+        priors: np.ndarray | bool | None = None,
         place: Place | None = None,
         optimize: bool | OptimizeOptions = True,
+        *,
+        test_mode: bool = True,
+        collapse: bool = True,
     ) -> None:
         self.options = options = options or LoopedOptions()
-        left, self.right_context = nnet.context()
-        self.left_context = left + options.extra_left_context_initial
-        super().__init__(nnet, options.frames_per_chunk, options.frame_subsampling_factor, priors)
-        topology, period = nnet.topology(), 0
+        chunk = options.frames_per_chunk, options.frame_subsampling_factor
+        super().__init__(model, *chunk, priors, test_mode, collapse)
+        self.left_context += options.extra_left_context_initial
+        topology, period = self.nnet.topology(), 0
         if self.ivector_dim:
             period = self.frames_per_chunk
             topology = with_ivector_period(topology, period)

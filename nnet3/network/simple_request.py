@@ -6,11 +6,11 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ..graph.request import ComputationRequest, IoSpecification
-from .nnet import Nnet
+from .for_inference import Model, nnet_of
 
 
 def simple_request(
-    nnet: Nnet,
+    nnet: Model,
     frames: int,
     sequences: int = 1,
     *,
@@ -24,7 +24,7 @@ def simple_request(
     Rows are ordered by n, then t. An iVector is given at t = 0.
 
     Args:
-        nnet: a simple network, see `Nnet.is_simple`.
+        nnet: a simple network, see `Nnet.is_simple`; or an acoustic model, or the path of a file.
         frames: output frames of a sequence, counted after subsampling.
         sequences: how many sequences; n counts them.
         subsampling: steps of t from one output frame to the next.
@@ -43,6 +43,7 @@ def simple_request(
     ):
         if value < least:
             raise ShapeError(f"{name} is {value}; it must be at least {least}")
+    nnet = nnet_of(nnet)
     left, right = nnet.context()
     last = (frames - 1) * subsampling
     times = np.arange(-left - left_context, last + right + right_context + 1)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..graph.request import ComputationRequest
+from ..network.for_inference import for_inference, for_request
 from ..network.nnet import Nnet
 from ..network.simple_request import simple_request
 from .listing import read_request
@@ -24,6 +25,12 @@ _STAGES = ("request", "steps", "kaldi", "commands")
 @click.option("--extra-right-context", type=int, default=0, help="The same behind the output.")
 @click.option("--backward", is_flag=True, help="Without REQUEST: derivatives of model and inputs.")
 @click.option("--prepare-for-test", is_flag=True, help="Test mode, and components are joined.")
+@click.option(
+    "--test-mode/--no-test-mode",
+    default=None,
+    help="Test mode of batch norm and dropout, or the model's own. By default operators have test"
+    " mode where there are no derivatives; all else has the model's own.",
+)
 @click.option("--optimize/--no-optimize", default=True, help="Run the passes over the commands.")
 @click.option("--request", "stage", flag_value="request", help="Print the request.")
 @click.option("--steps", "stage", flag_value="steps", help="Print epochs, counts of rows, steps.")
@@ -50,11 +57,11 @@ def nnet3_compile(
     if out is not None and stage in _STAGES[:-1]:
         raise click.UsageError(f"--out saves a net, and --{stage} gives text")
     nnet = Nnet.read(model)
-    if options["prepare_for_test"]:
-        from ..network.collapse import prepare_for_test
-
-        prepare_for_test(nnet)
     wanted = read_request(request) if request is not None else _simple(nnet, options)
+    if options["prepare_for_test"]:
+        nnet = for_inference(nnet)
+    elif stage not in _STAGES or options["test_mode"] is not None:
+        nnet = for_request(nnet, wanted, options["test_mode"])
     if stage == "request":
         click.echo(wanted.to_text(), nl=False)
     elif stage == "steps":

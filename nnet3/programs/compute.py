@@ -22,9 +22,7 @@ from ..files.sparse import to_dense
 from ..inference.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..inference.looped_computer import LoopedComputer, LoopedOptions
 from ..inference.xvector import xvector
-from ..network.adjust import without_statistics
-from ..network.collapse import prepare_for_test
-from ..network.model import AmNnetSimple
+from ..network.for_inference import for_inference, read_model
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
@@ -83,17 +81,19 @@ _IVECTORS = (
 def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()
     place = chosen_place(options.use_gpu)
-    nnet, priors = _read(model, options.use_priors)
-    how = priors, place, chosen_passes(options)
-    if options.looped:
-        computer = LoopedComputer(nnet, _looped(options), *how)
-    else:
-        computer = ChunkComputer(nnet, _chunked(options), *how)
+    how = options.use_priors, place, chosen_passes(options)
+    read, cut = read_model(open_reader(model)), (_looped if options.looped else _chunked)(options)
+    with errors_tell(model):
+        if isinstance(cut, LoopedOptions):
+            computer = LoopedComputer(read, cut, *how)
+        else:
+            computer = ChunkComputer(read, cut, *how)
     if computer.frames_per_chunk != options.frames_per_chunk:
         options.program.log(
             f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
             f" {computer.frames_per_chunk}, a multiple of --frame-subsampling-factor="
-            f"{options.frame_subsampling_factor} and of the network's modulus {nnet.modulus()}"
+            f"{options.frame_subsampling_factor} and of the network's modulus"
+            f" {computer.nnet.modulus()}"
         )
     inputs = _Utterances(options, features)
     done = 0
@@ -125,7 +125,9 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
 )
 def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()
-    nnet, _ = _read(model, with_priors=False)
+    read = read_model(open_reader(model))
+    with errors_tell(model):
+        nnet = for_inference(read)
     place, passes = chosen_place(options.use_gpu), chosen_passes(options)
     cache = ComputerCache(nnet, place, passes, options.cache_capacity, options.use_shortcut)
     if options.cached_compiler_in:
@@ -192,29 +194,6 @@ def _looped(options: SimpleNamespace) -> LoopedOptions:
 
 
 _NOT_LOOPED = {"extra_left_context": 0, "extra_right_context": 0, "extra_right_context_final": -1}
-
-
-def _read(name: str, with_priors: bool) -> tuple[Nnet, np.ndarray | None]:
-    """A network made ready for use, and the priors where they are wanted and there."""
-    reader = open_reader(name)
-    priors = None
-    if reader.peek_token() == "<TransitionModel>":
-        model = AmNnetSimple.read_from(reader)
-        nnet = model.nnet
-        if with_priors and model.priors.size:
-            priors = model.priors
-    elif with_priors:
-        raise reader.error("--use-priors wants an acoustic model (.mdl), and this is a raw network")
-    else:
-        nnet = Nnet.read_from(reader)
-    prepare_for_test(nnet)
-    untrained = without_statistics(nnet)
-    if untrained:
-        raise FormatError(
-            f"{reader.name}: no statistics for batch normalisation in {', '.join(untrained)}; the"
-            " network was not trained"
-        )
-    return nnet, priors
 
 
 class _Utterances:

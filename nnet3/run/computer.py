@@ -17,26 +17,30 @@ from ...framework.runtime.plain_net import PlainNet
 from ..components import part_of, set_statistic
 from ..lower.commands import MODEL_DERIVATIVE
 from ..lower.variables import first_value
-from ..network.nnet import Nnet
+from ..network.for_inference import Model, nnet_of
 
 
 class NnetComputer:
     """Computes a compiled request for a network: forward, then backward.
 
     Example:
-        computer = NnetComputer(compile_request(nnet, request), nnet)
+        request = simple_request("final.mdl", frames=20)
+        computer = NnetComputer(compile_request("final.mdl", request), "final.mdl")
         computer.accept_input("input", frames)
         computer.run()
         scores = computer.get_output("output")
-        computer.accept_input("output", output_deriv)  # where the request has derivatives
+
+    Where the request has derivatives, it goes on:
+        computer.accept_input("output", output_deriv)
         computer.run()
         gradient = computer.model_derivative()
 
     Args:
         net: what `compile_request` gave.
-        nnet: the network whose parameters are used; the same as, or of the same structure as, the
-            one that was compiled. On the CPU its arrays are read where they are, without a copy:
-            call `reload` after a change of the network.
+        nnet: the network whose parameters are used (or an acoustic model, or the path of a file);
+            the same as, or of the same structure as, the one that was compiled. On the CPU its
+            arrays are read where they are, without a copy: call `reload` after a change of the
+            network. Whether components are in test mode was settled by `compile_request`.
         place: where to compute; the CPU by default.
         shared: a scope for the arrays of the network, which several computers may then share; its
             place is where they compute. By default each computer has its own.
@@ -45,11 +49,11 @@ class NnetComputer:
     def __init__(
         self,
         net: OpList | NetDesc,
-        nnet: Nnet,
+        nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
     ):
-        self._nnet = nnet
+        self._nnet = nnet_of(nnet)
         self._net = PlainNet(net)
         self._scope = Scope(place, parent=shared)
         self._arrays = self._scope if shared is None else shared

@@ -11,7 +11,7 @@ from ...framework.base.errors import FormatError, ShapeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OUTPUT, NetDesc
 from ...framework.ir.op_list import OpList
-from ..network.nnet import Nnet
+from ..network.for_inference import Model
 from ..operators.marks import GOTO, LABEL, SEGMENT, mark
 from .computer import NnetComputer
 
@@ -23,12 +23,13 @@ class SegmentComputer(NnetComputer):
     to its label where it ends, so there is always a next segment.
 
     Example:
+        nnet = for_inference("final.mdl")
         desc = compile_looped(nnet.topology(), looped_requests(20, *nnet.context()))
         computer = SegmentComputer(desc, nnet)
         for frames in pieces:
             computer.accept_input("input", frames)
             computer.run()
-            scores = computer.get_output("output")
+            scores.append(computer.get_output("output"))
 
     Args:
         desc: what `compile_segments` or `compile_looped` gave.
@@ -41,7 +42,7 @@ class SegmentComputer(NnetComputer):
     def __init__(
         self,
         net: OpList | NetDesc,
-        nnet: Nnet,
+        nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
     ):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from doc_blocks import blocks
 from kaldi_data import FOLDER, difference, need
-from opscope.nnet3.components.batch_norm import BatchNormComponent
 from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import read_table
 
@@ -30,11 +34,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("model", MODELS)
 def test_output(model, case, within):
-    nnet = Nnet.read(need("trained", model, "model.raw"))
-    for component in nnet.components.values():
-        if isinstance(component, BatchNormComponent):
-            component.test_mode = True
-    computer = ChunkComputer(nnet, CASES[case])
+    computer = ChunkComputer(need("trained", model, "model.raw"), CASES[case])
     features = read_table(f"ark:{need('trained', 'feats.ark')}", "matrix")
     wanted = dict(read_table(f"ark:{need('trained', model, f'{case}.ark')}", "matrix"))
     errors = {}
@@ -44,3 +44,28 @@ def test_output(model, case, within):
         assert got.shape == wanted[key].shape
         errors[key] = difference(got, wanted[key])
     within(errors, TOLERANCE)
+
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+@pytest.mark.parametrize("file", ["model.raw", "final.mdl"])
+@pytest.mark.parametrize("model", MODELS)
+def test_scores_in_the_words_of_the_readme(model, file, within, tmp_path, monkeypatch):
+    """The README's own lines, on a network of Kaldi alone and within an acoustic model."""
+    raw, features = need("trained", model, "model.raw"), need("trained", "feats.ark")
+    transitions = AmNnetSimple.read(need("formats", "final.mdl")).transition_model
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(features, "feats.ark")
+    shutil.copy(raw, "model.raw")
+    whole = AmNnetSimple(Nnet.read(raw), transitions)
+    whole.set_context()
+    whole.write("final.mdl")
+    (block,) = (b for b in blocks(README) if 'ChunkComputer("model.raw")' in b.text)
+    names = {}
+    exec(block.text.replace('"model.raw"', f'"{file}"'), names)  # our own page
+    wanted = dict(read_table(f"ark:{need('trained', model, 'output.ark')}", "matrix"))
+    assert list(names["scores"]) == list(wanted)
+    for key, got in names["scores"].items():
+        np.testing.assert_allclose(got, wanted[key], rtol=TOLERANCE, atol=TOLERANCE)
+    within({key: difference(names["scores"][key], wanted[key]) for key in wanted}, TOLERANCE)

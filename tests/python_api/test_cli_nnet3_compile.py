@@ -86,6 +86,30 @@ def test_a_saved_net_runs_without_the_model(call):
     assert "no error" in call("verify", "net.pb")
 
 
+NORM = """\
+input-node name=input dim=2
+component name=n type=BatchNormComponent dim=2
+component-node name=n component=n input=input
+output-node name=output input=n
+"""
+
+
+def test_operators_are_in_test_mode_where_there_are_no_derivatives(call):
+    nnet = nnet3.Nnet.from_config_text(NORM)
+    nnet.write("new.raw")
+    norm = nnet.components["n"]
+    norm.count, norm.stats_sum, norm.stats_sumsq = 2.0, np.ones(2), np.full(2, 9.0)
+    nnet.write("norm.raw")
+    command = "nnet3-compile", "norm.raw", "--frames=2"
+    assert "nnet3.batch_norm" not in call(*command)
+    assert "nnet3.batch_norm" in call(*command, "--no-test-mode")
+    assert "nnet3.batch_norm" in call(*command, "--backward")
+    assert "nnet3.batch_norm" not in call(*command, "--backward", "--test-mode")
+    assert "nnet3.batch_norm" in call("nnet3-compile", "new.raw", "--frames=2", "--no-test-mode")
+    assert "n.Propagate" in call("nnet3-compile", "new.raw", "--frames=2", "--kaldi")
+    assert "no statistics" in call("nnet3-compile", "new.raw", "--frames=2", code=1)
+
+
 def test_saved_commands(call):
     call("nnet3-compile", "model.raw", "request.txt", "--commands", "--out", "commands.pb")
     assert not Path("commands.safetensors").exists()
