@@ -15,6 +15,7 @@ from .variables import resolve
 
 LARGEST = 1 << 26  # bytes of a config file
 INCLUDE = "include="
+DEEPEST = 100  # files that include one another
 
 
 def read_source(path: str | Path, chain: Chain = ()) -> Source:
@@ -98,6 +99,8 @@ class Reader:
         """
         if INCLUDE not in text.string:
             return text
+        if len(chain) > DEEPEST:
+            raise located(FormatError, f"more than {DEEPEST} nested includes", text.locate(), chain)
         pieces: list[Text | str] = []
         for line in lines(text):
             if not line.string.startswith(INCLUDE):
