@@ -95,9 +95,10 @@ def _record(record: Record, indent: str) -> str:
     if not record.members:
         return opening + closing
     lines = [_member(member, indent + _STEP) for member in record.members]
-    on_one_line = " ; ".join([line[len(indent) + len(_STEP) :] for line in lines])
-    if "\n" not in on_one_line and len(indent) + len(on_one_line) < WIDTH // 2:
-        return f"{opening} {on_one_line} {closing}"
+    if not any("\n" in line for line in lines):
+        on_one_line = " ; ".join([line[len(indent) + len(_STEP) :] for line in lines])
+        if len(indent) + len(on_one_line) < WIDTH // 2:
+            return f"{opening} {on_one_line} {closing}"
     return "\n".join([opening, *lines, indent + closing])
 
 

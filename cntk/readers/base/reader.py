@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ....framework.base.errors import RunError
+from ...base.plugins import call_plugin
 from .data import Samples, Stream
 from .pack import Minibatch
 
@@ -87,3 +88,17 @@ class DataReader(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def next_minibatch(reader: DataReader) -> Minibatch | None:
+    """The next minibatch of a reader, its own or another package's; None at the end of the epoch.
+
+    Raises:
+        OpscopeError: one that the reader raises.
+        RunError: the reader fails otherwise, or gives something else; it names the reader's class.
+    """
+    owner = f"the reader {type(reader).__module__}.{type(reader).__name__}"
+    found = call_plugin(owner, reader.get_minibatch)
+    if found is not None and not isinstance(found, Minibatch):
+        raise RunError(f"{owner} gave a {type(found).__name__}, not a Minibatch or None")
+    return found
