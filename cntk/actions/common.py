@@ -11,6 +11,7 @@ from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.backend import CPUPlace, GPUPlace, Place, gpu_present
 from ...framework.base.errors import FormatError, OpscopeError
 from ..base.text import is_located
+from ..config.device import device_of
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from ..models.dump import dump
@@ -42,22 +43,21 @@ class Run:
     progress: JobProgress | None = None
 
 
-def place_of(section: ConfigParameters) -> Place:
-    """Where `deviceId` says to run: -1 or "cpu", a GPU's number, "auto" for a GPU if there is one.
+def place_of(section: ConfigParameters, say: Say = to_stderr) -> Place:
+    """Where `deviceId` says to run: -1 or "cpu", a GPU's number, "gpu" for the first one, "auto"
+    for a GPU if there is one; `say` is told where there is none.
 
     Raises:
         FormatError: it says something else. DeviceError: there is no such GPU.
     """
-    text = section.string("deviceId", "auto").lower()
-    if text in ("-1", "cpu"):
+    text = device_of(section)
+    if text == "cpu":
         return CPUPlace()
-    if text in ("auto", "gpu"):
-        return GPUPlace() if gpu_present() else CPUPlace()
-    if not text.isdecimal():
-        raise section["deviceId"].error(
-            f"deviceId is a number, 'cpu', 'gpu' or 'auto', not {text!r}"
-        )
-    place = GPUPlace(int(text))
+    if text == "auto" and not gpu_present():
+        if "deviceId" in section:
+            say("deviceId = auto: there is no GPU, so this runs on the CPU\n")
+        return CPUPlace()
+    place = GPUPlace(int(text) if text.isdecimal() else 0)
     place.xp  # noqa: B018  raises where there is no GPU
     return place
 
@@ -143,9 +143,9 @@ def _set_outputs(run: Run, network: Network, names: Sequence[str]) -> None:
     network.validate()
 
 
-def net_of(section: ConfigParameters, network: Network) -> CntkNet:
+def net_of(run: Run, section: ConfigParameters, network: Network) -> CntkNet:
     """A network that runs on the device of a section."""
-    return CntkNet(network, place_of(section))
+    return CntkNet(network, place_of(section, run.say))
 
 
 def reader_of(section: ConfigParameters, name: str = "reader", *, in_order: str = "") -> DataReader:

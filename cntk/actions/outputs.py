@@ -22,7 +22,7 @@ from ..network.nodes.analysis import depth_first
 from ..network.nodes.node import Node
 from ..readers.base.data import Samples
 from ..readers.base.pack import Minibatch
-from ..readers.base.reader import DataReader
+from ..readers.base.reader import DataReader, next_minibatch
 from ..readers.catalogue import create_writer
 from ..run.runtime import BoundNet, CntkNet, goes_on
 from ..run.tracing import names_of, trace
@@ -53,7 +53,7 @@ def write(run: Run, section: ConfigParameters) -> None:
         path = section.string("outputPath")
         written = [*(node.name for node in nodes), *map(_gradient_name, gradients)]
         refuse_overwriting(section.section("reader"), [f"{path}.{name}" for name in written])
-    net = net_of(section, network)
+    net = net_of(run, section, network)
     trace(net, names_of(section), run.say)
     with reader_of(section, in_order="always") as reader:
         reader.start_minibatch_loop(size, 0, epoch_size)
@@ -96,7 +96,7 @@ def _minibatches(
     carried = False
     target = nodes[0] if gradients else None
     context = OpContext(train=target is not None, seed=0)
-    while (minibatch := reader.get_minibatch()) is not None:
+    while (minibatch := next_minibatch(reader)) is not None:
         carried = carried or goes_on(minibatch)
         bound = net.bound_net(nodes, target, carried=carried, extra_gradients=gradients or ())
         bound.run(minibatch, context)

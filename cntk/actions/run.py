@@ -10,9 +10,11 @@ from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import cast
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
+from ..base.plugins import call_plugin, load_plugin
 from ..config.commands import GROUP, Command, added, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
@@ -77,8 +79,10 @@ def action_of(name: str) -> Action | None:
     """The function of an action; None for an action that this package leaves out."""
     if name in ACTIONS:
         return ACTIONS[name]
-    found = (point for point in entry_points(group=GROUP) if point.name == name)
-    return next((point.load() for point in found), None)
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            return cast(Action, load_plugin(point))
+    return None
 
 
 @contextmanager
@@ -167,7 +171,11 @@ def _act(run: Run, command: Command, action: str) -> None:
     progress = run.progress if action in ("train", "trainRNN") else None
     if progress is not None:
         run.say(f"CNTKCommandTrainBegin: {command.name}\n")
-    function(run, command.parameters)
+    if action in ACTIONS and action not in added:
+        function(run, command.parameters)
+    else:
+        owner = f"{command.name}: the action {action!r}"
+        call_plugin(owner, function, run, command.parameters)
     if progress is not None:
         run.say(f"CNTKCommandTrainEnd: {command.name}\n")
         progress.before += epochs_of(command)

@@ -14,7 +14,7 @@ from ...framework.base.errors import RunError
 from ..config.parameters import ConfigParameters
 from ..models.v1 import write_model
 from ..network.nodes.node import Node
-from ..readers.base.reader import DataReader
+from ..readers.base.reader import DataReader, next_minibatch
 from ..run.runtime import CntkNet
 from ..run.tracing import names_of, trace
 from ..sgd.evaluate import evaluation_nodes
@@ -37,7 +37,7 @@ def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
     roots = evaluation_nodes(network, section.array("evalNodeNames", "").strings())
     below = set(network.below(roots))
     nodes = [n for n in network.order if n in below and n.operation == "BatchNormalization"]
-    net = net_of(section, network)
+    net = net_of(run, section, network)
     trace(net, names_of(section), run.say)
     for node in nodes:
         _set(net, node, -1.0, 0.0)  # an average of all samples
@@ -61,7 +61,7 @@ def _set(net: CntkNet, node: Node, time: float, blend: float) -> None:
 def _average(net: CntkNet, node: Node, reader: DataReader, rounds: int) -> None:
     bound = net.bound_net([node])
     for _ in range(rounds):
-        minibatch = reader.get_minibatch()
+        minibatch = next_minibatch(reader)
         if minibatch is None:
             raise RunError("bnstat: the reader gives too few minibatches")
         bound.run(minibatch, OpContext(train=True, seed=0))

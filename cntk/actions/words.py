@@ -13,6 +13,7 @@ from pathlib import Path
 from ...framework.base.errors import FormatError
 from ..base.text import located
 from ..config.parameters import ConfigParameters
+from ..readers.base.reader import next_minibatch
 from ..readers.catalogue import create_reader
 from ..sgd.report import general
 from .common import Run, refuse_overwriting, write_text
@@ -174,7 +175,7 @@ def create_label_map(run: Run, section: ConfigParameters) -> None:
         count = 0
         with create_reader(part) as reader:
             reader.start_minibatch_loop(section.int("minibatchSize", 2048), 0)
-            while (minibatch := reader.get_minibatch()) is not None:
+            while (minibatch := next_minibatch(reader)) is not None:
                 count += minibatch.samples
             labels = reader.label_mapping(stream)
         if not labels:

@@ -175,6 +175,11 @@ def located(
     return error
 
 
+def reason(error: OSError | ValueError) -> str:
+    """Why a file could not be opened; a ValueError tells of a NUL character in its name."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def is_located(error: BaseException) -> bool:
     """Whether an error has the place in a source text that it is about."""
     return getattr(error, "location", None) is not None

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...framework.base.errors import FormatError
 from ..base.text import Location, Source, Text, located
+from ..config.device import device_of
 from ..config.files import read_source
 from ..config.parameters import ConfigParameters
 from ..models.open_model import open_model
@@ -127,13 +128,13 @@ def build_section(
     `build_network`."""
     names = ("BrainScriptNetworkBuilder", "ExperimentalNetworkBuilder")
     name = next((name for name in names if name in section), names[0])
-    device = section.string("deviceId", "-1")
+    device = device_of(section, "-1")
     return build_network(
         section[name].text,
         folders=section.search_folders(),
         load_model=load_model,
         precision=section.string("precision", "float"),
-        device=int(device) if device.lstrip("-").isdigit() else -1,
+        device=int(device) if device.isdecimal() else -1,
         trace_level=section.int("traceLevel", 0),
         seeds=seeds,
         say=say,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...framework.base.atomic import atomic_file
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, nearest
 from ..base.text import Source, located
 from ..config import ConfigParameters, parse_config
 from ..config.files import read_source
@@ -26,7 +26,7 @@ from ..network.network import Network
 from ..network.nodes.node import Node
 from .build import TYPES, evaluate, file_finder, model_loader
 from .language import syntax
-from .language.depth import deep_calls
+from .language.depth import MAX_NESTING, deep_calls
 from .language.parser import parse_expression, parse_members
 from .language.printer import number_text
 from .language.syntax import New, Number
@@ -130,7 +130,11 @@ def read_experiment(
     """The actions of a text, with members of its top level, or inside, replaced by `overrides`."""
     record = _top_record(source, file_finder(folders))
     for name, value in (overrides or {}).items():
-        record = _with_member(record, name.split("."), _override(name, value))
+        names = name.split(".")
+        if len(names) > MAX_NESTING:
+            raise FormatError(f"{name[:60]}...: more than {MAX_NESTING} records in one another")
+        with deep_calls():
+            record = _with_member(record, names, _override(name, value))
     expression = New(record.source, record.at, "CNTK", record)
     types = {**TYPES, **REDESIGNED_TYPES}
     session = Session(types, model_loader(folders, "float"), curried=True)
@@ -333,8 +337,25 @@ def _section(record: Record, without: Sequence[str]) -> str:
             continue
         value = record.own(name)
         if isinstance(value, (str, float, bool, Array)):
-            lines.append(f"{name} = {_config(value)}\n")
+            lines.append(f"{name} = {_setting(record, name, value, without)}\n")
     return "".join(lines)
+
+
+def _setting(record: Record, name: str, value: Value, others: Sequence[str]) -> str:
+    """A plain member as the old language writes it: a value, or values separated by colons.
+
+    Raises:
+        Failure: it holds something else, such as the records of a misspelt `streams`.
+    """
+    items = flatten(value)
+    for item in items:
+        if not isinstance(item, (str, float, bool)):
+            raise Failure(
+                f"{name!r} must hold numbers, strings or booleans, not a {type_name(item)}"
+                + nearest(name, others),
+                record.place(name),
+            )
+    return ":".join(_config(item) for item in items)
 
 
 def _expression(value: Value) -> syntax.Expression | syntax.Member | None:
@@ -342,14 +363,14 @@ def _expression(value: Value) -> syntax.Expression | syntax.Member | None:
 
 
 def _config(value: Value) -> str:
-    """A value as the old language writes it."""
+    """A string, number or boolean as the old language writes it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return ("-" if value < 0 else "") + number_text(abs(value))
     if isinstance(value, str):
         return f'"{value}"'
-    return ":".join(_config(item) for item in flatten(value))
+    raise Failure(f"expected a number, a string or a boolean, not a {type_name(value)}", None)
 
 
 def _edit(name: str, action: Instance) -> EditAction:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 
-from .language.depth import MAX_STRING
+from .language.depth import MAX_SHOWN, MAX_STRING
 from .language.printer import number_text
 from .language.syntax import Expression
 from .values import (
@@ -24,6 +24,7 @@ from .values import (
     Value,
     flatten,
     force,
+    too_nested,
     type_name,
 )
 
@@ -41,10 +42,12 @@ def show(value: Value, how: str = "", where: Expression | None = None) -> str:
     """A value as text. `how` is the middle of a printf format, such as ".2" or "08"."""
     if not _FORMAT.fullmatch(how):
         raise Failure(f"{how!r} is not the middle of a printf format, such as '.2'", where)
-    return _show(value, how)
+    return _show(value, how, (), where)
 
 
-def _show(value: Value, how: str) -> str:
+def _show(value: Value, how: str, names: tuple[str, ...], where: Expression | None) -> str:
+    if len(names) > MAX_SHOWN:
+        raise too_nested(names, where)
     if isinstance(value, str):
         return f"%{how}s" % value
     if isinstance(value, bool):
@@ -55,10 +58,16 @@ def _show(value: Value, how: str) -> str:
         whole = value.is_integer() and abs(value) < 2**31
         return f"%{how}d" % int(value) if whole else f"%{how}f" % value
     if isinstance(value, Record):
-        members = [f"{name} = {_show(value.get(name), how)}" for name in sorted(value.members)]
+        members = [
+            f"{name} = {_show(value.get(name), how, (*names, name), where)}"
+            for name in sorted(value.members)
+        ]
         return _indented("\n".join(members), "[", "]", True)
     if isinstance(value, Array):
-        items = [_show(force(item), how) for item in value.items]
+        items = [
+            _show(force(item), how, (*names, f"[{number}]"), where)
+            for number, item in enumerate(value.items, value.first)
+        ]
         return _indented("\n".join(items), "(", ")", False)
     return f"<{type_name(value)}>"
 

@@ -17,6 +17,7 @@ from ..base.text import Location
 from ..network.catalogue import kind as find_kind
 from ..network.nodes.initial_values import RANDOM, kind_of_values
 from ..network.nodes.node import Node
+from .language.depth import MAX_SHOWN
 from .language.syntax import Expression, LibrarySource
 from .values import (
     Array,
@@ -30,6 +31,7 @@ from .values import (
     as_failure,
     flatten,
     path_text,
+    too_nested,
     type_name,
 )
 
@@ -98,14 +100,23 @@ def constant(
     return make_node(session, "LearnableParameter", path, [], attributes, where)
 
 
-def plain(value: Value) -> Any:
-    """A value as node attributes hold it: arrays as lists without nesting, records as dicts."""
+def plain(value: Value, names: tuple[str, ...] = ()) -> Any:
+    """A value as node attributes hold it: arrays as lists without nesting, records as dicts.
+
+    Args:
+        names: of the records' members around the value, for errors.
+
+    Raises:
+        LimitFailure: records nest too deeply, or one holds itself.
+    """
+    if len(names) > MAX_SHOWN:
+        raise too_nested(names, value.expression if isinstance(value, Record) else None)
     if isinstance(value, Array):
-        return [plain(item) for item in flatten(value)]
+        return [plain(item, names) for item in flatten(value)]
     if isinstance(value, Shape):
         return tuple(value)
     if isinstance(value, Record):
-        return {name: plain(value.get(name)) for name in value.members}
+        return {name: plain(value.get(name), (*names, name)) for name in value.members}
     return value
 
 

@@ -21,7 +21,7 @@ from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ..base.text import Location, is_located, located
 from ..network.network import Network
 from ..network.nodes.node import Node
-from .language.depth import MAX_CALLS, MAX_DEPTH
+from .language.depth import MAX_CALLS, MAX_DEPTH, MAX_ELEMENTS, MAX_SHOWN
 from .language.syntax import Expression, LibrarySource, Member
 
 log = logging.getLogger("opscope.cntk")
@@ -69,6 +69,12 @@ class Failure(Exception):
 
 class LimitFailure(Failure):
     """Evaluation went too deep or took too long; trying another member would do so again."""
+
+
+def too_nested(names: Sequence[str], where: Where) -> LimitFailure:
+    """The error for a value of more than `MAX_SHOWN` levels; `names` lead inwards."""
+    shown = " -> ".join([*names[:4], "...", *names[-2:]])
+    return LimitFailure(f"more than {MAX_SHOWN} records and arrays in one another: {shown}", where)
 
 
 def as_failure(error: OpscopeError, where: Where) -> Failure:
@@ -265,20 +271,35 @@ class Array:
 
 
 def flatten(value: Value) -> list[Value]:
-    """The elements of an array and of the arrays in it, or the single value that it is."""
+    """The elements of an array and of the arrays in it, or the single value that it is.
+
+    Raises:
+        LimitFailure: an array holds itself, or arrays nest without end, or give too many elements.
+    """
     if not isinstance(value, Array):
         return [value]
     flat = []
-    stack = [iter(value.items)]
+    stack, inside = [(value, iter(value.items))], {id(value)}
     while stack:
-        for item in stack[-1]:
-            item = item.force() if item.__class__ is Thunk else item
+        array, rest = stack[-1]
+        for member in rest:
+            item = member.force() if member.__class__ is Thunk else member
             if isinstance(item, Array):
-                stack.append(iter(item.items))
+                where = member.expression if isinstance(member, Thunk) else None
+                if id(item) in inside:
+                    raise LimitFailure("an array is an element of itself", where)
+                if len(stack) >= MAX_DEPTH:
+                    raise LimitFailure(f"more than {MAX_DEPTH} arrays in one another", where)
+                stack.append((item, iter(item.items)))
+                inside.add(id(item))
                 break
             flat.append(item)
+            if len(flat) > MAX_ELEMENTS:
+                where = member.expression if isinstance(member, Thunk) else None
+                raise LimitFailure(f"an array of more than {MAX_ELEMENTS} elements", where)
         else:
             stack.pop()
+            inside.discard(id(array))
     return flat
 
 

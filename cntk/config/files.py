@@ -9,12 +9,13 @@ from pathlib import Path
 from ...framework.base.errors import FormatError
 from ..base.text import Chain, Source, Text, join, located
 from .parameters import ConfigParameters
-from .scan import lines, strip_comments
+from .scan import lines, refuse_nul, strip_comments
 from .value import ConfigArray, ConfigValue
 from .variables import resolve
 
 LARGEST = 1 << 26  # bytes of a config file
 INCLUDE = "include="
+DEEPEST = 100  # files that include one another
 
 
 def read_source(path: str | Path, chain: Chain = ()) -> Source:
@@ -98,6 +99,8 @@ class Reader:
         """
         if INCLUDE not in text.string:
             return text
+        if len(chain) > DEEPEST:
+            raise located(FormatError, f"more than {DEEPEST} nested includes", text.locate(), chain)
         pieces: list[Text | str] = []
         for line in lines(text):
             if not line.string.startswith(INCLUDE):
@@ -153,7 +156,9 @@ def parse_command_line(arguments: Sequence[str]) -> ConfigParameters:
             if not folder.is_dir():
                 raise FormatError(f"Failed to set the current directory to '{value}'")
             reader.folders[0] = folder
-        pieces += [Source("<command line>", argument).whole(), "\n"]
+        written = Source("<command line>", argument).whole()
+        refuse_nul(written)
+        pieces += [written, "\n"]
     text = reader.include(join(pieces))
     config = ConfigParameters(text, reader.name)
     config.folders = reader.folders

@@ -172,8 +172,24 @@ def lines(text: Text) -> Iterator[Text]:
         start = end + 1
 
 
+def refuse_nul(text: Text) -> None:
+    """Refuse a text with a NUL character: no name of a file can hold one.
+
+    Raises:
+        FormatError: it has one.
+    """
+    at = text.string.find("\0")
+    if at >= 0:
+        raise located(FormatError, "a NUL character", text.locate(at))
+
+
 def strip_comments(text: Text) -> Text:
-    """A whole file without comments and empty lines, each line ended by a newline."""
+    """A whole file without comments and empty lines, each line ended by a newline.
+
+    Raises:
+        FormatError: there is a NUL character in it, which no name of a file can hold.
+    """
+    refuse_nul(text)
     found = []
     for line in lines(text):
         line = strip_comment(line)

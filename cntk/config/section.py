@@ -21,6 +21,7 @@ class Section:
         parent: the section around.
         folders: where files named in the config are looked for, in order.
         text: the whole section.
+        warned: the warnings about values of this config so far, kept in its outermost section.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Section:
         self._read: set[str] = set()
         self._empty: set[str] = set()  # names with nothing behind the equals sign
         self.folders: list[Path] = []
+        self.warned: set[str] = set()
         self.text = Source("<string>", text).whole() if isinstance(text, str) else text
         self.parse(self.text)
 

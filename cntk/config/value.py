@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import logging
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from ...framework.base.errors import FormatError, OpscopeError
 from ..base.text import Chain, Location, Text, located
 from .scan import records, skip_blanks
 from .section import Section
+
+_log = logging.getLogger("opscope.cntk")
 
 LIMIT = 1_000_000  # elements; a count behind `*` may ask for any number
 
@@ -30,6 +33,9 @@ _HASH_INFINITY = re.compile(r"[ \t]*[+-]?[0-9.]*#inf", re.IGNORECASE)
 _LONG = re.compile(r"[ \t]*[+-]?[0-9]{1,40}")
 _TRUE = ("t", "true", "T", "True", "TRUE", "1")
 _BRACKET = re.compile(r'[\[{("]')
+# Several words in brackets, none of them quoted, without any separator: `{ a b c*3 }`.
+_WORD = r"[^\s,:;|\"=\[\](){}]+"
+_BLANK_SEPARATED = re.compile(rf"[{{(\[][ \t]*{_WORD}(?:[ \t]+{_WORD})+[ \t]*[}})\]]")
 _FALSE = ("f", "false", "F", "False", "FALSE", "0", "")
 
 
@@ -129,8 +135,28 @@ class ConfigValue:
         return string if len(string) <= 60 else string[:57] + "..."
 
     def array(self, separator: str = ":", repeat: bool = True) -> ConfigArray:
-        """The value as an array: `a:b*3:c`, or lines, or in brackets."""
-        return ConfigArray(self, separator, repeat)
+        """The value as an array: `a:b*3:c`, or lines, or in brackets.
+
+        `{ a b c*3 }`, which CNTK's manual shows, is one element, "a b c", three times in CNTK:
+        blanks separate nothing. That is warned of, once for each place of a config.
+        """
+        found = ConfigArray(self, separator, repeat)
+        string = self.text.string
+        if string[:1] in ("{", "(", "[") and _BLANK_SEPARATED.fullmatch(string):
+            self._warn(
+                f"blanks separate nothing: the array has {len(found)} elements {str(found[0])!r};"
+                f" write {separator.join(string[1:-1].split())!r} for one element for each word"
+            )
+        return found
+
+    def _warn(self, message: str) -> None:
+        """Log a warning with the place, unless the config was warned of that already."""
+        config = None if self.parent is None else list(self.parent.outwards())[-1]
+        text = f"{self.location or self.path}: {message}"
+        if config is None or text not in config.warned:
+            _log.warning("%s", text)
+        if config is not None:
+            config.warned.add(text)
 
 
 class ConfigArray:

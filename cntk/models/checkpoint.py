@@ -15,6 +15,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.base.errors import FormatError
+from ..base.text import reason
 from .stream import BinaryReader, BinaryWriter
 
 VERSION = 2
@@ -67,8 +68,8 @@ def read_checkpoint(path: PathLike) -> Checkpoint:
     """
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     return parse_checkpoint(data, str(path))
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
+from ..base.text import reason
 from ..network.network import Network
 from .v1 import is_model, parse_model
 from .v2 import parse_v2_model
@@ -46,8 +47,8 @@ def open_model(path: PathLike, precision: str = "float", validate: bool = True) 
     """
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     kind = format_of(data)
     if kind == "model":
         network = parse_model(data, str(path), precision)

@@ -26,6 +26,7 @@ _NUMBERS = {
 }
 _DENSE_NAME = "unnamed"
 _DENSEST = 1024  # elements of a sparse matrix for each byte of its file, at most
+_LARGEST = 1 << 31  # rows or columns of a matrix
 _CSC, _CSR = 5, 9  # MatrixFormat: 1 sparse, 4 compressed, 8 row-major
 
 
@@ -159,10 +160,17 @@ class BinaryReader:
         return result
 
     def _dense(self, dtype: np.dtype) -> np.ndarray:
+        start = self.offset
         rows, columns = self.number("uint64"), self.number("uint64")
+        self._check_size(rows, columns, start)
         data = self.take(rows * columns * dtype.itemsize, f"a matrix of {rows} x {columns}")
         array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
         return array.reshape((rows, columns), order="F")
+
+    def _check_size(self, rows: int, columns: int, start: int) -> None:
+        """Refuse what an empty matrix could claim to be: its header alone bounds nothing."""
+        if max(rows, columns) > _LARGEST:
+            raise self.error(f"a matrix of {rows} x {columns}", start)
 
     def _sparse(self, dtype: np.dtype, layout: int) -> np.ndarray:
         start = self.offset
@@ -170,6 +178,7 @@ class BinaryReader:
         columns, rows = self.number("uint64"), self.number("uint64")
         if layout not in (_CSC, _CSR):
             raise self.error(f"sparse matrix format {layout} is not known", start)
+        self._check_size(rows, columns, start)
         major, minor = (columns, rows) if layout == _CSC else (rows, columns)
         if rows * columns > _DENSEST * len(self.data):
             raise self.error(f"a sparse matrix of {rows} x {columns}", start)

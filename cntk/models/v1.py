@@ -17,6 +17,7 @@ from ...framework.base.errors import (
     UnknownOperatorError,
     VariableError,
 )
+from ..base.text import reason
 from ..network.catalogue import kind
 from ..network.network import Network
 from ..network.nodes import rules
@@ -54,8 +55,8 @@ def read_model(path: PathLike, precision: str = "float", validate: bool = True) 
     """
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     network = parse_model(data, str(path), precision)
     if validate:
         network.validate()

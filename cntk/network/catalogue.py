@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from ...framework.base.errors import UnknownOperatorError, nearest
+from ..base.plugins import load_plugin
 from . import kinds as _kinds  # noqa: F401  fills the tables
 from .nodes.kind import KINDS, NDL
 from .nodes.node import Kind, NdlFunction
@@ -20,9 +21,13 @@ GROUP = "opscope.nodes"
 
 @cache
 def load_plugins() -> None:
-    """Import the modules that register kinds of other packages."""
+    """Import the modules that register kinds of other packages.
+
+    Raises:
+        OpscopeError: a module cannot be imported.
+    """
     for point in entry_points(group=GROUP):
-        point.load()
+        load_plugin(point)
 
 
 def kind(operation: str) -> Kind:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from ...framework.base.errors import nearest
+from ..base.plugins import call_plugin, load_plugin
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from .base.data import Deserializer
@@ -67,7 +69,9 @@ class Catalogue(Generic[T]):
                 return getattr(import_module(f".{module}", __package__), function)
         for point in entry_points(group=self.group):
             if self._same(point.name, name):
-                return point.load()
+                made = cast(Callable[[ConfigParameters], T], load_plugin(point))
+                owner = f"the {self.what} {point.name!r} of another package ({self.group})"
+                return partial(call_plugin, owner, made)
         raise value.error(f"there is no {self.what} {name!r}{nearest(name, self.names())}")
 
 

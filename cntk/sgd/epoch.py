@@ -21,7 +21,7 @@ from ...framework.runtime.plain_net import PlainNet
 from ..lower.emitter import INPUT, PARAMETER, dims
 from ..network.nodes.node import Node
 from ..readers.base.pack import Minibatch
-from ..readers.base.reader import DataReader
+from ..readers.base.reader import DataReader, next_minibatch
 from ..run.runtime import BoundNet, CntkNet, goes_on
 from .job import JobProgress
 from .measure import (
@@ -98,7 +98,7 @@ class EpochRunner:
             samples: stop once this many have been used; None: a whole epoch.
 
         Raises:
-            RunError: the criterion is not a number.
+            RunError: the criterion is not a number, or the reader gives no samples.
         """
         options, network = self.options, self.net.network
         nodes = [self.criterion, *self.evaluations]
@@ -116,7 +116,7 @@ class EpochRunner:
         self.reader.start_minibatch_loop(size, epoch, options.epoch_size)
         used, carried = 0, False
         while samples is None or used <= samples:
-            minibatch = self.reader.get_minibatch()
+            minibatch = next_minibatch(self.reader)
             if minibatch is None:
                 break
             if self.prepare is not None:
@@ -133,6 +133,11 @@ class EpochRunner:
             else:
                 progress.add(self._in_parts(bound, nodes, minibatch, count, context, learns))
             used += true
+        if not used and (samples is None or samples > 0):
+            raise RunError(
+                f"epoch {epoch + 1}: the reader gave no samples of the criterion"
+                f" {self.criterion.name!r} in {progress.run} minibatches"
+            )
         return progress.result()
 
     def _columns(self, minibatch: Minibatch) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...framework.base.errors import RunError, ShapeError, VariableError
 from ..network.network import Network
 from ..network.nodes.node import Node
-from ..readers.base.reader import DataReader
+from ..readers.base.reader import DataReader, next_minibatch
 from ..run.runtime import CntkNet, goes_on
 from .measure import (
     accumulating,
@@ -72,7 +72,7 @@ class Evaluator:
         shown, shown_at, run, carried = list(totals), 0, 0, False
         reset_accumulators(self.net)
         reader.start_minibatch_loop(size, 0, epoch_size)
-        while (minibatch := reader.get_minibatch()) is not None:
+        while (minibatch := next_minibatch(reader)) is not None:
             carried = carried or goes_on(minibatch)
             bound = self.net.bound_net(nodes, carried=carried)
             for part in sub_minibatches(minibatch, count):
@@ -94,6 +94,8 @@ class Evaluator:
             self._show(nodes, totals, shown, shown_at + 1, run)
         if not run:
             raise RunError("evaluation: the reader gave no data")
+        if not any(total.samples for total in totals):
+            raise RunError(f"evaluation: the reader gave no samples in {run} minibatches")
         self.say(f"Final Results: Minibatch[1-{run}]: {_line(nodes, totals, perplexity=True)}\n")
         return totals
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ..network.network import Network
 from ..network.nodes.node import Node
-from ..readers.base.reader import DataReader
+from ..readers.base.reader import DataReader, next_minibatch
 from ..run.runtime import CntkNet
 from .report import Say
 
@@ -75,7 +75,7 @@ def precompute(
     moments = {source: _Moments() for source in sources}
     bound = net.bound_net(sources)
     reader.start_minibatch_loop(size, 0, epoch_size)
-    while (minibatch := reader.get_minibatch()) is not None:
+    while (minibatch := next_minibatch(reader)) is not None:
         bound.run(minibatch)
         for source, moment in moments.items():
             moment.add(bound.value(source).data)

@@ -36,7 +36,7 @@ _STEP = "    "
 def print_members(record: Record) -> str:
     """A record's members as the text of a file, one on a line."""
     with deep_calls():
-        return "".join(_member(member, "") + "\n" for member in record.members)
+        return "".join([_member(member, "") + "\n" for member in record.members])
 
 
 def print_expression(expression: Expression) -> str:
@@ -94,11 +94,12 @@ def _record(record: Record, indent: str) -> str:
     opening, closing = "{}" if record.braces else "[]"
     if not record.members:
         return opening + closing
-    on_one_line = " ; ".join(_member(member, "") for member in record.members)
-    if "\n" not in on_one_line and len(indent) + len(on_one_line) < WIDTH // 2:
-        return f"{opening} {on_one_line} {closing}"
-    lines = (_member(member, indent + _STEP) for member in record.members)
-    return "\n".join((opening, *lines, indent + closing))
+    lines = [_member(member, indent + _STEP) for member in record.members]
+    if not any("\n" in line for line in lines):
+        on_one_line = " ; ".join([line[len(indent) + len(_STEP) :] for line in lines])
+        if len(indent) + len(on_one_line) < WIDTH // 2:
+            return f"{opening} {on_one_line} {closing}"
+    return "\n".join([opening, *lines, indent + closing])
 
 
 def _text(expression: Expression, weakest: int, indent: str) -> str:
@@ -145,7 +146,7 @@ def _with_strength(expression: Expression, indent: str) -> tuple[str, int]:
             before = _text(left, strength, indent)
             return f"{before} {operator} {_text(right, strength + 1, indent)}", strength
         case If(condition=condition, then=then, otherwise=otherwise):
-            parts = (_text(part, 0, indent) for part in (condition, then, otherwise))
+            parts = [_text(part, 0, indent) for part in (condition, then, otherwise)]
             return "if {} then {} else {}".format(*parts), 0
         case New(type=name, argument=argument):
             return f"new {name} {_operand(argument, indent)}", POSTFIX
@@ -167,6 +168,6 @@ def _operand(expression: Expression, indent: str) -> str:
 def _array(items: tuple[Expression, ...], indent: str) -> tuple[str, int]:
     strength = PRECEDENCE[":"]
     if len(items) < 2 or isinstance(items[0], Array):
-        inside = " ; ".join(_text(item, 0, indent) for item in items)
+        inside = " ; ".join([_text(item, 0, indent) for item in items])
         return f"[| {inside} |]" if inside else "[| |]", POSTFIX
-    return " : ".join(_text(item, strength + 1, indent) for item in items), strength
+    return " : ".join([_text(item, strength + 1, indent) for item in items]), strength

@@ -13,12 +13,14 @@ from functools import cache
 
 from ...base.text import Location, Source
 
+_SHOWN = 8  # levels of a tree that repr shows
+
 
 class LibrarySource(Source):
     """The text of a file of the standard library; errors rather point at the user's own text."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Expression:
     """Base of all expressions."""
 
@@ -28,6 +30,9 @@ class Expression:
     @property
     def location(self) -> Location:
         return self.source.locate(self.at)
+
+    def __repr__(self) -> str:
+        return _shown(self, _SHOWN)
 
     def children(self) -> Iterator[Expression]:
         """The expressions directly inside."""
@@ -43,7 +48,7 @@ class Expression:
                         yield item
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Member:
     """`name = value`: an item of a record, a named argument, or an optional parameter."""
 
@@ -56,28 +61,31 @@ class Member:
     def location(self) -> Location:
         return self.source.locate(self.at)
 
+    def __repr__(self) -> str:
+        return _shown(self, _SHOWN)
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class Number(Expression):
     value: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class String(Expression):
     value: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Boolean(Expression):
     value: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Identifier(Expression):
     name: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Record(Expression):
     """`[ a = 1 ; b = 2 ]` or, with `braces`, `{ a = 1 ; b = 2 }`."""
 
@@ -85,14 +93,14 @@ class Record(Expression):
     braces: bool = field(default=False, compare=False)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Array(Expression):
     """`a : b : c`, or `[| a ; b |]`."""
 
     items: tuple[Expression, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Range(Expression):
     """`array [first .. last] (initializer)`."""
 
@@ -101,7 +109,7 @@ class Range(Expression):
     initializer: Expression
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Lambda(Expression):
     """Positional parameters by name, optional ones with their defaults, and the body."""
 
@@ -110,7 +118,7 @@ class Lambda(Expression):
     body: Expression
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Apply(Expression):
     """`function (arguments, name = value)`, or with `braces` `function {...}`."""
 
@@ -120,7 +128,7 @@ class Apply(Expression):
     braces: bool = field(default=False, compare=False)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Access(Expression):
     """`record.name`; its place is that of the name."""
 
@@ -128,7 +136,7 @@ class Access(Expression):
     name: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Index(Expression):
     """`array[index]`."""
 
@@ -136,7 +144,7 @@ class Index(Expression):
     index: Expression
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Unary(Expression):
     """`-x`, `+x` or `!x`."""
 
@@ -144,7 +152,7 @@ class Unary(Expression):
     operand: Expression
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Infix(Expression):
     """`left operator right`; its place is that of the operator."""
 
@@ -153,14 +161,14 @@ class Infix(Expression):
     right: Expression
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class If(Expression):
     condition: Expression
     then: Expression
     otherwise: Expression
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class New(Expression):
     """`new class argument`."""
 
@@ -186,6 +194,19 @@ UNARY = 90
 @cache
 def _fields(kind: type) -> tuple[str, ...]:
     return tuple(spec.name for spec in fields(kind) if spec.name not in ("source", "at"))
+
+
+def _shown(value: object, levels: int) -> str:
+    """A tree as Python writes it, `...` for what lies deeper than so many levels."""
+    if isinstance(value, tuple):
+        items = [_shown(item, levels) for item in value]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    if not isinstance(value, (Expression, Member)):
+        return repr(value)
+    if not levels:
+        return "..."
+    parts = [f"{name}={_shown(getattr(value, name), levels - 1)}" for name in _fields(type(value))]
+    return f"{type(value).__name__}({', '.join(parts)})"
 
 
 def height(root: Expression) -> int:

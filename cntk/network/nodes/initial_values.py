@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ....framework.base.errors import FormatError
+from ...base.text import reason
 from . import rules
 from .attributes import Dims
 from .node import Node
@@ -86,8 +87,8 @@ def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
     """
     try:
         return parse_matrix(Path(path).read_text(encoding="utf-8", errors="replace"), path, dtype)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
 
 
 def _own_shape(node: Node, matrix: np.ndarray) -> Dims:

@@ -20,6 +20,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike, write_atomically
 from ....framework.base.errors import FormatError
+from ...base.text import reason
 
 KINDS = {6: "MFCC", 7: "FBANK", 9: "USER", 11: "PLP", 12: "USER"}
 USER = 9
@@ -121,8 +122,8 @@ def read_script(path: PathLike, prefix: str = "") -> list[HtkPath]:
 def _read_text(path: PathLike) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
 
 
 def _without_extension(name: str) -> str:
@@ -171,8 +172,8 @@ class HtkFile:
                         f"{path}: a header of {_HEADER} bytes was expected, not of {size}"
                     )
                 return _open_idx(path, head, size) if _IDX.search(path) else _open(path, file, head)
-        except OSError as error:
-            raise FormatError(f"{path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+            raise FormatError(f"{path}: {reason(error)}") from error
 
     def read(self, first: int = 0, last: int | None = None) -> np.ndarray:
         """Frames, float32, [frames, dim].
@@ -191,8 +192,8 @@ class HtkFile:
         begin = self._begin + first * self.dim * self._dtype.itemsize
         try:
             raw = np.fromfile(self.path, self._dtype, count * self.dim, offset=begin)
-        except OSError as error:
-            raise FormatError(f"{self.path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+            raise FormatError(f"{self.path}: {reason(error)}") from error
         if len(raw) < count * self.dim:
             raise FormatError(
                 f"{self.path}: the file ends within frame {first + len(raw) // self.dim} "

@@ -18,7 +18,7 @@ import numpy as np
 from ....framework.base.errors import RunError
 from .data import Samples
 from .pack import Minibatch
-from .reader import DataReader
+from .reader import DataReader, next_minibatch
 
 
 class MultiReader(DataReader):
@@ -65,7 +65,7 @@ class MultiReader(DataReader):
             RunError: the readers have different numbers of sequences side by side.
         """
         found: list[Minibatch] = []
-        for minibatch in [reader.get_minibatch() for reader in self._readers]:
+        for minibatch in [next_minibatch(reader) for reader in self._readers]:
             if minibatch is None:
                 return None
             found.append(minibatch)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ...base.text import reason
 
 
 class SteadyFile:
@@ -28,8 +29,8 @@ class SteadyFile:
         self.path, self._lock = str(path), Lock()
         try:
             self._file = open(self.path, "rb", buffering=0)
-        except OSError as error:
-            raise FormatError(f"{self.path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+            raise FormatError(f"{self.path}: {reason(error)}") from error
         self._state = self._now()
         self.size = self._state[0]
         if not self.size:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
+from ...base.text import reason
 
 _LARGEST = 1 << 31
 
@@ -115,8 +116,8 @@ def read_lines(path: PathLike) -> list[str]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
     return text.split("\n")
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
+from ...base.text import reason
 from ...config.parameters import ConfigParameters
 from ..base.htk_files import _without_extension
 
@@ -289,8 +290,8 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                         block = _Block(path)
                 elif taken:
                     block.add(number, words)
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
     if title:
         raise FormatError(f"{path}:{named}: the utterance {title} does not end with '.'")
     yield block
@@ -307,5 +308,5 @@ def _name(path: PathLike, title: str, number: int) -> str | None:
 def _read(path: PathLike) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
