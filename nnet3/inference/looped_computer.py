@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.scope import Scope
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
@@ -50,6 +50,7 @@ class LoopedOptions:
             ("extra_left_context_initial", 0),
             ("frame_subsampling_factor", 1),
         ):
+            check_kind(getattr(self, name), int, name)
             if getattr(self, name) < least:
                 raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
@@ -84,6 +85,7 @@ class LoopedComputer(UtteranceComputer):
         place: Place | None = None,
         optimize: bool | OptimizeOptions = True,
     ) -> None:
+        check_kind(options, LoopedOptions | None, "options")
         self.options = options = options or LoopedOptions()
         left, self.right_context = nnet.context()
         self.left_context = left + options.extra_left_context_initial
@@ -116,6 +118,7 @@ class LoopedComputer(UtteranceComputer):
         """
         stream = self.stream()
         for utterance in utterances:
+            check_kind(utterance, Utterance, "each utterance")
             utterance.check(self.input_dim, self.ivector_dim)
             yield utterance.key, stream.whole(utterance)
 
