@@ -120,7 +120,7 @@ def verify(file: str) -> None:
         from ...nnet3.network.config_check import config_problems
 
         found = config_problems(file)
-        _tell([(problem.severity, problem.message) for problem in found])
+        _tell([(problem.severity, problem.message) for problem in found], f"{file}: ")
     if kind:
         from ...nnet3.language.nodes import warnings_to
         from ...nnet3.programs.listing import check
@@ -152,13 +152,13 @@ def verify(file: str) -> None:
     click.echo(f"{file}: {len(desc.ops)} operators, no error")
 
 
-def _tell(lines: list[tuple[str, str]]) -> None:
+def _tell(lines: list[tuple[str, str]], place: str = "") -> None:
     """Print problems with their severities; end with code 1 if there is an error."""
     for severity, text in lines:
         click.echo(f"{severity}: {text}")
     errors = sum(severity == "error" for severity, _ in lines)
     if errors:
-        click.echo(f"{errors} error{'s' * (errors > 1)}", err=True)
+        click.echo(f"{place}{errors} error{'s' * (errors > 1)}", err=True)
         raise click.exceptions.Exit(1)
 
 
