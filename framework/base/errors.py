@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Integral
+from types import NoneType
+from typing import Any, get_args
 
 
 class OpscopeError(Exception):
@@ -64,6 +67,32 @@ class NotFiniteError(RunError):
 
 class DeviceError(OpscopeError):
     """A device or backend that is not present."""
+
+
+def check_kind(value: object, kind: Any, what: str) -> None:
+    """Refuse an object of the wrong class; `what` names it in the message. True is no number.
+
+    Args:
+        value: the object.
+        kind: a class, or several with `|` between them; `int` takes NumPy's whole numbers as well.
+        what: the object is.
+
+    Raises:
+        AttributeTypeError: it is none of `kind`.
+    """
+    fits = isinstance(value, Integral if kind is int else kind)
+    if not fits or (kind is int and isinstance(value, bool)):
+        shown = repr(value)
+        shown = f": {shown}" if len(shown) <= 60 and "\n" not in shown else ""
+        kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
+        wanted = " or ".join(_article(one.__name__) for one in kinds)
+        raise AttributeTypeError(
+            f"{what}: want {wanted}, not {_article(type(value).__name__)}{shown}"
+        )
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

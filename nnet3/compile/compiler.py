@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ..components.base.precompute import precompute_indexes
 from ..graph.graph import Graph
 from ..graph.request import ComputationRequest
@@ -65,6 +65,7 @@ class Compiler:
 
     def _check(self) -> None:
         for request in self.requests:
+            check_kind(request, ComputationRequest, "the request")
             if request.needs_derivatives() and len(self.requests) > 1:
                 raise ShapeError("derivatives are computed for one request alone, not in segments")
             if request.store_component_stats != self.requests[0].store_component_stats:

@@ -27,10 +27,19 @@ from .topology import Topology
 Asked = list[tuple[int, np.ndarray]]  # nodes with their keys, see pack_tx, as a request lists them
 
 _EMPTY = np.zeros(0, np.int64)
+_LONGEST = 300  # characters of the rows that one error names
 
 
 class NotComputableError(OpscopeError):
-    """Outputs that cannot be computed from the inputs of the request."""
+    """Outputs that cannot be computed from the inputs of the request.
+
+    Attributes:
+        explanation: why, row by row, as Kaldi logs it; it may have many lines.
+    """
+
+    def __init__(self, message: str, explanation: str = "") -> None:
+        super().__init__(message)
+        self.explanation = explanation
 
 
 @dataclass
@@ -110,7 +119,9 @@ class Graph:
         for number in range(len(requests)):
             filled = [self._fill(group, number) for group in self.groups]
             if not all(filled):
-                raise NotComputableError(self.explain_why_not_computable(number))
+                told, _, rows = self.explain_why_not_computable(number).partition("\n")
+                cut = told if len(told) <= _LONGEST else told[:_LONGEST] + " ..."
+                raise NotComputableError(cut, f"{told}\n{rows}")
 
     def _fill(self, group: Group, number: int) -> bool:
         """Finds the rows of one segment of a group; False where an output is missing."""
@@ -192,6 +203,12 @@ def _groups(topology: Topology, requests: Sequence[ComputationRequest]) -> list[
             seen: set[int] = set()
             for io in listed:
                 node = _check_io(topology, io.name, bool(output), seen)
+                if not len(io.indexes):
+                    kind = "output" if output else "input"
+                    raise ShapeError(
+                        f"the request lists no rows of the {kind} '{io.name}' (0 indexes); give it"
+                        " indexes (n, t, x), or leave it out"
+                    )
                 for value, keys in _by_sequence(io.indexes):
                     pattern = patterns.setdefault(value, [[] for _ in empty])
                     pattern[2 * number + output].append((node, keys))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind
 from ..index.indexes import as_indexes, format_indexes
 
 
@@ -34,6 +34,7 @@ class IoSpecification:
     has_deriv: bool = False
 
     def __post_init__(self) -> None:
+        check_kind(self.name, str, "the name of an input or output")
         self.indexes = as_indexes(self.indexes, f"'{self.name}'")
 
     def __str__(self) -> str:
@@ -49,6 +50,12 @@ class ComputationRequest:
     outputs: list[IoSpecification] = field(default_factory=list)
     need_model_derivative: bool = False
     store_component_stats: bool = False
+
+    def __post_init__(self) -> None:
+        for what, listed in (("inputs", self.inputs), ("outputs", self.outputs)):
+            check_kind(listed, list, f"{what} of a request")
+            for io in listed:
+                check_kind(io, IoSpecification, f"each of the {what} of a request")
 
     @classmethod
     def parse(cls, text: str, where: str = "request") -> ComputationRequest:

@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ..cache.computers import ComputerCache
 from ..graph.context import reads_further_ahead
+from ..graph.graph import NotComputableError
 from ..graph.request import ComputationRequest, IoSpecification
 from ..network.for_inference import Model, chosen_priors, for_inference, opened
+from ..network.model_check import refuse_diverged
 from ..optimize import OptimizeOptions
 
 # Online iVectors may end that many frames before the features do.
@@ -62,6 +64,7 @@ class ChunkOptions:
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
+            check_kind(getattr(self, name), int, name)
             if getattr(self, name) < least:
                 raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
@@ -100,11 +103,16 @@ class Utterance:
             ShapeError: features or iVectors are not as wide as wanted, or there are too few.
         """
         features, key = self.features, self.key
+        check_kind(features, np.ndarray, f"{key}: features")
         if features.ndim != 2 or not len(features):
-            raise ShapeError(f"{key}: features must be a matrix of at least one row")
+            raise ShapeError(
+                f"{key}: features must be a matrix of at least one row; you gave an array"
+                f" {list(features.shape)}"
+            )
         if features.shape[1] != input_dim:
             raise ShapeError(
                 f"{key}: the input wants {input_dim} columns, you gave {features.shape[1]}"
+                f" ({len(features)} rows)"
             )
         ivector, online = self.ivector, self.online_ivectors
         if ivector is not None and online is not None:
@@ -177,6 +185,7 @@ class UtteranceComputer(ABC):
         step = math.lcm(frame_subsampling_factor, nnet.modulus())
         self.frames_per_chunk = -(-frames_per_chunk // step) * step
         self.output_dim = nnet.output_dim("output")
+        refuse_diverged(nnet)
         self.input_dim = nnet.input_dim("input")
         self.ivector_dim = max(nnet.input_dim("ivector"), 0)
         self.log_priors = log_priors(chosen_priors(priors, model), self.output_dim)
@@ -243,6 +252,7 @@ class ChunkComputer(UtteranceComputer):
         test_mode: bool = True,
         collapse: bool = True,
     ) -> None:
+        check_kind(options, ChunkOptions | None, "options")
         self.options = options = options or ChunkOptions()
         chunk = options.frames_per_chunk, options.frame_subsampling_factor
         super().__init__(model, *chunk, priors, test_mode, collapse)
@@ -262,6 +272,7 @@ class ChunkComputer(UtteranceComputer):
         if self.options.chunks_per_batch == 1:
             ahead = 1
         for utterance in utterances:
+            check_kind(utterance, Utterance, "each utterance")
             utterance.check(self.input_dim, self.ivector_dim)
             waiting.append(utterance)
             frames += len(utterance.features)
@@ -356,7 +367,12 @@ class ChunkComputer(UtteranceComputer):
         waiting: list[Utterance],
         results: list[np.ndarray],
     ) -> None:
-        computer = self._cache.computer(self.request(shape, len(chunks)))
+        try:
+            computer = self._cache.computer(self.request(shape, len(chunks)))
+        except NotComputableError as error:
+            one = waiting[chunks[0].utterance]
+            told = f"{one.key}: {len(one.features)} rows: {error}"
+            raise NotComputableError(told, error.explanation) from error
         frames = np.empty((len(chunks), shape.input_frames, self.input_dim), np.float32)
         for chunk, rows in zip(chunks, frames, strict=True):
             self._input(chunk, waiting[chunk.utterance].features, rows)
@@ -414,6 +430,7 @@ def log_priors(priors: np.ndarray | None, output_dim: int) -> np.ndarray | None:
     """
     if priors is None:
         return None
+    priors = _floats(priors)
     if priors.shape != (output_dim,):
         raise ShapeError(f"{priors.size} priors for an output of {output_dim} columns")
     with np.errstate(divide="ignore"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.scope import Scope
 from ..network.for_inference import Model
 from ..optimize import OptimizeOptions
@@ -50,6 +50,7 @@ class LoopedOptions:
             ("extra_left_context_initial", 0),
             ("frame_subsampling_factor", 1),
         ):
+            check_kind(getattr(self, name), int, name)
             if getattr(self, name) < least:
                 raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
@@ -85,6 +86,7 @@ class LoopedComputer(UtteranceComputer):
         test_mode: bool = True,
         collapse: bool = True,
     ) -> None:
+        check_kind(options, LoopedOptions | None, "options")
         self.options = options = options or LoopedOptions()
         chunk = options.frames_per_chunk, options.frame_subsampling_factor
         super().__init__(model, *chunk, priors, test_mode, collapse)
@@ -117,6 +119,7 @@ class LoopedComputer(UtteranceComputer):
         """
         stream = self.stream()
         for utterance in utterances:
+            check_kind(utterance, Utterance, "each utterance")
             utterance.check(self.input_dim, self.ivector_dim)
             yield utterance.key, stream.whole(utterance)
 

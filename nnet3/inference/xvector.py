@@ -10,6 +10,7 @@ import numpy as np
 from ...framework.base.errors import OpscopeError, ShapeError
 from ..cache.computers import ComputerCache
 from ..graph.request import ComputationRequest, IoSpecification
+from ..network.model_check import refuse_diverged
 
 
 def xvector(
@@ -33,6 +34,7 @@ def xvector(
         The vector, or None where all pieces were left out.
 
     Raises:
+        FormatError: parameters of the network are NaN or infinite.
         ShapeError: the features do not fit the network.
         OpscopeError: `chunk_size` is neither -1 nor positive.
     """
@@ -56,6 +58,8 @@ def xvector(
             piece = np.pad(piece, ((left, missing - left), (0, 0)), mode="edge")
         total += np.float32(frames) * _output(cache, piece)
         weight += frames
+    if not np.isfinite(total).all():
+        refuse_diverged(cache.nnet)
     return total / np.float32(weight) if weight else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final
@@ -290,14 +290,21 @@ def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleN
     return SimpleNamespace(**values)
 
 
-def split_lines(text: str, source: str = "") -> list[ConfigLine]:
-    """The lines of a config file, without comments and empty lines."""
-    lines = []
+def numbered_lines(text: str, source: str = "") -> Iterator[tuple[str, str]]:
+    """Where each line of a config stands, and the line; without comments and empty lines."""
     for number, line in enumerate(text.split("\n"), 1):
         line = line.split("#", 1)[0].strip()
         if line:
-            lines.append(ConfigLine(line, f"{source}:{number}" if source else f"line {number}"))
-    return lines
+            yield f"{source}:{number}" if source else f"line {number}", line
+
+
+def split_lines(text: str, source: str = "") -> list[ConfigLine]:
+    """The lines of a config file, without comments and empty lines.
+
+    Raises:
+        FormatError: one is no config line.
+    """
+    return [ConfigLine(line, place) for place, line in numbered_lines(text, source)]
 
 
 def read_config_lines(path: PathLike) -> list[ConfigLine]:
@@ -306,12 +313,20 @@ def read_config_lines(path: PathLike) -> list[ConfigLine]:
     Raises:
         FormatError: the file cannot be read, is no UTF-8 text, or holds a line that is none.
     """
+    return split_lines(read_config_text(path), os.fspath(path))
+
+
+def read_config_text(path: PathLike) -> str:
+    """The text of the config file `path`.
+
+    Raises:
+        FormatError: the file cannot be read, or is no UTF-8 text.
+    """
     name = os.fspath(path)
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            return file.read()
     except OSError as error:
         raise FormatError(f"{name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise FormatError(f"{name}: no text (byte {error.start})") from error
-    return split_lines(text, name)

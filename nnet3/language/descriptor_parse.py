@@ -125,7 +125,8 @@ class _Parser:
 
     def expect(self, token: str, op: str) -> None:
         if self.token != token:
-            self.fail(f"{op}: expected '{token}', got '{self.token or 'the end'}'")
+            comma = "',' or " if token == ")" and "*" in FORMS[op].letters else ""
+            self.fail(f"{op}: expected {comma}'{token}', got '{self.token or 'the end'}'")
         self.next()
 
     def descriptor(self, depth: int) -> GeneralDescriptor:
@@ -167,9 +168,19 @@ class _Parser:
         if not _NAME.match(name):
             self.fail(f"expected a descriptor, got '{name or 'the end'}'")
         if self.node_names is not None and name not in self.node_names:
-            self.fail(f"there is no node '{name}'{nearest(name, self.node_names)}")
+            self.fail(f"there is no node '{name}'{self.nearest_node(name)}")
         self.next()
         return GeneralDescriptor("", values=(name,))
+
+    def nearest_node(self, name: str) -> str:
+        """A hint to the node that was meant by `name`."""
+        names = self.node_names or ()
+        fed = name.removesuffix("_input")
+        if fed != name and fed in names:
+            return (
+                f" (did you mean {fed}? '{name}' is what it reads, and no descriptor may name it)"
+            )
+        return nearest(name, names)
 
     def value(self, letter: str, op: str) -> float | int | str:
         token = self.token

@@ -1,12 +1,15 @@
 """The nodes of a network and the config lines that describe them.
 
 A component node stands behind the descriptor node that feeds it, which is called `NAME_input`; a
-descriptor node that no component follows is an output. Source: Kaldi's `nnet3/nnet-nnet.cc`.
+descriptor node that no component follows is an output. Parts that no output needs are warned of, as
+by `Nnet::Check` and `FindOrphanNodes`. Source: Kaldi's `nnet3/nnet-nnet.cc`, `nnet-utils.cc`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +22,7 @@ INPUT: Final = "input"
 DESCRIPTOR: Final = "descriptor"
 COMPONENT: Final = "component"
 DIM_RANGE: Final = "dim-range"
+_LOGGER = logging.getLogger("opscope.nnet3")
 OBJECTIVES: Final = ("linear", "quadratic")
 
 
@@ -101,7 +105,25 @@ LINES: Final = {
 }
 """All kinds of lines of a network's config, by their first word."""
 
-_NODES: Final = tuple(word for word in LINES if word != "component")
+KEYS: Final = {  # of the lines of nodes, by their first words
+    word: tuple(key.name for key in form.keys)
+    for word, form in LINES.items()
+    if word != "component"
+}
+WORDS: Final = tuple(KEYS)
+
+
+def check_word(line: ConfigLine) -> None:
+    """Refuse a line that begins neither like a component nor like a node.
+
+    Raises:
+        FormatError: it does; the nearest word is named.
+    """
+    word = line.first_token
+    if not word:
+        raise line.error(f"a line begins with one of component, {', '.join(WORDS)}")
+    if word not in ("component", *WORDS):
+        raise line.error(f"{word!r} is not expected{nearest(word, ('component', *WORDS))}")
 
 
 def drop_replaced(old: Sequence[ConfigLine], new: Sequence[ConfigLine]) -> list[ConfigLine]:
@@ -116,6 +138,7 @@ def drop_replaced(old: Sequence[ConfigLine], new: Sequence[ConfigLine]) -> list[
         name = line.require("name")
         if not is_valid_name(name):
             raise line.error(f"{name!r} is not a valid name")
+        check_word(line)
         is_new, is_component = number >= len(old), line.first_token == "component"
         if is_new:
             key = f"component {name}" if is_component else name
@@ -140,12 +163,7 @@ def nodes_from_lines(lines: Sequence[ConfigLine]) -> list[NetworkNode]:
     nodes: list[NetworkNode] = []
     lines = [line for line in lines if line.first_token != "component"]
     for line in lines:
-        if line.first_token not in _NODES:
-            raise line.error(
-                f"{line.first_token or 'a line'!r} cannot begin with that"
-                if not line.first_token
-                else f"{line.first_token!r} is not expected" + nearest(line.first_token, LINES)
-            )
+        check_word(line)
         name = line.require("name")
         if line.first_token == "component-node":
             nodes.append(NetworkNode(input_name(name), DESCRIPTOR))
@@ -162,9 +180,23 @@ def nodes_from_lines(lines: Sequence[ConfigLine]) -> list[NetworkNode]:
         raise FormatError(f"two nodes are called {twice!r} (NAME_input feeds component-node NAME)")
     readable = {node.name for node in nodes if node.kind != DESCRIPTOR}
     for line in lines:
-        _FILL[line.first_token](line, by_name, readable)
-        line.check_unused()
+        fill_node(line, by_name, readable)
+        line.check_unused(KEYS[line.first_token])
     return nodes
+
+
+def fill_node(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
+    """Read the rest of a node's line.
+
+    Args:
+        line: of the node.
+        nodes: by name; that of the line, and the one that feeds it, are changed.
+        readable: the nodes that descriptors may name.
+
+    Raises:
+        FormatError: a key is missing or wrong, an unknown node, or a descriptor that is none.
+    """
+    _FILL[line.first_token](line, nodes, readable)
 
 
 def _descriptor(line: ConfigLine, text: str, readable: set[str]) -> Descriptor:
@@ -209,3 +241,65 @@ _FILL: Final = {
     "output-node": _fill_output,
     "dim-range-node": _fill_dim_range,
 }
+
+
+# Nodes that no output needs
+
+
+def orphan_names(nodes: Sequence[NetworkNode]) -> list[str]:
+    """The nodes that no output needs, in order."""
+    needed = _needed(nodes)
+    return [node.name for node in nodes if node.name not in needed]
+
+
+def _needed(nodes: Sequence[NetworkNode]) -> set[str]:
+    reads: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.kind == COMPONENT:
+            reads[node.name] = [input_name(node.name)]
+        elif node.kind == DESCRIPTOR:
+            reads[node.name] = node.descriptor.node_names() if node.descriptor else []
+        else:
+            reads[node.name] = [node.source] if node.source else []
+    fed = {input_name(node.name) for node in nodes if node.kind == COMPONENT}
+    needed: set[str] = set()
+    queue = [node.name for node in nodes if node.kind == DESCRIPTOR and node.name not in fed]
+    while queue:
+        name = queue.pop()
+        if name not in needed:
+            needed.add(name)
+            queue.extend(reads.get(name, ()))
+    return needed
+
+
+def unused_parts(nodes: Sequence[NetworkNode], components: Iterable[str]) -> list[str]:
+    """Kaldi's sentence for each component that no node uses, then for each node that no output
+    needs; a descriptor that feeds such a node is not named."""
+    used = {node.component for node in nodes}
+    kinds = {node.name: node.kind for node in nodes}
+    lines = [
+        f"Component {name} is never used by any node." for name in components if name not in used
+    ]
+    return lines + [
+        f"Node {name} is never used to compute any output."
+        for name in orphan_names(nodes)
+        if kinds[name] != DESCRIPTOR
+    ]
+
+
+def warn_of_unused_parts(nodes: Sequence[NetworkNode], components: Iterable[str]) -> None:
+    """Log what `unused_parts` tells, as warnings of the logger `opscope.nnet3`."""
+    for line in unused_parts(nodes, components):
+        _LOGGER.warning("%s", line)
+
+
+@contextmanager
+def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
+    """A context in which warnings about networks that are read go to `say`, one line each."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: say(record.getMessage())
+    _LOGGER.addHandler(handler)
+    try:
+        yield
+    finally:
+        _LOGGER.removeHandler(handler)

@@ -28,7 +28,7 @@ from ..components.dropout import (
 )
 from ..language.config import ConfigLine, is_valid_name, split_lines
 from ..language.descriptor_parse import parse_descriptor
-from ..language.nodes import COMPONENT, DESCRIPTOR, INPUT, NetworkNode, input_name
+from ..language.nodes import COMPONENT, DESCRIPTOR, INPUT, NetworkNode, input_name, orphan_names
 from .nnet import Nnet
 
 _DROPOUT: Final = (DropoutComponent, DropoutMaskComponent, GeneralDropoutComponent)
@@ -168,28 +168,7 @@ def _remove_orphans(nnet: Nnet, line: ConfigLine) -> str:
 
 def orphan_nodes(nnet: Nnet) -> list[str]:
     """Nodes that no output needs, in order."""
-    needed = _needed(nnet)
-    return [node.name for node in nnet.nodes if node.name not in needed]
-
-
-def _needed(nnet: Nnet) -> set[str]:
-    reads: dict[str, list[str]] = {}
-    for node in nnet.nodes:
-        if node.kind == COMPONENT:
-            reads[node.name] = [input_name(node.name)]
-        elif node.kind == DESCRIPTOR:
-            assert node.descriptor is not None
-            reads[node.name] = node.descriptor.node_names()
-        else:
-            reads[node.name] = [node.source] if node.source else []
-    needed: set[str] = set()
-    queue = [node.name for node in nnet.outputs()]
-    while queue:
-        name = queue.pop()
-        if name not in needed:
-            needed.add(name)
-            queue.extend(reads[name])
-    return needed
+    return orphan_names(nnet.nodes)
 
 
 def remove_orphan_nodes(nnet: Nnet, remove_inputs: bool = False) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import FormatError, OpscopeError, ShapeError, nearest
+from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind, nearest
 from ...framework.ir.desc import NetDesc
 from ...framework.ir.op_list import OpList
 from ..components import Component, new_component
@@ -40,6 +40,7 @@ from ..language.nodes import (
     drop_replaced,
     input_name,
     nodes_from_lines,
+    warn_of_unused_parts,
 )
 from .dialect import arrays, from_desc, to_desc
 from .model_file import read_model_file
@@ -92,12 +93,15 @@ class Nnet(ShownNnet):
         nnet = cls()
         rng = np.random.default_rng(rng)
         for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
-            nnet.add_config(read_config_lines(path), rng)
+            nnet._add_lines(read_config_lines(path), rng)
+        warn_of_unused_parts(nnet.nodes, nnet.components)
         return nnet
 
     @classmethod
     def from_config_text(cls, text: str, rng: np.random.Generator | int | None = None) -> Nnet:
         """The network that one config describes; see `from_configs`."""
+        if not isinstance(text, str):
+            raise FormatError(f"the text of a config is a str, not a {type(text).__name__}")
         nnet = cls()
         nnet.add_config(split_lines(text), np.random.default_rng(rng))
         return nnet
@@ -106,12 +110,16 @@ class Nnet(ShownNnet):
         """Add the nodes and components of config lines.
 
         A node or component replaces an older one of its name; a replaced node moves to the end.
-        After an error the network is as before.
+        After an error the network is as before. Parts that no output needs are warned of.
 
         Raises:
             FormatError: a line is wrong.
             ShapeError: dimensions do not fit.
         """
+        self._add_lines(lines, rng)
+        warn_of_unused_parts(self.nodes, self.components)
+
+    def _add_lines(self, lines: Sequence[ConfigLine], rng: np.random.Generator) -> None:
         merged = drop_replaced(split_lines("\n".join(self.config_lines())), lines)
         components = dict(self.components)
         for line in merged:
@@ -145,6 +153,7 @@ class Nnet(ShownNnet):
         Raises:
             FormatError: the file cannot be read, is no network, or is damaged.
         """
+        check_kind(path, str | os.PathLike, "the path of a model")
         return cls.read_any(Reader(path))
 
     @classmethod
@@ -160,7 +169,7 @@ class Nnet(ShownNnet):
 
     @classmethod
     def read_from(cls, reader: Reader) -> Nnet:
-        """Read a network from its opening token on.
+        """Read a network from its opening token on. Parts that no output needs are warned of.
 
         Raises:
             FormatError: it is damaged.
@@ -199,6 +208,7 @@ class Nnet(ShownNnet):
         except OpscopeError as error:
             raise reader.error(str(error), start) from error
         nnet._as_read = text, nnet.config_lines()
+        warn_of_unused_parts(nnet.nodes, nnet.components)
         return nnet
 
     def write(self, path: PathLike, binary: bool = True) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.errors import ShapeError
+from ...framework.base.errors import ShapeError, check_kind
 from ..graph.request import ComputationRequest, IoSpecification
 from .for_inference import Model, nnet_of
 
@@ -41,6 +41,7 @@ def simple_request(
         ("left_context", left_context, 0),
         ("right_context", right_context, 0),
     ):
+        check_kind(value, int, name)
         if value < least:
             raise ShapeError(f"{name} is {value}; it must be at least {least}")
     nnet = nnet_of(nnet)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.errors import FormatError
 from ..cache.computers import ComputerCache
 from ..cache.files import read_cache, write_cache
 from ..files.kaldi_io import Writer
@@ -136,7 +136,7 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
     done = 0
     with TableWriter(output, "vector") as writer:
         for utterance in inputs:
-            try:
+            with errors_tell(f"{utterance.key}: {len(utterance.features)} rows"):
                 vector = xvector(
                     cache,
                     utterance.features,
@@ -144,8 +144,6 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
                     options.min_chunk_size,
                     options.pad_input,
                 )
-            except ShapeError as error:
-                raise ShapeError(f"{utterance.key}: {error}") from error
             if vector is None:
                 inputs.fail(
                     f"Minimum chunk size of {options.min_chunk_size} is greater than the number of"

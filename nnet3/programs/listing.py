@@ -34,7 +34,7 @@ _SPECIFIER = re.compile(r"(ark|scp)[a-z, ]*:")
 _REQUEST = re.compile(
     r"(input|output) [^=\s]+( has_deriv=| -?\d+,|$)|(need_model_derivative|store_component_stats)="
 )
-_CONFIG = re.compile(r"(component|(input|output|component|dim-range)-node) [^=]+=")
+_CONFIG = re.compile(r"\s*(component|(input|output|component|dim-range)-node)\s[^=\n]+=", re.M)
 _NAMED = re.compile(r"([a-z][-a-z0-9]+) [^=]+=")
 _SNIFFED = 1 << 12
 
@@ -55,10 +55,10 @@ def kind_of_file(name: str) -> str:
     named = _NAMED.match(line)
     if _REQUEST.match(line):
         return "request"
-    if _CONFIG.match(line):
-        return "config"
     if named and named[1] in layer_types():
         return "xconfig"
+    if b"\0" not in start and _CONFIG.search("\n".join(lines)):
+        return "config"
     if line.startswith("["):
         return "value"
     if os.path.splitext(name)[1] in (".ark", ".scp") or re.match(rb"[!-~]+ \0B", start):

@@ -15,10 +15,9 @@ from ...framework.base.errors import FormatError
 from ..files.kaldi_io import Writer
 from ..files.transition_model import TransitionModel, convert
 from ..language.config import ConfigLine, split_lines
-from ..language.nodes import DESCRIPTOR
 from ..network import adjust
 from ..network.collapse import prepare_for_test
-from ..network.edits import apply_edits, orphan_nodes, parse_edits
+from ..network.edits import apply_edits, parse_edits
 from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
@@ -195,19 +194,8 @@ def _config(name: str) -> list[ConfigLine]:
 
 
 def _add_config(options: SimpleNamespace, nnet: Nnet, name: str) -> None:
-    """Add the nodes and components of a config file; warn of parts that are unused then."""
+    """Add the nodes and components of a config file."""
     nnet.add_config(_config(name), np.random.default_rng(options.srand & 0xFFFFFFFF))
-    for line in unused_parts(nnet):
-        options.program.warn(line)
-
-
-def unused_parts(nnet: Nnet) -> list[str]:
-    """A sentence for each node and each component that no output needs."""
-    used = {node.component for node in nnet.nodes}
-    nodes = [name for name in orphan_nodes(nnet) if nnet.node(name).kind != DESCRIPTOR]
-    rest = [name for name in nnet.components if name not in used]
-    lines = [f"Node {name} is never used to compute any output." for name in nodes]
-    return lines + [f"Component {name} is never used by any node." for name in rest]
 
 
 def _edit(options: SimpleNamespace, nnet: Nnet) -> None:

@@ -127,10 +127,21 @@ def verify(file: str) -> None:
         click.echo(check_cntk(file, cntk))
         return
     kind = kaldi_kind(file)
+    if kind == "config":
+        from ...nnet3.network.config_check import config_problems
+
+        found = config_problems(file)
+        _tell([(problem.severity, problem.message) for problem in found], f"{file}: ")
     if kind:
+        from ...nnet3.language.nodes import warnings_to
         from ...nnet3.programs.listing import check
 
-        for line in check(file, kind):
+        warnings: list[str] = []
+        with warnings_to(warnings.append):
+            lines = list(check(file, kind))
+        if kind != "config":  # of which they are told
+            _tell([("warning", f"{file}: {line}") for line in warnings])
+        for line in lines:
             click.echo(line)
         return
     desc = read_desc(file)
@@ -145,27 +156,36 @@ def verify(file: str) -> None:
         click.echo(f"{file}: {check_dialect(file, desc)}, no error")
         return
     found = problems(desc)
-    lines = [f"{problem.severity}: {problem.message}" for problem in found]
-    errors = sum(problem.severity == ERROR for problem in found)
+    told = [(problem.severity, problem.message) for problem in found]
     if not file.endswith(SUFFIX):
-        beside = verify_parameters(file, desc)
-        lines += [f"error: {line}" for line in beside]
-        errors += len(beside)
-    for line in lines:
-        click.echo(line)
-    if errors:
-        click.echo(f"{errors} error{'s' * (errors > 1)}", err=True)
-        raise click.exceptions.Exit(1)
+        told += [(ERROR, line) for line in verify_parameters(file, desc)]
+    _tell(told)
     click.echo(f"{file}: {len(desc.ops)} operators, no error")
 
 
-def _verify_nnet3(file: str) -> None:
-    """Print what no output uses; reading a model has checked the rest."""
-    from ...nnet3.programs.models import read_checked, unused_parts
+def _tell(lines: list[tuple[str, str]], place: str = "") -> None:
+    """Print problems with their severities; end with code 1 if there is an error."""
+    for severity, text in lines:
+        click.echo(f"{severity}: {text}")
+    errors = sum(severity == "error" for severity, _ in lines)
+    if errors:
+        click.echo(f"{place}{errors} error{'s' * (errors > 1)}", err=True)
+        raise click.exceptions.Exit(1)
 
-    nnet = read_checked(file)
-    for line in unused_parts(nnet):
-        click.echo(f"warning: {line}")
+
+def _verify_nnet3(file: str) -> None:
+    """Print NaN and infinities, unusual parts and what no output uses; reading has checked the
+    rest."""
+    from ...nnet3.language.nodes import warnings_to
+    from ...nnet3.network.model_check import not_finite, unusual_parts
+    from ...nnet3.programs.models import read_checked
+
+    warnings: list[str] = []
+    with warnings_to(warnings.append):
+        nnet = read_checked(file)
+    warnings += unusual_parts(nnet)
+    errors = [f"{file}: {line}" for line in not_finite(nnet)]
+    _tell([("error", line) for line in errors] + [("warning", line) for line in warnings])
     click.echo(
         f"{file}: {len(nnet.nodes)} nodes, {len(nnet.components)} components, "
         f"{nnet.num_parameters} parameters, no error"

@@ -66,7 +66,8 @@ class _Commands(click.Group):
         except OpscopeError as error:
             if ctx.params.get("debug"):
                 raise
-            lines = str(error).splitlines()
+            # nnet3-compile tells also why, row by row, outputs are not computable
+            lines = (getattr(error, "explanation", "") or str(error)).splitlines()
             between = "; " if len(lines) < _LONG else "\n  "
             click.echo(f"error: {between.join(lines)}", err=True)
             ctx.exit(1)

@@ -58,7 +58,7 @@ def test_normal_form(text, normal):
         ("a b", "expected the end"),
         ("c", "no node 'c'"),
         ("inputt", "did you mean input"),
-        ("Sum(a, b", "expected ')', got 'the end'"),
+        ("Sum(a, b", "expected ',' or ')', got 'the end'"),
         ("Sum(a; b)", "neither a name nor a number"),
         ("Offset(a, 1.5)", "expected an integer"),
         ("Offset(a, 3000000000)", "32 bits"),

@@ -90,4 +90,7 @@ def test_program(nnet, tmp_path, monkeypatch):
     with TableWriter("ark:feats.ark", "matrix") as writer:
         writer.write("u", X[:, :2])
     result = run()
-    assert result.exit_code == 1 and "u: the input wants 3 columns, you gave 2" in result.stderr
+    assert (
+        result.exit_code == 1
+        and "u: 10 rows: the input wants 3 columns, you gave 2" in result.stderr
+    )

@@ -149,7 +149,7 @@ def test_requests_and_configs(call):
         "final.config: 6 nodes, 2 components, 27 parameters, no error\n"
     )
     Path("final.config").write_text("input-node name=input dim=zero\n")
-    assert "final.config" in call("verify", "final.config", code=1)
+    assert call("verify", "final.config", code=1) == "final.config: 2 errors\n"
 
 
 def test_dialects(call):

@@ -99,7 +99,9 @@ def errors_tell(place: str) -> Iterator[None]:
     try:
         yield
     except OpscopeError as error:
-        raise type(error)(f"{place}: {error}") from error
+        told = type(error)(f"{place}: {error}")
+        vars(told).update(vars(error))  # such as an explanation
+        raise told from error
 
 
 def open_fst(name: str) -> Fst:

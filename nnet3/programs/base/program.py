@@ -17,6 +17,7 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, OpscopeError, nearest
+from ...language.nodes import warnings_to
 from .log_origins import origin_of
 
 _WORDS = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
@@ -121,11 +122,15 @@ class KaldiCommand(click.Command):
     def invoke(self, ctx: click.Context) -> None:
         arguments = ctx.params["arguments"]
         try:
-            if not self._call(arguments):
+            with warnings_to(self.warn):
+                done = self._call(arguments)
+            if not done:
                 ctx.exit(1)
         except OpscopeError as error:
             if ctx.find_root().params.get("debug"):
                 raise
+            for line in getattr(error, "explanation", "").splitlines():
+                self.vlog(1, line)
             self._print("ERROR", "; ".join(str(error).splitlines()))
             ctx.exit(1)
 
