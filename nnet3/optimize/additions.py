@@ -31,6 +31,8 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
     def fresh(number: int) -> bool:
         near, mine = beside[number], submatrices[number]
         if len(near) > _FEW:  # a matrix of all frames; a part of it is near to few others
+            if overlap(submatrices[near[0]], mine) or overlap(submatrices[near[-1]], mine):
+                return False  # all of the matrix, say, for which all others would be near
             index = by_rows.setdefault(mine[0], Spans())
             for place in range(len(index), len(near)):
                 _, row, rows, _, _ = submatrices[near[place]]
