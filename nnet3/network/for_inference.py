@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind
 from ..components.batch_norm import BatchNormComponent
 from ..components.dropout import RandomComponent
 from ..files.kaldi_io import Reader
@@ -134,6 +134,7 @@ def for_request(model: Model, request: ComputationRequest, test_mode: bool | Non
     Raises:
         FormatError, OpscopeError: as `for_inference`.
     """
+    check_kind(request, ComputationRequest, "the request")
     if test_mode is None:
         test_mode = not (
             request.need_model_derivative
