@@ -15,7 +15,6 @@ from ..base import settings, threads
 from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
-from ..base.gc_disabled import gc_disabled
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, make_var
@@ -68,7 +67,6 @@ class PlainNet(Net):
         if desc is not None:
             self._build(desc if isinstance(desc, OpList) else from_message(desc))
 
-    @gc_disabled()
     def _build(self, net: OpList) -> None:
         entries = [REGISTERED.get(op.type) for op in net.ops]
         plain = all([entry is not None and entry.expand is None for entry in entries])
@@ -352,7 +350,6 @@ class PlainNet(Net):
         """The variables that a run of all operators reads, or updates, from the scope."""
         return list(self._range(0, len(self.operators), live_out).externals)
 
-    @gc_disabled()
     def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
         first, last = self._check_range(begin, end)
         span = self._range(first, last, context.live_out)
