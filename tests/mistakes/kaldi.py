@@ -83,7 +83,7 @@ CONFIGS = [
         "# output-node name=output input=last",
         "error: bad.config: a network needs an output-node",
     ),
-    (1, "input-node name=input", "error: bad.config:1: dim= must be there, and positive"),
+    (1, "input-node name=input", "error: bad.config:1: dim= is missing"),
     (1, "input-node nam=input dim=4", "error: bad.config:1: name= is missing (did you mean nam?)"),
     (
         1,
