@@ -1,8 +1,8 @@
 """Lists functions, classes, methods and variables of the package that nothing uses.
 
 vulture compares the names that are defined with the names that are used in the package, its
-examples and its benchmarks; what only tests use belongs to the tests. This script adds three kinds
-of use that vulture does not see:
+examples, its benchmarks and the scripts of docs/; what only tests use belongs to the tests. This
+script adds three kinds of use that vulture does not see:
 
 - names in strings, such as the tables that load modules and methods by name;
 - names in the code of README.md and docs/, and what its reference pages show: the public face;
@@ -31,7 +31,7 @@ PACKAGE = (
     "python_api",
     "testing",
 )
-USERS = ("examples", "benchmarks")
+USERS = ("examples", "benchmarks", "docs")
 PAGES = ("README.md", "docs")
 
 # Decorators that put what they decorate into a table.
