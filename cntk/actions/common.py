@@ -143,9 +143,9 @@ def _set_outputs(run: Run, network: Network, names: Sequence[str]) -> None:
     network.validate()
 
 
-def net_of(run: Run, section: ConfigParameters, network: Network) -> CntkNet:
-    """A network that runs on the device of a section."""
-    return CntkNet(network, place_of(section, run.say))
+def net_of(section: ConfigParameters, network: Network, run: Run | None = None) -> CntkNet:
+    """A network that runs on the device of a section; `run` logs what that falls back to."""
+    return CntkNet(network, place_of(section, (run or Run()).say))
 
 
 def reader_of(section: ConfigParameters, name: str = "reader", *, in_order: str = "") -> DataReader:

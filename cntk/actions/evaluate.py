@@ -44,7 +44,7 @@ def _evaluate(
             "criterion nodes.\n"
         )
     most = section.size("maxSamplesInRAM", 2**64 - 1)
-    net = net_of(run, section, network)
+    net = net_of(section, network, run)
     trace(net, names_of(section), run.say)
     evaluator = Evaluator(
         net,

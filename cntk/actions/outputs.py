@@ -53,7 +53,7 @@ def write(run: Run, section: ConfigParameters) -> None:
         path = section.string("outputPath")
         written = [*(node.name for node in nodes), *map(_gradient_name, gradients)]
         refuse_overwriting(section.section("reader"), [f"{path}.{name}" for name in written])
-    net = net_of(run, section, network)
+    net = net_of(section, network, run)
     trace(net, names_of(section), run.say)
     with reader_of(section, in_order="always") as reader:
         reader.start_minibatch_loop(size, 0, epoch_size)

@@ -37,7 +37,7 @@ def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
     roots = evaluation_nodes(network, section.array("evalNodeNames", "").strings())
     below = set(network.below(roots))
     nodes = [n for n in network.order if n in below and n.operation == "BatchNormalization"]
-    net = net_of(run, section, network)
+    net = net_of(section, network, run)
     trace(net, names_of(section), run.say)
     for node in nodes:
         _set(net, node, -1.0, 0.0)  # an average of all samples

@@ -66,7 +66,7 @@ def _train(
         if name in section and section.string(name, ""):
             refuse_overwriting(section.section(name), written)
     with ExitStack() as stack:
-        net = net_of(run, section, network)
+        net = net_of(section, network, run)
         run.say(f"\nModel has {len(network)} nodes. Using {_device(net)}.\n")
         reader = stack.enter_context(reader_of(section))
         validation = None
@@ -155,4 +155,4 @@ def _reference(run: Run, section: ConfigParameters, path: str, weight: float) ->
     labels = network.groups["label"]
     if not labels:
         raise VariableError(f"{path}: the network has no label node")
-    return _Reference(net_of(run, section, network), network.find(name), labels[0].name, weight)
+    return _Reference(net_of(section, network, run), network.find(name), labels[0].name, weight)
