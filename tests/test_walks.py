@@ -17,7 +17,7 @@ MOST_FILES = {
     "NDL to Network": 25,
     "NDL net": 15,
 }
-"""What they entered before the floors had rooms."""
+"""What they enter now: a change that enters more files says here why it must."""
 
 
 def test_walks_enter_few_files():

@@ -46,6 +46,11 @@ def is_float(dtype: Any) -> bool:
     return dtype.kind == "f" or dtype in HALVES
 
 
+def is_whole(value: Any) -> bool:
+    """Whether something is a whole number, of Python's or NumPy's, and no truth value."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def wide(dtype: np.dtype) -> np.dtype:
     """float32 for a float of 16 bits, any other dtype as it is: what sums and losses are in."""
     return SINGLE if dtype in HALVES else dtype

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.context import OpContext
+from ..base.dtypes import is_whole
 from ..base.errors import ShapeError, VariableError, nearest
 from ..base.scope import FED, Scope
 from ..base.sequence import Sequences
@@ -86,8 +87,7 @@ class Predictor:
             ShapeError: an array that does not fit, inputs with different numbers of rows, or a
                 result without a row for each row of a batch.
         """
-        whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool)
-        if batch_size is not None and not (whole and batch_size >= 1):
+        if batch_size is not None and not (is_whole(batch_size) and batch_size >= 1):
             raise ShapeError(f"predict: want batch_size >= 1 or None, not {batch_size!r}")
         given = self._inputs.read(feed)
         part = self._part(scope, given, None if fetch is None else tuple(fetch))

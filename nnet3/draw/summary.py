@@ -8,7 +8,7 @@ import numpy as np
 
 from ..components.base.component import Component
 from ..components.batch_norm import BatchNormComponent
-from ..language.nodes import COMPONENT, NetworkNode, input_name
+from ..language.nodes import COMPONENT, NetworkNode, input_name, orphan_names
 
 _MOST_NAMES = 4
 
@@ -54,7 +54,6 @@ def summary_lines(
         outputs: the output nodes.
         contexts: of the network, or why it has none.
     """
-    outputs = list(outputs)
     trained = sum(component.num_parameters for component in components.values())
     count = sum(node.kind == COMPONENT for node in nodes)
     where = "" if count == len(components) else f" in {count} nodes"
@@ -64,47 +63,22 @@ def summary_lines(
         *(f"output      {n.name}, dim {dims[n.name]}, {n.objective}" for n in outputs),
         f"size        {len(components)} components{where}, {trained:,} parameters",
     ]
-    return lines + [f"unusual     {line}" for line in _unusual_lines(nodes, components, outputs)]
+    return lines + [f"unusual     {line}" for line in _unusual_lines(nodes, components)]
 
 
-def _unusual_lines(
-    nodes: Sequence[NetworkNode],
-    components: Mapping[str, Component],
-    outputs: Iterable[NetworkNode],
-) -> list[str]:
+def _unusual_lines(nodes: Sequence[NetworkNode], components: Mapping[str, Component]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name, told in unusual_components(components).items():
         groups.setdefault(told, []).append(name)
     used = {node.component for node in nodes}
-    needed = _needed(nodes, outputs)
     feeding = {input_name(node.name) for node in nodes if node.kind == COMPONENT}
-    idle = [n.name for n in nodes if n.name not in needed and n.name not in feeding]
+    idle = [name for name in orphan_names(nodes) if name not in feeding]
     if idle:
         groups["used by no output"] = idle
     spare = [name for name in components if name not in used]
     if spare:
         groups["component of no node"] = spare
     return [f"{told}: {_listed(names)}" for told, names in groups.items()]
-
-
-def _needed(nodes: Sequence[NetworkNode], outputs: Iterable[NetworkNode]) -> set[str]:
-    """Nodes that some output depends on."""
-    by_name = {node.name: node for node in nodes}
-    needed: set[str] = set()
-    queue = [node.name for node in outputs]
-    while queue:
-        name = queue.pop()
-        if name in needed:
-            continue
-        needed.add(name)
-        node = by_name[name]
-        if node.kind == COMPONENT:
-            queue.append(input_name(name))
-        elif node.descriptor is not None:
-            queue += node.descriptor.node_names()
-        elif node.source:
-            queue.append(node.source)
-    return needed
 
 
 def _listed(names: Sequence[str]) -> str:

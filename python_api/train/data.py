@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
-import numpy as np
-
 from ...framework.base.errors import OpscopeError
 
 Batches = Iterable[Mapping[Any, Any]]
@@ -76,8 +74,3 @@ def check_reiterable(data: Data, epochs: int) -> None:
             "the data can be gone through only once; give a list, a Minibatches, or a function"
             " of the epoch's number that returns minibatches"
         )
-
-
-def is_whole(value: Any) -> bool:
-    """Whether something is a whole number, as counts are."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import OpscopeError, VariableError, nearest
-from .data import is_whole
 from .history import EVAL_PREFIX
 
 

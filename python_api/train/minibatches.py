@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import ShapeError
 from ...framework.base.sequence import Sequences
 from ..builder.calls import checked
-from .data import is_whole
 
 
 class Minibatches:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.context import Hook, OpContext
-from ...framework.base.dtypes import is_float
+from ...framework.base.dtypes import is_float, is_whole
 from ...framework.base.errors import (
     FormatError,
     NotFiniteError,
@@ -43,7 +43,7 @@ from ..builder.calls import checked
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState
-from .data import Data, batches_of, check_data, check_reiterable, is_whole, length_of
+from .data import Data, batches_of, check_data, check_reiterable, length_of
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
 from .measuring import Measurements, check_loss
