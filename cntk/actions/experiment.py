@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from ..base.write import write_text
 from ..brainscript.experiment import EditAction, Experiment, load_experiment
 from ..config.commands import banner
-from .common import Run, write_text
+from .common import Run
 from .run import log_file
 from .settings import done_text, warnings_to
 from .train import train

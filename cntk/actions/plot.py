@@ -11,10 +11,11 @@ import subprocess
 from collections.abc import Iterator
 
 from ...framework.base.errors import RunError
+from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
 from ..network.nodes.node import Node
-from .common import Run, load, refuse_overwriting, write_text
+from .common import Run, load, refuse_overwriting
 
 _STYLES = (  # operations, and how their nodes look
     ("parameter", "shape = box, color = gray, style = rounded"),
@@ -35,13 +36,7 @@ def plot(run: Run, section: ConfigParameters) -> None:
     Raises:
         FormatError: there is no way to draw `outputFile`. RunError: the command failed.
     """
-    model = section.string("modelPath")
-    path = section.string("outputDotFile", "") or f"{model}.dot"
-    drawn, command = section.string("outputFile", ""), section.string("renderCmd", "")
-    if drawn and not command:
-        raise section["outputFile"].error(
-            "plot: If you specify an outputFile, you also need a renderCmd."
-        )
+    model, path, drawn, command = files_and_command(section)
     refuse_overwriting(section, [path], ("outputdotfile",))
     write_text(path, dot(load(section, model)))
     run.say(f"Created network description in dot format: {path}\n")
@@ -55,6 +50,22 @@ def plot(run: Run, section: ConfigParameters) -> None:
         except (OSError, subprocess.CalledProcessError) as error:
             raise RunError(f"plot: {' '.join(words)}: {error}") from None
     run.say("Done.\n")
+
+
+def files_and_command(section: ConfigParameters) -> tuple[str, str, str, str]:
+    """The model, the graph's file, the drawing ("" for none), and the command that draws.
+
+    Raises:
+        FormatError: there is no way to draw `outputFile`.
+    """
+    model = section.string("modelPath")
+    path = section.string("outputDotFile", "") or f"{model}.dot"
+    drawn, command = section.string("outputFile", ""), section.string("renderCmd", "")
+    if drawn and not command:
+        raise section["outputFile"].error(
+            "plot: If you specify an outputFile, you also need a renderCmd."
+        )
+    return model, path, drawn, command
 
 
 def dot(network: Network) -> str:

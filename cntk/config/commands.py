@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
@@ -68,21 +67,25 @@ def commands(config: ConfigParameters) -> list[Command]:
     Raises:
         FormatError: a section is missing, or an action is unknown.
     """
-    return list(_commands(config))
+    return [command_of(config, name) for name in config.array("command", "train")]
 
 
-def _commands(config: ConfigParameters) -> Iterator[Command]:
-    for name in config.array("command", "train"):
-        section = _section(config, name)
-        actions = []
-        for action in section.array("action", "train"):
-            known = action_names()
-            if str(action) not in known:
-                raise action.error(
-                    f"unknown action: {action}  in command set: {name}{nearest(str(action), known)}"
-                )
-            actions.append(str(action))
-        yield Command(str(name), tuple(actions), section)
+def command_of(config: ConfigParameters, name: ConfigValue) -> Command:
+    """One command of a config.
+
+    Raises:
+        FormatError: the section is missing, or an action is unknown.
+    """
+    section = _section(config, name)
+    actions = []
+    for action in section.array("action", "train"):
+        known = action_names()
+        if str(action) not in known:
+            raise action.error(
+                f"unknown action: {action}  in command set: {name}{nearest(str(action), known)}"
+            )
+        actions.append(str(action))
+    return Command(str(name), tuple(actions), section)
 
 
 def _section(config: ConfigParameters, name: ConfigValue) -> ConfigParameters:

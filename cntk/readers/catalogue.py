@@ -7,7 +7,7 @@ under the name of the config.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
@@ -18,8 +18,9 @@ from ...framework.base.errors import nearest
 from ..base.plugins import call_plugin, load_plugin
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
-from .base.data import Deserializer
+from .base.data import Deserializer, Stream
 from .base.multi_reader import MultiReader
+from .base.opening import Opening
 from .base.reader import DataReader
 from .base.sections import check_not_read
 from .base.writer import DataWriter
@@ -54,25 +55,27 @@ class Catalogue(Generic[T]):
         """All names, those of other packages included."""
         return sorted({*self.own, *(point.name for point in entry_points(group=self.group))})
 
-    def function(self, name: str, value: ConfigValue) -> Callable[[ConfigParameters], T]:
-        """The function of a name.
+    def opening(self, name: str, value: ConfigValue, config: ConfigParameters) -> Opening[T]:
+        """What a section says, read by the function of a name; nothing is opened yet.
 
         Args:
             name: to look up.
             value: of the config, for the place in errors.
+            config: the section.
 
         Raises:
-            FormatError: there is no such name.
+            FormatError: there is no such name, or the section is wrong.
         """
         for known, (module, function) in self.own.items():
             if self._same(known, name):
-                return getattr(import_module(f".{module}", __package__), function)
+                return getattr(import_module(f".{module}", __package__), function)(config)
         for point in entry_points(group=self.group):
             if self._same(point.name, name):
                 made = cast(Callable[[ConfigParameters], T], load_plugin(point))
                 owner = f"the {self.what} {point.name!r} of another package ({self.group})"
-                return partial(call_plugin, owner, made)
-        raise value.error(f"there is no {self.what} {name!r}{nearest(name, self.names())}")
+                return Opening(partial(call_plugin, owner, made, config), foreign=True)
+        message = f"there is no {self.what} {name!r}{nearest(name, self.names())}"
+        raise value.error(message, needed=True)
 
 
 READERS: Catalogue[DataReader] = Catalogue(
@@ -124,6 +127,15 @@ def create_reader(config: ConfigParameters) -> DataReader:
     a list of sections, `readers`; CNTKTextFormatReader where it has none of these.
 
     Raises:
+        FormatError: there is no such reader; or the reader refuses the section or its data.
+    """
+    return reader_opening(config).open()
+
+
+def reader_opening(config: ConfigParameters) -> Opening[DataReader]:
+    """The reader of a section, its data not opened yet; see `create_reader`.
+
+    Raises:
         FormatError: there is no such reader; or the reader refuses the section.
     """
     if config.has("readers"):
@@ -132,27 +144,48 @@ def create_reader(config: ConfigParameters) -> DataReader:
     default = "CompositeDataReader" if composed else "CNTKTextFormatReader"
     value = config.find("readerType", default)
     assert value is not None
-    return READERS.function(default if composed else str(value), value)(config)
+    return READERS.opening(default if composed else str(value), value, config)
 
 
-def _multi_reader(config: ConfigParameters) -> DataReader:
+def _multi_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The readers that `readers` names, each by its own section.
 
     Raises:
-        FormatError: two of them give streams of one name; or a reader refuses its section.
+        FormatError: there is none; two give streams of one name; or one refuses its section.
     """
     value = config["readers"]
-    with ExitStack() as stack:
-        readers = [
-            stack.enter_context(create_reader(config.section(name)))
-            for name in value.array().strings()
-        ]
-        names = [stream.name.lower() for reader in readers for stream in reader.streams]
+    openings = [reader_opening(config.section(name)) for name in value.array().strings()]
+    if not openings:
+        raise value.error("there is no reader")
+
+    def different(streams: Sequence[Stream]) -> None:
+        names = [stream.name.lower() for stream in streams]
         twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None or not readers:
-            raise value.error(f"two readers give {twice!r}" if readers else "there is no reader")
-        stack.pop_all()
-    return MultiReader(readers)
+        if twice is not None:
+            raise value.error(f"two readers give {twice!r}")
+
+    def opened() -> DataReader:
+        with ExitStack() as stack:
+            readers = [stack.enter_context(opening.open()) for opening in openings]
+            different([stream for reader in readers for stream in reader.streams])
+            stack.pop_all()
+        return MultiReader(readers)
+
+    opening = together(opened, openings)
+    different(opening.streams or ())
+    return opening
+
+
+def together(
+    opened: Callable[[], DataReader],
+    parts: Sequence[Opening[DataReader]] | Sequence[Opening[Deserializer]],
+) -> Opening[DataReader]:
+    """A reader put together from readers or deserializers."""
+    files = [file for part in parts for file in part.files]
+    given = [part.streams for part in parts if part.streams is not None]
+    streams = [stream for part in given for stream in part] if len(given) == len(parts) else None
+    foreign, light = any(part.foreign for part in parts), all(part.light for part in parts)
+    return Opening(opened, files, streams, foreign=foreign, light=light)
 
 
 def create_writer(config: ConfigParameters, reader: ConfigParameters | None = None) -> DataWriter:
@@ -166,20 +199,29 @@ def create_writer(config: ConfigParameters, reader: ConfigParameters | None = No
         FormatError: there is no such writer; or the writer refuses the section.
         SaveError: it would write a file that the reader reads.
     """
-    value = config.find("writerType", "BinaryWriter")
-    assert value is not None
-    name = _WRITER_OF.get(str(value).lower(), str(value))
-    writer = WRITERS.function(name, value)(config)
+    writer = writer_opening(config).open()
     if reader is not None:
         check_not_read(reader, writer.files)
     return writer
 
 
-def create_deserializer(config: ConfigParameters) -> Deserializer:
-    """The deserializer that a section asks for by its `type`.
+def writer_opening(config: ConfigParameters) -> Opening[DataWriter]:
+    """The writer of a section, nothing opened yet; see `create_writer`.
+
+    Raises:
+        FormatError: there is no such writer; or the writer refuses the section.
+    """
+    value = config.find("writerType", "BinaryWriter")
+    assert value is not None
+    name = _WRITER_OF.get(str(value).lower(), str(value))
+    return WRITERS.opening(name, value, config)
+
+
+def source_opening(config: ConfigParameters) -> Opening[Deserializer]:
+    """The deserializer that a section asks for by its `type`, its data not opened yet.
 
     Raises:
         FormatError: there is no such type; or the deserializer refuses the section.
     """
     value = config["type"]
-    return DESERIALIZERS.function(str(value), value)(config)
+    return DESERIALIZERS.opening(str(value), value, config)

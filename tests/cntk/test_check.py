@@ -8,56 +8,62 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cntk_data import FOLDER, need
+from opscope.cntk.checks.config import warnings_of
 from opscope.cntk.config import parse_config
 from opscope.cntk.config.formatter import format_text
-from opscope.cntk.config.known import unknown_parameters
 from opscope.cntk.programs.check import ERROR, WARNING, check_file
+from opscope.cntk.readers import catalogue
 from opscope.framework.base.errors import FormatError, OpscopeError
 
-CONFIG = """command = Train
+CONFIG = """command = Train ; own = 0
 Train = [
     action = train
     NDLNetworkBuilder = [ run = Net ]
-    SGD = [ maxEpoch = 3 ; AutoAdjust = [ loadBestModel = true ] ; own = 5 ; traceLevel = $own$ ]
+    SGD = [ maxEpochs = 3 ; AutoAdjust = [ loadBestModel = true ] ; traceLevel = $own$
+        modelPath = m ; learningRatesPerMB = 0.1 ]
+    reader = [ file = d.ctf ; input = [ features = [ dim = 2 ; format = dense ] ] ]
 ]
 Net = [
     features = Input(2, tag=feature)
     y = Tanh(features, tag=output)
+    mse = SquareError(features, y, tag=criterion)
 ]
 """
 
 
 def problems(folder, name, text, **options):
     (folder / name).write_text(text)
+    (folder / "d.ctf").write_text("|features 1 2\n")
+    if name.endswith(".cntk"):
+        options["extra"] = [f"currentDirectory={folder}", *options.get("extra", [])]
     return check_file(folder / name, **options).problems
 
 
 class TestCheck:
     def test_a_clean_config(self, tmp_path):
-        (tmp_path / "a.cntk").write_text(
-            CONFIG.replace("maxEpoch =", "maxEpochs =").replace(
-                "own = 5 ; traceLevel = $own$", "traceLevel = 1"
-            )
-        )
-        report = check_file(tmp_path / "a.cntk")
-        assert report.problems == []
-        assert len(report.networks["Train"]) == 2
+        assert problems(tmp_path, "a.cntk", CONFIG) == []
+        report = check_file(tmp_path / "a.cntk", extra=[f"currentDirectory={tmp_path}"])
+        assert len(report.networks["Train"]) == 3
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.cntk", "d.ctf"]
 
     def test_misspelt_parameters_get_a_suggestion(self, tmp_path):
-        found = problems(tmp_path, "a.cntk", CONFIG.replace("$own$", "1"))
+        text = CONFIG.replace("maxEpochs = 3", "maxEpochs = 3 ; maxEpoch = 3")
+        text = text.replace("loadBestModel", "loadBestModl")
+        found = problems(tmp_path, "a.cntk", text)
         assert [severity for severity, _ in found] == [WARNING, WARNING]
         assert "a.cntk:Train:SGD:maxEpoch (did you mean maxEpochs?)" in found[0][1]
-        assert ":5:13: unknown parameter" in found[0][1]
+        assert ":5:29: unknown parameter" in found[0][1]
+        assert "a.cntk:Train:SGD:AutoAdjust:loadBestModl (did you mean loadBestModel" in found[1][1]
 
     def test_every_error_of_a_script_is_told_once(self, tmp_path):
         text = "f = Input(2)\na = Foo(f)\nb = Plus(a, f)\nc = Tanh(q)\nd = Sigmoid(f"
         found = problems(tmp_path, "n.ndl", text + ", tag=nothing)\nd = 5\n")
         shown = [text.split(": ", 1)[1].split("\n")[0] for _, text in found]
         assert [text[:30] for text in shown] == [
-            "Symbol 'd' currently assigned ",
             "Undefined function or macro 'F",
             "Parameter name could not be re",
             "Invalid group tag 'nothing', m",
+            "Symbol 'd' currently assigned ",
         ]
 
     def test_every_node_that_does_not_fit_is_told(self, tmp_path):
@@ -93,8 +99,8 @@ third = ErrorPrediction(x, second, tag=eval)
         assert problems(tmp_path, "n.ndl", text, extra=["dim=3"]) == []
 
     def test_every_member_of_a_brainscript_network_that_is_wrong_is_told(self, tmp_path):
-        text = """command = Train
-Train = [ action = train ; BrainScriptNetworkBuilder = {
+        text = """command = Edit
+Edit = [ action = edit ; outputModelPath = m ; BrainScriptNetworkBuilder = {
     x = Input {3}
     a = Sigmiod (x)
     b = Tanh (y)
@@ -110,8 +116,8 @@ Train = [ action = train ; BrainScriptNetworkBuilder = {
         assert "in f (...), called at" in found[3]
 
     def test_a_misspelt_group_of_nodes_gets_a_suggestion(self, tmp_path):
-        text = """command = Train
-Train = [ action = train ; BrainScriptNetworkBuilder = {
+        text = """command = Edit
+Edit = [ action = edit ; outputModelPath = m ; BrainScriptNetworkBuilder = {
     x = Input {3} ; y = Tanh (x)
     outputNods = (y)
     outputNods2 = (x:y)
@@ -129,13 +135,13 @@ Train = [ action = train ; BrainScriptNetworkBuilder = {
         assert len(problems(tmp_path, "b.cntk", text, parse_only=True)) == 2
 
     def test_parse_only_builds_nothing(self, tmp_path):
-        text = CONFIG.replace("maxEpoch", "maxEpochs").replace("Tanh(features", "Foo(features")
+        text = CONFIG.replace("Tanh(features", "Foo(features")
         assert problems(tmp_path, "a.cntk", text, parse_only=True) == []
         assert problems(tmp_path, "a.cntk", text)[0][0] == ERROR
 
     def test_scripts_inside_a_config_are_parsed(self, tmp_path):
-        text = CONFIG.replace("maxEpoch", "maxEpochs").replace("y = Tanh", "y =\n z Tanh")
-        assert "n.cntk:9:" in problems(tmp_path, "n.cntk", text, parse_only=True)[0][1]
+        text = CONFIG.replace("y = Tanh", "y =\n z Tanh")
+        assert "n.cntk:11:" in problems(tmp_path, "n.cntk", text, parse_only=True)[0][1]
         text = "command=A\nA = [ BrainScriptNetworkBuilder = [ a = * ] ]"
         assert problems(tmp_path, "n.cntk", text, parse_only=True)[0][0] == ERROR
 
@@ -143,8 +149,13 @@ Train = [ action = train ; BrainScriptNetworkBuilder = {
         monkeypatch.chdir(tmp_path)
         (tmp_path / "sub").mkdir()
         (tmp_path / "sub" / "n.ndl").write_text("x = Input(2, tag=feature)")
-        text = "command=A\nA=[action=train;NDLNetworkBuilder=[networkDescription=n.ndl]]"
-        assert problems(tmp_path / "sub", "a.cntk", text) == []
+        (tmp_path / "sub" / "a.cntk").write_text(
+            "command=A\nA=[action=dumpNode;modelPath=n.ndl;printValues=$x$]\ninclude=b.cntk"
+        )
+        (tmp_path / "sub" / "b.cntk").write_text("x=true")
+        [(severity, found)] = check_file("sub/a.cntk").problems
+        assert "error opening file 'n.ndl'" in found
+        assert "there is sub/n.ndl, for a run in another folder" in found
 
     def test_a_file_in_the_redesigned_language(self, tmp_path):
         assert problems(tmp_path, "a.bs", "actions = nothing")[0][0] == ERROR
@@ -194,27 +205,43 @@ def test_truncated_real_files_are_reported_in_time(suffix, tmp_path):
             assert time.process_time() - start < 2
 
 
-def test_parameters_of_readers_from_elsewhere_are_their_own():
-    text = "T = [ reader = [ readerType = {} ; frobnicate = 1 ; part = [ pitch = 2 ] ] ]"
-    assert not list(unknown_parameters(parse_config(text.format("NoiseReader"))))
-    assert len(list(unknown_parameters(parse_config(text.format("ucifastReader"))))) == 2
+def unknown(text):
+    """What a run warns of: path and hint of each unknown name."""
+    config = parse_config(f"command = T\n{text}", "f")
+    lines = [str(warning).split("\n")[0] for warning in warnings_of(config)]
+    return [line.split("unknown parameter ")[1] for line in lines]
+
+
+def test_parameters_of_readers_from_elsewhere_are_their_own(monkeypatch):
+    class Point:
+        name, group, value = "NoiseReader", "opscope.readers", "nothing"
+
+    text = "T = [ reader = [ readerType = {} ; frobnicate = 1 ; f = [ dim = 2 ; pitch = 2 ] ] ]"
+    assert unknown(text.format("ucifastReader")) == [
+        "f:T:reader:frobnicate",
+        "f:T:reader:f:pitch",
+    ]
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Point()])
+    monkeypatch.setattr(catalogue, "load_plugin", lambda point: print)
+    assert unknown(text.format("NoiseReader")) == []
 
 
 def test_names_that_inner_sections_know_are_known():
-    text = "S = [ SGD = [ loadBestModel = true ; AutoAdjust = [ autoAdjustLR = none ] ; foo = 1 ] ]"
-    assert len(list(unknown_parameters(parse_config(text)))) == 1
-    (text,) = unknown_parameters(parse_config("S = [ SGD = [ loadBestModel = true ] ]"))
-    assert "loadBestModel (it belongs in AutoAdjust)" in text
+    text = "T = [ SGD = [ loadBestModel = true ; AutoAdjust = [ autoAdjustLR = none ] ; foo = 1 ] ]"
+    assert unknown(text) == ["f:T:SGD:foo"]
+    assert unknown("T = [ SGD = [ loadBestModel = true ] ]") == [
+        "f:T:SGD:loadBestModel (it belongs in f:T:SGD:AutoAdjust)"
+    ]
 
 
 def test_parameters_of_readers():
     text = (
-        "T = [ reader = [ randomise = false ; file = x ; input = [ x = [ dim = 2 ; dims = 3 ] ] ] ]"
+        "T = [ reader = [ randomise = false ; file = x ; input = [ x = [ dim = 2 ; dims = 3"
+        " ; format = dense ] ] ] ]"
     )
-    found = [line.split("(")[0] for line in unknown_parameters(parse_config(text, "f"))]
-    assert [line.split("parameter ")[1] for line in found] == [
-        "f:T:reader:randomise ",
-        "f:T:reader:input:x:dims ",
+    assert unknown(text) == [
+        "f:T:reader:randomise (did you mean randomize?)",
+        "f:T:reader:input:x:dims (did you mean dim?)",
     ]
 
 
@@ -258,6 +285,6 @@ class TestLayout:
 
 
 def test_sections_in_braces_are_checked_too():
-    braces = CONFIG.replace("SGD = [", "SGD = {").replace("$own$ ]", "$own$ }")
-    [problem] = unknown_parameters(parse_config(braces, "a.cntk"))
-    assert "a.cntk:Train:SGD:maxEpoch (did you mean maxEpochs" in problem
+    braces = CONFIG.replace("SGD = [ maxEpochs", "SGD = { own2 = 1 ; maxEpochs")
+    [problem] = warnings_of(parse_config(braces.replace("= 0.1 ]", "= 0.1 }"), "a.cntk"))
+    assert "unknown parameter a.cntk:Train:SGD:own2" in str(problem)
