@@ -26,11 +26,11 @@ from pathlib import Path
 
 from cntk_baselines import Logged, Run, config_files, find_runs, local
 
+from opscope.cntk.actions.checks.checker import Checker
+from opscope.cntk.actions.checks.models import Models
+from opscope.cntk.actions.checks.report import ERROR, Report
+from opscope.cntk.actions.checks.scripts import parse_sections
 from opscope.cntk.brainscript.language.parser import parse_members
-from opscope.cntk.checks.checker import Checker
-from opscope.cntk.checks.models import Models
-from opscope.cntk.checks.report import ERROR, Report
-from opscope.cntk.checks.scripts import parse_sections
 from opscope.cntk.config import ConfigParameters, commands, parse_command_line
 from opscope.cntk.config.commands import Command
 from opscope.cntk.config.files import read_config_text, read_source

@@ -139,7 +139,7 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
 
 
 def _run(config: ConfigParameters, options: TopOptions, run: Run) -> None:
-    from ..checks.config import warnings_of  # which needs the actions of this room
+    from .checks.config import warnings_of  # which needs the actions of this room
 
     listed = commands(config)
     precision = precision_of(config)

@@ -7,17 +7,23 @@ value that is missing or of the wrong type is noted, and the reading goes on wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ...framework.base.errors import OpscopeError
-
-if TYPE_CHECKING:
-    from .section import Section
 
 T = TypeVar("T")
 
 
-class Record:
+class HasPath(Protocol):
+    """A section, as a record knows it."""
+
+    path: str
+
+
+SectionT = TypeVar("SectionT", bound=HasPath)
+
+
+class Record(Generic[SectionT]):
     """What was read from the sections of one config.
 
     Attributes:
@@ -31,20 +37,20 @@ class Record:
     """
 
     def __init__(self) -> None:
-        self.sections: dict[str, Section] = {}
+        self.sections: dict[str, SectionT] = {}
         self.asked: dict[str, dict[str, str]] = {}
         self.reasons: dict[str, dict[str, str]] = {}
         self.left: set[str] = set()
         self.problems: list[OpscopeError] | None = None
         self._left_out: set[str] = set()
 
-    def ask(self, section: Section, name: str) -> None:
+    def ask(self, section: SectionT, name: str) -> None:
         """Note that a name was looked up in a section, whether it is there or not."""
         path = section.path.lower()
         self.sections.setdefault(path, section)
         self.asked.setdefault(path, {}).setdefault(name.lower(), name)
 
-    def explain(self, section: Section, name: str, reason: str) -> None:
+    def explain(self, section: SectionT, name: str, reason: str) -> None:
         """Note why a name that a section may have is not looked up."""
         path = section.path.lower()
         self.sections.setdefault(path, section)

@@ -37,7 +37,7 @@ class Section:
         self._entries: dict[str, tuple[str, Text, Text]] = {}  # lower name: name, key, value
         self._empty: set[str] = set()  # names with nothing behind the equals sign
         self.folders: list[Path] = []
-        self.record: Record = Record() if parent is None else parent.record
+        self.record: Record[Section] = Record() if parent is None else parent.record
         self.warned: set[str] = set()
         self.text = Source("<string>", text).whole() if isinstance(text, str) else text
         self.parse(self.text)

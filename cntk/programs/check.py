@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..actions.checks.config import check_config, check_experiment
+from ..actions.checks.report import ERROR, WARNING, Report
+from ..actions.checks.scripts import check_brainscript, check_mel, check_ndl
 from ..brainscript.experiment import is_redesigned, load_experiment
-from ..checks.config import check_config, check_experiment
-from ..checks.report import ERROR, WARNING, Report
-from ..checks.scripts import check_brainscript, check_mel, check_ndl
 from ..config.files import read_source
 from ..models.open_model import format_of, open_model
 

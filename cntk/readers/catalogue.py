@@ -20,10 +20,10 @@ from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from .base.data import Deserializer, Stream
 from .base.multi_reader import MultiReader
-from .base.opening import Opening
 from .base.reader import DataReader
 from .base.sections import check_not_read
 from .base.writer import DataWriter
+from .opening import Opening
 
 T = TypeVar("T")
 

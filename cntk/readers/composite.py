@@ -19,7 +19,6 @@ from collections.abc import Callable
 from ..config.parameters import ConfigParameters
 from .base.bundler import Bundler, SingleSamples
 from .base.data import Deserializer
-from .base.opening import Opening
 from .base.order import WHOLE_SWEEP, BlockShuffle, FileOrder
 from .base.pack import FramePacker, Packer, SequencePacker, TruncatedPacker
 from .base.packed_reader import PackedReader
@@ -30,6 +29,7 @@ from .htk.data import LabelSequences, Utterances
 from .htk.lattices import LatticePacker, lattice_files, lattices_of, phones_of
 from .htk.options import FeatureOptions, LabelOptions
 from .htk.reader import randomization
+from .opening import Opening
 
 _HTK_FEATURES = "HTKFeatureDeserializer"
 _SHUFFLES = ("randomize", "randomizationWindow", "truncationLength")

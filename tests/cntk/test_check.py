@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cntk_data import FOLDER, need
-from opscope.cntk.checks.config import warnings_of
+from opscope.cntk.actions.checks.config import warnings_of
 from opscope.cntk.config import parse_config
 from opscope.cntk.config.formatter import format_text
 from opscope.cntk.programs.check import ERROR, WARNING, check_file

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opscope.cntk.actions.checks.config import warnings_of
 from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.actions.settings import stamped
-from opscope.cntk.checks.config import warnings_of
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model
 from opscope.framework.base.cores import usable_cores

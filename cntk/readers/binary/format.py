@@ -23,12 +23,12 @@ from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError, ShapeError
 from ...config.parameters import ConfigParameters
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
-from ..base.opening import Opening
 from ..base.order import WHOLE_SWEEP, BlockShuffle, FileOrder
 from ..base.pack import SequencePacker
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.steady_file import SteadyFile
+from ..opening import Opening
 
 _VERSION = 1
 _TYPES = (np.dtype("<f4"), np.dtype("<f8"))

@@ -14,7 +14,6 @@ from ....framework.base.errors import FormatError
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigArray
 from ..base.data import Samples, Stream
-from ..base.opening import Opening
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.section_file import (
@@ -29,6 +28,7 @@ from ..base.section_file import (
     write_sections,
 )
 from ..base.table import TableMinibatches
+from ..opening import Opening
 
 
 def binary_reader(config: ConfigParameters) -> Opening[DataReader]:

@@ -18,10 +18,10 @@ from ....framework.base.errors import ShapeError
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Samples
-from ..base.opening import Opening
 from ..base.section_file import DATA, LABELS, REGRESSION, Section, write_sections
 from ..base.sections import complaint, precision, sections_with
 from ..base.writer import DataWriter
+from ..opening import Opening
 
 
 def binary_writer(config: ConfigParameters) -> Opening[DataWriter]:

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...config.parameters import ConfigParameters
-from ..base.opening import Opening
 from ..base.order import WHOLE_SWEEP, Batch, Enumerator, FileOrder
 from ..base.pack import Packer, SequencePacker
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import complaint, sections_with
+from ..opening import Opening
 from .data import LONGEST, Features, Labels, Utterances, frames_of
 from .lattices import LatticePacker, lattice_files, lattices_of, phones_of
 from .options import FeatureOptions, LabelOptions

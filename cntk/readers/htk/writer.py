@@ -20,8 +20,8 @@ from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Samples
 from ..base.htk_files import write_htk
-from ..base.opening import Opening
 from ..base.writer import DataWriter
+from ..opening import Opening
 
 _log = logging.getLogger(__name__)
 

@@ -33,13 +33,13 @@ from ....framework.base.errors import FormatError, ShapeError
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
-from ..base.opening import Opening
 from ..base.order import BlockShuffle, Enumerator, FileOrder
 from ..base.pack import FramePacker
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import complaint, precision, sections_with
 from ..base.words import read_lines
+from ..opening import Opening
 from .transforms import VIEWS, Transform, crop_kind, transform_of
 
 _STEPS = ("crop", "scale", "color", "intensity", "mean")

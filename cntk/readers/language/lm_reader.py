@@ -27,12 +27,12 @@ from ...base.std_shuffle import mersenne32, shuffled
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream, ranges
 from ..base.layout import Layout
-from ..base.opening import Opening
 from ..base.pack import Minibatch, Packer
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import complaint, precision, tagged_text_sections
 from ..base.words import Classes, Vocabulary, read_lines, read_word_classes, read_words
+from ..opening import Opening
 from .noise_words import NoiseWords
 
 _CACHE = 50000

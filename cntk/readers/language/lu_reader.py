@@ -28,7 +28,6 @@ from ...base.std_shuffle import minimal_standard, shuffled
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream, ranges
 from ..base.layout import Layout
-from ..base.opening import Opening
 from ..base.pack import Minibatch, Packer
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
@@ -41,6 +40,7 @@ from ..base.words import (
     read_words,
     read_words_with_classes,
 )
+from ..opening import Opening
 
 _log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from ....framework.base.atomic import check_writable, write_atomically
 from ....framework.base.errors import FormatError, SaveError
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples
-from ..base.opening import Opening
 from ..base.words import read_lines, read_word_classes
 from ..base.writer import DataWriter
+from ..opening import Opening
 
 
 def lu_sequence_writer(config: ConfigParameters) -> Opening[DataWriter]:

@@ -19,11 +19,11 @@ from ....framework.base.errors import FormatError
 from ...base.text import located
 from ...config.parameters import ConfigParameters
 from ..base.data import Deserializer, Stream
-from ..base.opening import Opening
 from ..base.pack import FramePacker, SequencePacker
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import enumerator, precision
+from ..opening import Opening
 from .format import CHUNK_SIZE, TextFormat, TextStream
 
 

@@ -25,13 +25,13 @@ from ....framework.base.errors import FormatError, OpscopeError
 from ...config import load_array
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream
-from ..base.opening import Opening
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import complaint, file_sections, precision
 from ..base.table import TableMinibatches
 from ..binary.reader import cached, write_cache
 from ..htk.reader import randomization
+from ..opening import Opening
 from .format import Columns, line_of, read_table
 
 

@@ -6,21 +6,21 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...framework.base.errors import FormatError
-from ..base.text import Text
-from ..brainscript.build import file_finder, network_expression, source_of
-from ..brainscript.language.parser import parse_members
-from ..config.files import parse_command_line, read_config_text, read_source
-from ..config.parameters import ConfigParameters
-from ..config.variables import resolve
-from ..mel.commands import checked
-from ..mel.parse import parse_mel_file
-from ..mel.syntax import Command, MelStatement
-from ..ndl.builder import load_macro_files, parse_ndl_file
-from ..ndl.evaluate import Evaluator
-from ..ndl.parse import parse_ndl
-from ..ndl.syntax import Script
-from ..network.network import Network
+from ....framework.base.errors import FormatError
+from ...base.text import Text
+from ...brainscript.build import file_finder, network_expression, source_of
+from ...brainscript.language.parser import parse_members
+from ...config.files import parse_command_line, read_config_text, read_source
+from ...config.parameters import ConfigParameters
+from ...config.variables import resolve
+from ...mel.commands import checked
+from ...mel.parse import parse_mel_file
+from ...mel.syntax import Command, MelStatement
+from ...ndl.builder import load_macro_files, parse_ndl_file
+from ...ndl.evaluate import Evaluator
+from ...ndl.parse import parse_ndl
+from ...ndl.syntax import Script
+from ...network.network import Network
 from .report import WARNING, Report
 
 _SCRIPT_NAMES = re.compile(r"\b(?:run|load)[ \t]*=[ \t]*\"?([\w:]+)", re.IGNORECASE)

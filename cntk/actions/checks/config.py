@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from pathlib import Path
 
-from ...framework.base.errors import OpscopeError
-from ..actions.common import precision_of
-from ..actions.settings import TopOptions, refuse_obsolete, warnings_to
-from ..brainscript.experiment import Experiment, TrainAction
-from ..config.commands import Command, command_of
-from ..config.files import parse_command_line
-from ..config.parameters import ConfigParameters
-from ..config.unread import unread_parameters
+from ....framework.base.errors import OpscopeError
+from ...brainscript.experiment import Experiment, TrainAction
+from ...config.commands import Command, command_of
+from ...config.files import parse_command_line
+from ...config.parameters import ConfigParameters
+from ...config.unread import unread_parameters
+from ..common import precision_of
+from ..settings import TopOptions, refuse_obsolete, warnings_to
 from .actions import CHECKS, train
 from .checker import Checker
 from .report import WARNING, Report

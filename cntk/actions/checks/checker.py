@@ -8,22 +8,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ...framework.base.errors import FormatError, OpscopeError, VariableError, nearest
-from ..actions.common import BuildOptions, precision_of, reader_section
-from ..base.text import is_located, located
-from ..brainscript.build import model_loader
-from ..config.device import device_of
-from ..config.parameters import ConfigParameters
-from ..config.value import ConfigValue
-from ..models.open_model import open_model
-from ..network.network import Network
-from ..network.nodes.analysis import depth_first
-from ..network.nodes.node import Node
-from ..readers.base.data import Stream
-from ..readers.base.opening import Opening
-from ..readers.base.reader import next_minibatch
-from ..readers.catalogue import reader_opening
-from ..run.build import BUILDERS, Seeds, build_section_network, builder_of
+from ....framework.base.errors import FormatError, OpscopeError, VariableError, nearest
+from ...base.text import is_located, located
+from ...brainscript.build import model_loader
+from ...config.device import device_of
+from ...config.parameters import ConfigParameters
+from ...config.value import ConfigValue
+from ...models.open_model import open_model
+from ...network.network import Network
+from ...network.nodes.analysis import depth_first
+from ...network.nodes.node import Node
+from ...readers.base.data import Stream
+from ...readers.base.reader import next_minibatch
+from ...readers.catalogue import reader_opening
+from ...readers.opening import Opening
+from ...run.build import BUILDERS, Seeds, build_section_network, builder_of
+from ..common import BuildOptions, precision_of, reader_section
 from .models import Models
 from .report import ERROR, WARNING, Report
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ...framework.base.errors import OpscopeError
-from ..base.text import Location
-from ..network.network import Network
+from ....framework.base.errors import OpscopeError
+from ...base.text import Location
+from ...network.network import Network
 
 ERROR, WARNING = "error", "warning"
 _ABSENT = re.compile(

@@ -6,23 +6,23 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..actions import models, outputs, plot, statistics, words
-from ..actions.common import refuse_overwriting
-from ..actions.evaluate import EvalOptions, models_to_compare
-from ..actions.train import sgd_section
-from ..config.files import load_resolved
-from ..config.parameters import ConfigParameters
-from ..config.value import ConfigValue
-from ..mel.edit import edit_section
-from ..network.network import Network
-from ..network.nodes.node import Node
-from ..readers.catalogue import writer_opening
-from ..run.build import BUILDERS
-from ..run.tracing import TRACED
-from ..sgd.evaluate import evaluation_nodes
-from ..sgd.files import ModelFiles
-from ..sgd.options import SgdOptions
-from ..sgd.trainer import criteria_of
+from ...config.files import load_resolved
+from ...config.parameters import ConfigParameters
+from ...config.value import ConfigValue
+from ...mel.edit import edit_section
+from ...network.network import Network
+from ...network.nodes.node import Node
+from ...readers.catalogue import writer_opening
+from ...run.build import BUILDERS
+from ...run.tracing import TRACED
+from ...sgd.evaluate import evaluation_nodes
+from ...sgd.files import ModelFiles
+from ...sgd.options import SgdOptions
+from ...sgd.trainer import criteria_of
+from .. import models, outputs, plot, statistics, words
+from ..common import refuse_overwriting
+from ..evaluate import EvalOptions, models_to_compare
+from ..train import sgd_section
 from .checker import Checker
 from .report import WARNING
 from .scripts import check_commands

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from ...config.value import ConfigValue
-from .data import Stream
+from ..config.value import ConfigValue
+from .base.data import Stream
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..network.network import Network
-from ..network.nodes.node import Node
+from ...network.network import Network
+from ...network.nodes.node import Node
 
 _EPOCH = re.compile(r"\.\d+$")
 
