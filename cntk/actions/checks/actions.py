@@ -23,7 +23,7 @@ from .. import models, outputs, plot, statistics, words
 from ..common import refuse_overwriting
 from ..evaluate import EvalOptions, models_to_compare
 from ..train import sgd_section
-from .checker import Checker
+from .checker import Checker, NotMadeError
 from .report import WARNING
 from .scripts import check_commands
 
@@ -82,7 +82,7 @@ def _training(
 ) -> None:
     nodes: list[Node] = []
     if network is not None and options is not None:
-        with checker.report.collected():
+        with checker.at(sgd_section(section)):
             criteria, evaluations = criteria_of(network, options)
             nodes = [criteria[0], *evaluations]
         _traced(checker, sgd_section(section), network)
@@ -94,8 +94,15 @@ def _training(
                 written = [files.path, *(files.model(done) for done in range(options.epochs))]
                 with checker.report.collected():
                     refuse_overwriting(section.section(name), written)
-    if network is not None and path:
+    _made(checker, path, network)
+
+
+def _made(checker: Checker, path: str | Path, network: Network | None) -> None:
+    """Keep the model that a command would write, for those behind it."""
+    if path and network is not None:
         checker.models.store(path, network)
+    elif path:
+        checker.models.expect(path)
 
 
 def _traced(checker: Checker, section: ConfigParameters, network: Network) -> None:
@@ -126,7 +133,7 @@ def _evaluation(
 ) -> None:
     nodes: list[Node] = []
     if network is not None:
-        with checker.report.collected():
+        with checker.at(section):
             nodes = evaluation_nodes(network, [str(n) for n in names if str(n) in network])
         _traced(checker, section, network)
     checker.reader(section, network, nodes, in_order=in_order)
@@ -152,8 +159,8 @@ def statistics_of(checker: Checker, section: ConfigParameters, name: str) -> Non
     options = checker.read(section, lambda: statistics.StatisticsOptions.of(section))
     network = checker.network(section)
     _evaluation(checker, section, network, _names(checker, section, "evalNodeNames"))
-    if network is not None and options is not None:
-        checker.models.store(options.path, network)
+    if options is not None:
+        _made(checker, options.path, network)
 
 
 def write(checker: Checker, section: ConfigParameters, name: str) -> None:
@@ -163,7 +170,7 @@ def write(checker: Checker, section: ConfigParameters, name: str) -> None:
     network = checker.network(section, _names(checker, section, "outputNodeNames"))
     nodes: list[Node] = []
     if network is not None and options is not None:
-        with checker.report.collected():
+        with checker.at(section):
             nodes = outputs.written_nodes(network, options)
         _traced(checker, section, network)
     checker.reader(section, network, nodes, in_order="always")
@@ -193,8 +200,7 @@ def edit(checker: Checker, section: ConfigParameters, name: str) -> None:
         path = checker.read(section, lambda: section.string("outputModelPath"))
         checker.read(section, lambda: section.bool("makeMode", True))
         network = checker.built(section, name)
-        if network is not None and path:
-            checker.models.store(path, network)
+        _made(checker, path or "", network)
         return
     section.find("ndlMacros")
     if not checker.read(section, lambda: section.string("editPath")) or not checker.build:
@@ -202,13 +208,16 @@ def edit(checker: Checker, section: ConfigParameters, name: str) -> None:
         return
 
     def edited() -> bool:
-        session = edit_section(
-            section,
-            checker.seeds.ndl,
-            checker.open,
-            lambda network, path: checker.models.store(path, network),
-            lambda path, text: None,
-        )
+        try:
+            session = edit_section(
+                section,
+                checker.seeds.ndl,
+                checker.open,
+                lambda network, path: checker.models.store(path, network),
+                lambda path, text: None,
+            )
+        except NotMadeError:
+            return True
         for warning in session.warnings:
             checker.report.add(WARNING, warning)
         return True
@@ -237,8 +246,7 @@ def decompose(checker: Checker, section: ConfigParameters, name: str) -> None:
     if all(checker.file(value) for value in section.files("SVDConfig") if not options.pattern):
         checker.read(section, options.groups)
     network = checker.model(section, "modelPath")
-    if network is not None and options.path:
-        checker.models.store(options.path, network)
+    _made(checker, options.path, network)
 
 
 def drawing(checker: Checker, section: ConfigParameters, name: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,10 @@ from .report import ERROR, WARNING, Report
 _SMALL = 1 << 20  # bytes of files whose data are looked at, and samples of their first minibatch
 
 T = TypeVar("T")
+
+
+class NotMadeError(FormatError):
+    """A script loads a model that a command before it cannot make: that was told already."""
 
 
 class Checker:
@@ -67,6 +72,17 @@ class Checker:
         with self.report.collected():
             return section.section(name)
         return None
+
+    @contextmanager
+    def at(self, section: ConfigParameters) -> Iterator[None]:
+        """A context whose errors are told, those without a place with that of a section."""
+        with self.report.collected():
+            try:
+                yield
+            except OpscopeError as error:
+                if is_located(error):
+                    raise
+                raise located(type(error), str(error), section.text.locate()) from None
 
     def common(self, section: ConfigParameters) -> None:
         """What every action reads."""
@@ -148,7 +164,7 @@ class Checker:
                 known.validate()
                 return known
             return None
-        if not self.file(value):
+        if self.models.is_expected(found) or not self.file(value):
             return None
         try:
             return open_model(found, precision_of(section)).network
@@ -165,6 +181,8 @@ class Checker:
         known = self.models.find(path)
         if known is not None:
             return known
+        if self.models.is_expected(path):
+            raise NotMadeError(f"{path}: the command that writes it is wrong")
         if not path.is_file():
             raise FormatError(f"error opening file '{path}': No such file or directory")
         return open_model(path, validate=False).network

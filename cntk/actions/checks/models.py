@@ -19,6 +19,16 @@ class Models:
 
     def __init__(self) -> None:
         self._networks: dict[str, Network] = {}
+        self._expected: set[str] = set()
+
+    def expect(self, name: str | Path) -> None:
+        """Note that a command writes a file, though its network is not known."""
+        self._expected.add(_key(name))
+
+    def is_expected(self, name: str | Path) -> bool:
+        """Whether a command writes a file whose network is not known."""
+        key = _key(name)
+        return key in self._expected or _EPOCH.sub("", key) in self._expected
 
     def store(self, name: str | Path, network: Network) -> None:
         """Keep the network that a command would write to a file."""
