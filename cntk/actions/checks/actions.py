@@ -70,7 +70,7 @@ def _sgd(checker: Checker, section: ConfigParameters) -> tuple[SgdOptions | None
         part = sgd_section(section)
         options = checker.read(part, lambda: SgdOptions.of(part))
         return options, checker.read(part, lambda: part.string("modelPath")) or ""
-    return None, ""
+    return None, section.string("modelPath", "")
 
 
 def _training(
