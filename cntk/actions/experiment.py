@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from ..base.write import write_text
 from ..brainscript.experiment import EditAction, Experiment, load_experiment
 from ..config.commands import banner
+from .checks.config import warnings_of_training
 from .common import Run
 from .run import log_file
 from .settings import done_text, warnings_to
@@ -41,5 +42,7 @@ def _run(experiment: Experiment, run: Run) -> None:
             action.run()
         else:
             action.network.validate()
+            for warning in warnings_of_training(action):
+                run.say(f"WARNING: {warning}\n")
             train(run, action.config, action.network)
     run.say("COMPLETED.\n")

@@ -16,7 +16,7 @@ from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ..base.plugins import call_plugin, load_plugin
 from ..base.write import write_text
-from ..config.commands import GROUP, Command, added, banner, commands
+from ..config.commands import ABSENT, GROUP, Command, added, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
@@ -54,12 +54,6 @@ ACTIONS: dict[str, Action] = {
     "writeWordAndClass": words.write_word_and_class,
 }
 """What each action does."""
-
-_ABSENT = {
-    "convertdbn": "it reads models of another program",
-    "exportdbn": "it writes models of another program",
-    "devtest": "it runs tests of CNTK's own on data that lay on its makers' machines",
-}
 
 
 def add_action(name: str, function: Action) -> None:
@@ -168,7 +162,7 @@ def _run(config: ConfigParameters, options: TopOptions, run: Run) -> None:
 def _act(run: Run, command: Command, action: str) -> None:
     function = action_of(action)
     if function is None:
-        raise FormatError(f"{command.name}: the action {action!r} is not there: {_ABSENT[action]}")
+        raise FormatError(f"{command.name}: the action {action!r} is not there: {ABSENT[action]}")
     progress = run.progress if action in ("train", "trainRNN") else None
     if progress is not None:
         run.say(f"CNTKCommandTrainBegin: {command.name}\n")

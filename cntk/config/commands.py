@@ -32,6 +32,13 @@ ACTIONS = (
     "SVD",
 )
 
+ABSENT = {
+    "convertdbn": "it reads models of another program",
+    "exportdbn": "it writes models of another program",
+    "devtest": "it runs tests of CNTK's own on data that lay on its makers' machines",
+}
+"""Actions of CNTK that are left out, and why."""
+
 GROUP = "opscope.actions"
 """Entry points of further actions: the name in configs, and the function that does it."""
 

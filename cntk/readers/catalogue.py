@@ -185,7 +185,15 @@ def together(
     given = [part.streams for part in parts if part.streams is not None]
     streams = [stream for part in given for stream in part] if len(given) == len(parts) else None
     foreign, light = any(part.foreign for part in parts), all(part.light for part in parts)
-    return Opening(opened, files, streams, foreign=foreign, light=light)
+    probes = [part.probe for part in parts if part.probe is not None]
+    return Opening(
+        opened,
+        files,
+        streams,
+        foreign=foreign,
+        light=light,
+        probe=lambda: [probe() for probe in probes],
+    )
 
 
 def create_writer(config: ConfigParameters, reader: ConfigParameters | None = None) -> DataWriter:

@@ -130,7 +130,12 @@ def htk_features(config: ConfigParameters) -> Opening[Deserializer]:
     """HTKFeatureDeserializer: feature files by a list."""
     name, part = _input(config)
     features = FeatureOptions.of(part, name)
-    return Opening(lambda: Utterances([features.open()]), features.files, [features.stream])
+    return Opening(
+        lambda: Utterances([features.open()]),
+        features.files,
+        [features.stream],
+        probe=features.probe,
+    )
 
 
 def htk_labels(config: ConfigParameters) -> Opening[Deserializer]:
@@ -187,4 +192,9 @@ def htk_deserializers_reader(config: ConfigParameters) -> Opening[DataReader]:
 
     parts = [*features, *labels]
     files = [file for part in parts for file in part.files]
-    return Opening(opened, [*files, *lattice_files(config)], [part.stream for part in parts])
+    return Opening(
+        opened,
+        [*files, *lattice_files(config)],
+        [part.stream for part in parts],
+        probe=lambda: [part.probe() for part in features],
+    )

@@ -23,6 +23,7 @@ class Opening(Generic[T]):
         nodes: of a writer: the nodes that it takes, by name: the value that names or describes it,
             and its dimension; None: any.
         light: whether `open` reads those files alone, and writes none.
+        probe: looks at the head of the data, where those are too many to read them for a check.
         foreign: whether it is of another package, which reads its section itself in `open`.
     """
 
@@ -32,3 +33,4 @@ class Opening(Generic[T]):
     nodes: Mapping[str, tuple[ConfigValue, int | None]] = field(default_factory=dict)
     foreign: bool = False
     light: bool = False
+    probe: Callable[[], object] | None = None

@@ -119,6 +119,9 @@ BROKEN = [
     ("old.cntk", "writerType = HTKMLFWriter", "writerType = HTKWriter", E_, "there is no writer type 'HTKWriter' (did you mean"),
     ("old.cntk", "H1 = [ dim = 4 ;", "H1 = [ dim = 5 ;", E_, "the node 'H1' has 4 numbers, and dim is 5"),
     ("old.cntk", "file = out.scp", "file = no.scp", E_, "error opening file 'no.scp'"),
+    ("redesigned.bs", "[ dim = 2 ]", "[ dim = 4 ]", E_, "Times operation: shapes of left [4 x 2] and right [4]"),
+    ("redesigned.bs", "dim = 3 ]", "dim = 3 ] ; typ = 'category'", W_, "typ"),
+    ("old.cntk", "action = dumpNode", "action = devtest", E_, ":23:19: the action 'devtest' is not there"),
     # -- names of nodes
     ("old.cntk", "evalNodeNames = EvalClassificationError", "evalNodeNames = EvalClasificationError", W_, "no node is called 'EvalClasificationError' (did you mean EvalClassificationError?)"),
     ("old.cntk", "write ; outputNodeNames = H1", "write ; outputNodeNames = HH", E_, "There is no default output node"),

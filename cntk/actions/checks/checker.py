@@ -238,6 +238,9 @@ class Checker:
             part.record.leave(part.path)
             return opening.streams
         there = [self.file(value) for value in opening.files]
+        if self.build and all(there) and opening.probe is not None:
+            with self.report.collected():
+                opening.probe()
         if not (opening.light and self.build and all(there)):
             return opening.streams
         if sum(os.path.getsize(str(value)) for value in opening.files) > _SMALL:

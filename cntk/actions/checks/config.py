@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ....framework.base.errors import OpscopeError
 from ...brainscript.experiment import Experiment, TrainAction
-from ...config.commands import Command, command_of
+from ...config.commands import ABSENT, Command, command_of
 from ...config.files import parse_command_line
 from ...config.parameters import ConfigParameters
 from ...config.unread import unread_parameters
@@ -78,9 +78,12 @@ def check_commands(checker: Checker, config: ConfigParameters) -> None:
 
 def _check(checker: Checker, command: Command, action: str) -> None:
     check = CHECKS.get(action)
-    if check is None:  # of another package, or one that is told to be absent when it runs
+    if check is None:  # of another package, or left out
         parameters = command.parameters
         parameters.record.leave(parameters.path)
+        if action in ABSENT:
+            message = f"the action {action!r} is not there: {ABSENT[action]}"
+            checker.report.add_error(parameters["action"].error(message))
         return
     with checker.report.collected():
         check(checker, command.parameters, command.name)
@@ -114,4 +117,11 @@ def warnings_of(config: ConfigParameters) -> list[OpscopeError]:
     fresh.folders = config.folders
     checker = Checker(Report(), build=False)
     check_commands(checker, fresh)
+    return unread_parameters(fresh)
+
+
+def warnings_of_training(action: TrainAction) -> list[OpscopeError]:
+    """The same of a training of the redesigned language."""
+    fresh = ConfigParameters(action.config.text, action.config.path)
+    train(Checker(Report(), build=False), fresh, action.name, action.network)
     return unread_parameters(fresh)

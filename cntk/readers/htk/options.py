@@ -11,7 +11,7 @@ from ....framework.base.errors import FormatError, OpscopeError
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Stream
-from ..base.htk_files import read_script
+from ..base.htk_files import HtkFile, read_script
 from ..base.sections import precision
 from .data import Features, Labels
 from .mlf import mlf_files, read_mlf, read_states, read_targets
@@ -68,13 +68,22 @@ class FeatureOptions:
         stream = Stream(name, dim * (1 + left + right), dtype=precision(part))
         return cls(stream, path, prefix, left, right, expand, part.files("scpFile"))
 
-    def open(self) -> Features:
-        """Read the list.
+    def probe(self) -> None:
+        """Look at the first file of the list.
+
+        Raises:
+            FormatError: the list or the file is not as it should be, or has frames of another size.
+        """
+        features = self.open(1)
+        features.context(HtkFile.open(features.entries[0].path))
+
+    def open(self, most: int | None = None) -> Features:
+        """Read the list; `most`: how many entries of it are wanted, None: all.
 
         Raises:
             FormatError: it cannot be read, or is empty.
         """
-        entries = read_script(self.path, self.prefix)
+        entries = read_script(self.path, self.prefix, most)
         if not entries:
             raise FormatError(f"{self.path}: the list is empty")
         return Features(self.stream, entries, self.left, self.right, self.expand)

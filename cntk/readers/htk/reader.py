@@ -73,7 +73,12 @@ def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
 
     parts = [*features, *labels]
     files = [file for part in parts for file in part.files]
-    return Opening(opened, [*files, *lattice_files(config)], [part.stream for part in parts])
+    return Opening(
+        opened,
+        [*files, *lattice_files(config)],
+        [part.stream for part in parts],
+        probe=lambda: [part.probe() for part in features],
+    )
 
 
 def _files(features: list[Features], labels: Sequence[Labels] = ()) -> Packer:
