@@ -83,6 +83,7 @@ TRUE_ERRORS = {
     r"^<command line>": "a value that the shell's script gives, and this one does not know",
     r"reader type '(Kaldi2?|LibSVMBinary)Reader'|writer type 'Kaldi(2Reader|Writer)'": "a plug-in"
     " of CNTK that is not part of this package",
+    r"the action 'exportdbn' is not there": "models of another program are not written",
     r"Use of 'type' parameter is deprecated": "CNTK.cpp, wmainOldCNTKConfig",
     r"setting Truncated only in reader section": "CNTK.cpp, DisableLegacyTruncationSettings",
     r"No value given for": "Config.h, ParseValue: the user fills it in",

@@ -30,6 +30,7 @@ class ConfigParameters(Section):
 
     def insert(self, name: str, value: str | Text | ConfigValue) -> None:
         """Give `name` a value, merged with the present one if that is in square brackets."""
+        self.record.ask(self, name)
         if isinstance(value, ConfigValue):
             value = value.text
         text = value if isinstance(value, Text) else Source("<inserted>", value).whole()

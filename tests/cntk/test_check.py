@@ -1,6 +1,7 @@
 """Checks without data, the layout of texts, and the parameters that CNTK knows."""
 
 import random
+import struct
 import time
 
 import pytest
@@ -8,8 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cntk_data import FOLDER, need
+from mistakes.cntk import redesigned
 from opscope.cntk.actions.checks.config import warnings_of
-from opscope.cntk.config import parse_config
+from opscope.cntk.actions.common import Run
+from opscope.cntk.actions.experiment import run_experiment
+from opscope.cntk.actions.run import run_commands
+from opscope.cntk.config import load_config, parse_config
 from opscope.cntk.config.formatter import format_text
 from opscope.cntk.programs.check import ERROR, WARNING, check_file
 from opscope.cntk.readers import catalogue
@@ -25,7 +30,8 @@ Train = [
 ]
 Net = [
     features = Input(2, tag=feature)
-    y = Tanh(features, tag=output)
+    W = Parameter(2, 2)
+    y = Times(W, features, tag=output)
     mse = SquareError(features, y, tag=criterion)
 ]
 """
@@ -43,7 +49,7 @@ class TestCheck:
     def test_a_clean_config(self, tmp_path):
         assert problems(tmp_path, "a.cntk", CONFIG) == []
         report = check_file(tmp_path / "a.cntk", extra=[f"currentDirectory={tmp_path}"])
-        assert len(report.networks["Train"]) == 3
+        assert len(report.networks["Train"]) == 4
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.cntk", "d.ctf"]
 
     def test_misspelt_parameters_get_a_suggestion(self, tmp_path):
@@ -135,13 +141,13 @@ Edit = [ action = edit ; outputModelPath = m ; BrainScriptNetworkBuilder = {
         assert len(problems(tmp_path, "b.cntk", text, parse_only=True)) == 2
 
     def test_parse_only_builds_nothing(self, tmp_path):
-        text = CONFIG.replace("Tanh(features", "Foo(features")
+        text = CONFIG.replace("Times(W", "Foo(W")
         assert problems(tmp_path, "a.cntk", text, parse_only=True) == []
         assert problems(tmp_path, "a.cntk", text)[0][0] == ERROR
 
     def test_scripts_inside_a_config_are_parsed(self, tmp_path):
-        text = CONFIG.replace("y = Tanh", "y =\n z Tanh")
-        assert "n.cntk:11:" in problems(tmp_path, "n.cntk", text, parse_only=True)[0][1]
+        text = CONFIG.replace("y = Times", "y =\n z Times")
+        assert "n.cntk:12:" in problems(tmp_path, "n.cntk", text, parse_only=True)[0][1]
         text = "command=A\nA = [ BrainScriptNetworkBuilder = [ a = * ] ]"
         assert problems(tmp_path, "n.cntk", text, parse_only=True)[0][0] == ERROR
 
@@ -288,3 +294,96 @@ def test_sections_in_braces_are_checked_too():
     braces = CONFIG.replace("SGD = [ maxEpochs", "SGD = { own2 = 1 ; maxEpochs")
     [problem] = warnings_of(parse_config(braces.replace("= 0.1 ]", "= 0.1 }"), "a.cntk"))
     assert "unknown parameter a.cntk:Train:SGD:own2" in str(problem)
+
+
+HTK = """command = Write
+Write = [ action = write ; modelPath = m ; outputPath = out ; reader = [ readerType = HTKMLFReader
+    features = [ dim = 2 ; scpFile = list.scp ] ; action = write ] ]
+"""
+
+
+def test_the_first_file_of_a_list_is_looked_at(tmp_path):
+    (tmp_path / "list.scp").write_text("x=x.htk[0,0]\nmissing=missing.htk[0,0]\n")
+    (tmp_path / "x.htk").write_bytes(struct.pack(">iihhfff", 1, 100000, 12, 9, 1, 2, 3))
+    found = [text.split("\n")[0] for _, text in problems(tmp_path, "a.cntk", HTK)]
+    assert found == [
+        f"{tmp_path / 'a.cntk'}:2:40: error opening file 'm': No such file or directory in"
+        " a.cntk:Write:modelPath",
+        "x.htk: frames of 3 numbers; 2, or an odd part of it, were expected for features",
+    ]
+    (tmp_path / "list.scp").write_text("x=no.htk[0,0]\n")
+    assert any("no.htk" in text for _, text in problems(tmp_path, "a.cntk", HTK))
+
+
+def test_large_data_are_not_read(tmp_path):
+    bad = b"|features 1 x\n"
+    text = CONFIG.replace("d.ctf", "e.ctf")
+    (tmp_path / "e.ctf").write_bytes(bad)
+    [(severity, told)] = problems(tmp_path, "a.cntk", text)
+    assert severity == ERROR and "e.ctf:1:13" in told
+    (tmp_path / "e.ctf").write_bytes(bad * 100_000)
+    assert problems(tmp_path, "a.cntk", text) == []
+
+
+def test_a_model_of_an_earlier_command_is_known(tmp_path):
+    text = CONFIG.replace("command = Train", "command = Train:Dump:Other")
+    text += "Dump = [ action = dumpNode ; modelPath = m ; nodeName = y ]\n"
+    text += "Other = [ action = dumpNode ; modelPath = m.7 ; nodeName = yy ]\n"
+    [(severity, told)] = problems(tmp_path, "a.cntk", text)
+    assert severity == WARNING
+    assert "no node is called 'yy' (did you mean y?)" in told
+    wrong = text.replace("Times(W", "Tmies(W")
+    [(severity, told)] = problems(tmp_path, "a.cntk", wrong)
+    assert severity == ERROR and "Tmies" in told  # what would follow from it is not told
+
+
+def test_an_absent_file_is_told_once(tmp_path):
+    text = CONFIG.replace("d.ctf", "no.ctf")
+    text += text.split("Net = [")[0].split("\n", 1)[1].replace("Train = [", "More = [")
+    text = text.replace("command = Train", "command = Train:More").replace("m ;", "m2 ;")
+    report = check_file(_written(tmp_path, text), extra=[f"currentDirectory={tmp_path}"])
+    assert [problem.file for problem in report.errors] == [str(tmp_path / "no.ctf")]
+
+
+def _written(folder, text):
+    (folder / "a.cntk").write_text(text)
+    return folder / "a.cntk"
+
+
+def test_nothing_is_written_or_executed(tmp_path):
+    text = CONFIG.replace("command = Train", "command = Train:Edit:Plot:Words ; stderr = log")
+    text += """Edit = [ action = edit ; editPath = e.mel ]
+Plot = [ action = plot ; modelPath = n ; outputFile = p.svg ; renderCmd = "touch executed" ]
+Words = [ action = writeWordAndClass ; inputFile = d.ctf ; beginSequence = a ; endSequence = b
+    outputVocabFile = v ; outputMappingFile = w ; vocabSize = 3 ]
+"""
+    (tmp_path / "e.mel").write_text(
+        'm = LoadModel("m")\nDumpModel(m, "sub/text")\nSaveModel(m, "n")\n'
+    )
+    assert problems(tmp_path, "a.cntk", text) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.cntk", "d.ctf", "e.mel"]
+
+
+def test_a_run_tells_names_that_nobody_reads_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = CONFIG.replace("maxEpochs = 3", "maxEpochs = 1 ; maxEpoch = 3 ; epochSzie = 3")
+    text += "Net2 = [ x = Input(2) ]\ndimenson = 3\nextra = 1\ndimension = 2\n"
+    text = text.replace("Input(2, tag=feature)", "Input($dimension$, tag=feature)")
+    problems(tmp_path, "a.cntk", text)
+    lines = []
+    run_commands(load_config("a.cntk"), Run(say=lines.append))
+    told = [line.split("\n")[0] for line in lines if line.startswith("WARNING: ")]
+    assert [line.split("unknown parameter ")[1] for line in told] == [
+        "a.cntk:Train:SGD:maxEpoch (did you mean maxEpochs?)",
+        "a.cntk:Train:SGD:epochSzie (did you mean epochSize?)",
+    ]
+    assert lines.index([line for line in lines if "epochSzie" in line][0]) < 5
+
+
+def test_a_run_of_the_redesigned_language_tells_them_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.bs").write_text(redesigned(rates="0.8 ; rms_gamma = 0.5"))
+    lines = []
+    with pytest.raises(OpscopeError):  # there are no data
+        run_experiment(["configFile=a.bs"], Run(say=lines.append))
+    assert any("rms_gamma" in line for line in lines if line.startswith("WARNING: "))

@@ -140,6 +140,7 @@ BROKEN = [
     ("net.ndl", "Parameter(2, 2)", "Parameter(2, 3)", E_, "net.ndl:3:31: z Times operation: shapes [2 x 3] [2]"),
     ("net.ndl", ", tag=criterion", "", E_, "No criterion node was specified"),
     ("net.ndl", "labels = Input(2, ", "labels = Input(3, ", E_, "net.ndl"),
+    ("net.ndl", "W = Parameter(2, 2)", "W = Parameter(2, 2, learningRateMultiplier=0)", E_, "ce no parameter that learns is below the training criterion"),
     # -- MEL
     ("edit.mel", "SetProperty(m.W", "SetProprty(m.W", E_, "edit.mel:2:1: Unknown Editor function SetProprty (did you mean SetProperty"),
     ("edit.mel", "m.z, m.top", "m.zz, m.top", E_, "edit.mel:3:1: no node is called 'zz' (did you mean z?)"),

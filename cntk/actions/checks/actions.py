@@ -19,6 +19,7 @@ from ...sgd.evaluate import evaluation_nodes
 from ...sgd.files import ModelFiles
 from ...sgd.options import SgdOptions
 from ...sgd.trainer import criteria_of
+from ...sgd.updates import learning_parameters
 from .. import models, outputs, plot, statistics, words
 from ..common import refuse_overwriting
 from ..evaluate import EvalOptions, models_to_compare
@@ -85,6 +86,8 @@ def _training(
         with checker.at(sgd_section(section)):
             criteria, evaluations = criteria_of(network, options)
             nodes = [criteria[0], *evaluations]
+            if not learning_parameters(network, criteria[0]):
+                raise criteria[0].error("no parameter that learns is below the training criterion")
         _traced(checker, sgd_section(section), network)
     for name in ("reader", "cvReader"):
         if name == "reader" or (name in section and section.string(name, "")):

@@ -74,8 +74,9 @@ class FeatureOptions:
         Raises:
             FormatError: the list or the file is not as it should be, or has frames of another size.
         """
-        features = self.open(1)
-        features.context(HtkFile.open(features.entries[0].path))
+        if self.path:
+            features = self.open(1)
+            features.context(HtkFile.open(features.entries[0].path))
 
     def open(self, most: int | None = None) -> Features:
         """Read the list; `most`: how many entries of it are wanted, None: all.
