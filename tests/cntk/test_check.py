@@ -20,6 +20,7 @@ from opscope.cntk.programs.check import ERROR, WARNING, check_file
 from opscope.cntk.readers import catalogue
 from opscope.framework.base.errors import FormatError, OpscopeError
 
+CASES = sorted(path.name for path in FOLDER.glob("*_*") if (path / "case.cntk").exists())
 CONFIG = """command = Train ; own = 0
 Train = [
     action = train
@@ -387,3 +388,13 @@ def test_a_run_of_the_redesigned_language_tells_them_too(tmp_path, monkeypatch):
     with pytest.raises(OpscopeError):  # there are no data
         run_experiment(["configFile=a.bs"], Run(say=lines.append))
     assert any("rms_gamma" in line for line in lines if line.startswith("WARNING: "))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_configs_of_the_reference_results(case, monkeypatch):
+    need(case)
+    monkeypatch.chdir(FOLDER / case)
+    arguments = (FOLDER / case / "command.txt").read_text().split("\n")[0].split()[1:]
+    problems = check_file("case.cntk", extra=arguments).problems
+    errors = [text for severity, text in problems if severity == ERROR]
+    assert len(errors) == case.startswith("bad_"), errors
