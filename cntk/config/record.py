@@ -33,6 +33,7 @@ class Record(Generic[SectionT]):
             the reader spells it -> reason.
         left: paths of sections that were not read to their end, or hold other names than those of
             parameters, in lower case: nothing is said of what is in them.
+        missing: names of parameters that were missing, in lower case.
         problems: of a lenient reading; None where the first error is raised.
     """
 
@@ -41,6 +42,7 @@ class Record(Generic[SectionT]):
         self.asked: dict[str, dict[str, str]] = {}
         self.reasons: dict[str, dict[str, str]] = {}
         self.left: set[str] = set()
+        self.missing: set[str] = set()
         self.problems: list[OpscopeError] | None = None
         self._left_out: set[str] = set()
 
@@ -56,6 +58,11 @@ class Record(Generic[SectionT]):
         self.sections.setdefault(path, section)
         self.reasons.setdefault(path, {}).setdefault(name, reason)
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a lenient reading goes on without some parameter."""
+        return bool(self._left_out)
+
     def leave(self, path: str) -> None:
         """Say nothing of the names in a section."""
         self.left.add(path.lower())
@@ -64,15 +71,19 @@ class Record(Generic[SectionT]):
         """Whether a lenient reading goes on without the parameter of this path."""
         return path.lower() in self._left_out
 
-    def lenient(self, read: Callable[[], T]) -> T | None:
-        """The result of a reading that goes on behind errors; they are in `problems`.
+    def lenient(self, read: Callable[[], T]) -> tuple[T | None, list[OpscopeError]]:
+        """The result of a reading that goes on behind errors, and the errors.
 
         A parameter that the reading refuses is left out, and the reading begins anew. An error
-        about no parameter ends it: the result is None, as it is where nothing sensible came out.
+        about no parameter ends it: the result is None then.
         """
-        if self.problems is None:
-            self.problems = []
-        known = len(self.problems)
+        self.problems, self._left_out = [], set()
+        try:
+            return self._read(read), self.problems
+        finally:
+            self.problems, self._left_out = None, set()
+
+    def _read(self, read: Callable[[], T]) -> T | None:
         while True:
             try:
                 return read()
@@ -80,8 +91,7 @@ class Record(Generic[SectionT]):
                 parameter = getattr(error, "parameter", None)
                 if parameter is not None and self.is_left_out(parameter):
                     return None
-                location = getattr(error, "location", None)
-                if location is not None or len(self.problems) == known:
+                if getattr(error, "location", None) is not None or not self.problems:
                     self.note(error)  # else perhaps only for want of what was wrong before
                 if parameter is None:
                     return None

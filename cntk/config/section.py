@@ -143,6 +143,7 @@ class Section:
     def missing(self, name: str) -> FormatError:
         """The error that a parameter which must be given is not."""
         known = [known for section in self.outwards() for known in section]
+        self.record.missing.add(name.lower())
         error = located(
             FormatError,
             f"configparameters: required parameter missing: {self.path}:{name}"
@@ -156,8 +157,8 @@ class Section:
 
     def complain(self, error: OpscopeError) -> None:
         """Raise an error, unless the reading is lenient: it is noted then, and the reading goes on
-        as if nothing was wrong."""
-        if not self.record.note(error):
+        as if nothing was wrong. Where a parameter was left out, that may be all that is wrong."""
+        if not self.record.is_incomplete and not self.record.note(error):
             raise error
 
     def only_if(self, used: bool, reason: str, *names: str) -> None:

@@ -83,6 +83,8 @@ class _Unread:
 
     def _unknown(self, path: str, section: Section, name: str, known: list[str]) -> str:
         full = f"{section.path}:{name}"
+        if get_close_matches(name.lower(), self.record.missing, n=1):
+            return ""  # what it should have been is missing, which was told
         if section is self.config:
             return self._top(full, section, name, known)
         home = self._home(path, name)

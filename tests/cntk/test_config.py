@@ -110,12 +110,15 @@ class TestSections:
                 raise config["d"].error("d is too small")
             return total + config.int("d", 7)
 
-        assert config.record.lenient(reading) == 5 + 1 + 2 + 7
-        told = [str(error).split("\n")[0] for error in config.record.problems]
+        result, problems = config.record.lenient(reading)
+        assert result == 5 + 1 + 2 + 7
+        told = [str(error).split("\n")[0] for error in problems]
         assert len(told) == 3
         assert "invalid input string 'x' in f:a" in told[0]
         assert "required parameter missing: f:b" in told[1]
         assert "d is too small in f:d" in told[2]
+        with pytest.raises(FormatError, match="invalid input string"):
+            reading()
 
 
 class TestValues:

@@ -178,7 +178,7 @@ def write(checker: Checker, section: ConfigParameters, name: str) -> None:
         _traced(checker, section, network)
     checker.reader(section, network, nodes, in_order="always")
     if options is not None and options.writer is not None:
-        _writer(checker, options.writer, nodes if network is not None else None)
+        _writer(checker, options.writer, nodes or None)
 
 
 def _writer(checker: Checker, part: ConfigParameters, nodes: list[Node] | None) -> None:

@@ -19,8 +19,9 @@ from ...models.open_model import open_model
 from ...network.network import Network
 from ...network.nodes.analysis import depth_first
 from ...network.nodes.node import Node
+from ...network.standard.settings import SimpleNetworkSettings
 from ...readers.base.data import Stream
-from ...readers.base.reader import next_minibatch
+from ...readers.base.reader import DataReader, next_minibatch
 from ...readers.catalogue import reader_opening
 from ...readers.opening import Opening
 from ...run.build import BUILDERS, Seeds, build_section_network, builder_of
@@ -57,14 +58,11 @@ class Checker:
 
     def read(self, section: ConfigParameters, reading: Callable[[], T]) -> T | None:
         """The result of a reading that goes on behind errors; None where nothing came of it."""
-        record = section.record
-        found = record.lenient(reading)
-        for error in record.problems or ():
+        found, problems = section.record.lenient(reading)
+        for error in problems:
             self.report.add_error(error)
-        if record.problems:
-            record.problems.clear()
         if found is None:
-            record.leave(section.path)
+            section.record.leave(section.path)
         return found
 
     def part(self, section: ConfigParameters, name: str) -> ConfigParameters | None:
@@ -130,6 +128,8 @@ class Checker:
         if builder is not None:
             others = [name for name in BUILDERS if name != builder]
             section.only_if(False, f"{builder} describes the network", *others)
+        if builder == "SimpleNetworkBuilder" and not self._simple(section.section(builder)):
+            return None
         if not self.build:
             section.record.leave(f"{section.path}:{builder}")
             return None
@@ -143,6 +143,12 @@ class Checker:
             return made.network
         section.record.leave(f"{section.path}:{builder}")
         return None
+
+    def _simple(self, part: ConfigParameters) -> bool:
+        """Whether the settings of a standard network are right."""
+        before = len(self.report.errors)
+        self.read(part, lambda: SimpleNetworkSettings.from_config(part))
+        return self.build and len(self.report.errors) == before
 
     def _loader(self, section: ConfigParameters) -> Callable[[str], Network]:
         from_files = model_loader(section.search_folders(), section.string("precision", "float"))
@@ -228,20 +234,28 @@ class Checker:
             opening = self.read(part, lambda: reader_opening(part))
             if opening is None:
                 return
-            streams = self._streams(part, opening)
-            if streams is not None and network is not None:
+            before = len(self.report.errors)
+            if opening.streams is not None and network is not None:
+                self._compare(part, opening.streams, network, nodes, precompute)
+            streams = self._streams(part, opening, before)
+            if opening.streams is None and streams is not None and network is not None:
                 self._compare(part, streams, network, nodes, precompute)
 
-    def _streams(self, part: ConfigParameters, opening: Opening) -> Sequence[Stream] | None:
-        """The streams of a reader; None where they are not known without reading large data."""
+    def _streams(
+        self, part: ConfigParameters, opening: Opening[DataReader], before: int
+    ) -> Sequence[Stream] | None:
+        """The streams of a reader; None where they are not known without reading large data. The
+        data are looked at where nothing was wrong since there were `before` errors."""
         if opening.foreign:
             part.record.leave(part.path)
             return opening.streams
         there = [self.file(value) for value in opening.files]
-        if self.build and all(there) and opening.probe is not None:
+        if not (self.build and all(there)) or len(self.report.errors) > before:
+            return opening.streams
+        if opening.probe is not None:
             with self.report.collected():
                 opening.probe()
-        if not (opening.light and self.build and all(there)):
+        if not opening.light:
             return opening.streams
         if sum(os.path.getsize(str(value)) for value in opening.files) > _SMALL:
             return opening.streams

@@ -69,6 +69,10 @@ def check_commands(checker: Checker, config: ConfigParameters) -> None:
             listed.append(command_of(config, name))
             continue
         config.record.leave(f"{config.path}:{name}")
+        if config.is_section(str(name)):
+            with report.collected():  # its variables, which may be wrong, are not replaced
+                text = config.raw(str(name))
+                _expect(checker, ConfigParameters(text, f"{config.path}:{name}", config))
     with report.collected():
         refuse_obsolete(config, listed)
     for command in listed:
@@ -87,6 +91,15 @@ def _check(checker: Checker, command: Command, action: str) -> None:
         return
     with checker.report.collected():
         check(checker, command.parameters, command.name)
+        return
+    with checker.report.collected():  # those behind it need not be told that its model is not there
+        _expect(checker, command.parameters)
+
+
+def _expect(checker: Checker, section: ConfigParameters) -> None:
+    for name in ("modelPath", "outputModelPath", "newModelPath"):
+        if path := section.string(name, ""):
+            checker.models.expect(path)
 
 
 def check_experiment(experiment: Experiment, report: Report) -> None:

@@ -47,6 +47,7 @@ class Report:
 
     found: list[Problem] = field(default_factory=list)
     networks: dict[str, Network] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)  # parameters
 
     @property
     def problems(self) -> list[tuple[str, str]]:
@@ -85,7 +86,11 @@ class Report:
 
     def add_error(self, error: OpscopeError, severity: str = ERROR, file: str = "") -> None:
         """Add an error of the package; `file` is one that is not there."""
-        text = str(error)
+        text, parameter = str(error), getattr(error, "parameter", None)
+        if parameter is not None and severity == ERROR:
+            if parameter in self._refused:
+                return  # another reader refuses it as well
+            self._refused.add(parameter)
         absent = _ABSENT.search(text.split("\n", 1)[0]) if not file else None
         file = file or (os.path.abspath(next(filter(None, absent.groups()))) if absent else "")
         self.add(severity, text, getattr(error, "location", None), file)
