@@ -20,10 +20,14 @@ _TEMPORARY = re.compile(r"(.+)\.[0-9a-f]{12}\.tmp")  # see `_name_beside`
 
 
 @contextlib.contextmanager
-def atomic_file(path: PathLike) -> Iterator[BinaryIO]:
+def atomic_file(path: PathLike, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
     It is written under another name in the same folder, flushed to the disk, then renamed.
+
+    Args:
+        path: the file; where it is there already it keeps its permissions.
+        mode: permissions of a new file, before the process's mask.
 
     Raises:
         SaveError: the folder is missing or not writable, or the disk is full; `path` is named, and
@@ -34,7 +38,7 @@ def atomic_file(path: PathLike) -> Iterator[BinaryIO]:
     try:
         with _naming(path):
             _check_target(path)
-            temporary, file = _open_beside(path)
+            temporary, file = _open_beside(path, mode)
             with file:
                 yield file
                 _flush(file)
@@ -147,10 +151,10 @@ def _check_target(path: str) -> None:
         raise SaveError(f"cannot write {path}: it is a folder")
 
 
-def _open_beside(path: str) -> tuple[str, BinaryIO]:
+def _open_beside(path: str, mode: int = 0o666) -> tuple[str, BinaryIO]:
     """A new file in the folder of `path`, with its permissions where it is there already."""
     temporary = _name_beside(path)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, mode)
     with contextlib.suppress(OSError):
         os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
     return temporary, os.fdopen(handle, "wb")
