@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 
 from ...framework.base.errors import RunError
+from ...framework.base.settings import switch
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
 from ..network.nodes.node import Node
@@ -30,10 +31,12 @@ _PLAIN = "shape = ellipse, color = blue, style = filled, fillcolor = white"
 def plot(run: Run, section: ConfigParameters) -> None:
     """Write the graph of a model as `outputDotFile`, and have `renderCmd` draw it.
 
-    In `renderCmd`, `<IN>` stands for the graph's file and `<OUT>` for `outputFile`.
+    In `renderCmd`, `<IN>` stands for the graph's file and `<OUT>` for `outputFile`. It runs
+    only with `OPSCOPE_PIPES=files`: a config must not be able to start programs on its own.
 
     Raises:
-        FormatError: there is no way to draw `outputFile`. RunError: the command failed.
+        FormatError: there is no way to draw `outputFile`, or the command may not run. RunError: the
+            command failed.
     """
     model = section.string("modelPath")
     path = section.string("outputDotFile", "") or f"{model}.dot"
@@ -41,6 +44,12 @@ def plot(run: Run, section: ConfigParameters) -> None:
     if drawn and not command:
         raise section["outputFile"].error(
             "plot: If you specify an outputFile, you also need a renderCmd."
+        )
+    if command and switch("OPSCOPE_PIPES") != "files":
+        raise section["renderCmd"].error(
+            f"plot: this config names a command, {command!r}, and to run it is not allowed; set"
+            " OPSCOPE_PIPES=files where you trust its origin, or leave out renderCmd and draw"
+            f" {path} yourself"
         )
     refuse_overwriting(section, [path], ("outputdotfile",))
     write_text(path, dot(load(section, model)))

@@ -177,7 +177,7 @@ def _kind(specifier: ReadSpecifier) -> Kind | None:
         lines = read_script(files, specifier.name)
         if not lines:
             return None
-        reader = files.reader(lines[0].name)
+        reader = files.reader(lines[0].name, listed=True)
     else:
         reader = files.reader(specifier.name)
         if reader.at_end():

@@ -250,7 +250,11 @@ class TestModels:
         if share == 1:
             assert scores[1] == pytest.approx(scores[0], rel=1e-5)
 
-    def test_plot(self, trained):
+    def test_plot(self, trained, monkeypatch):
+        with pytest.raises(FormatError, match=r"'touch evil'.*OPSCOPE_PIPES=files"):
+            trained(command("plot", 'outputDotFile = p.dot ; renderCmd = "touch evil"'))
+        assert not Path("evil").exists() and not Path("p.dot").exists()
+        monkeypatch.setenv("OPSCOPE_PIPES", "files")
         script = Path("draw.py")
         script.write_text("import sys, shutil; shutil.copy(sys.argv[1], sys.argv[2])")
         render = f'outputFile = p.png ; renderCmd = "{sys.executable} draw.py <IN> <OUT>"'
