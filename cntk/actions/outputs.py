@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from ...framework.base.atomic import atomic_file, make_folder_of, remove_leftovers
+from ...framework.base.atomic import atomic_file, make_folder_of
 from ...framework.base.context import OpContext
 from ...framework.base.errors import FormatError, VariableError, nearest
 from ..base.text import located
@@ -153,7 +153,6 @@ def _open(stack: ExitStack, path: str, name: str) -> IO[bytes]:
         return sys.stdout.buffer
     target = Path(f"{path}.{name}")
     make_folder_of(target)
-    remove_leftovers(target)
     return stack.enter_context(atomic_file(target))
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...framework.base.atomic import make_folder_of, remove_leftovers
+from ...framework.base.atomic import make_folder_of
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model
 from ..network.network import Network
@@ -53,11 +53,6 @@ class ModelFiles:
                 return done
             current = before
         return -1
-
-    def tidy(self) -> None:
-        """Remove parts of files that a training which was killed has left behind."""
-        epochs = range(self.epochs + 1)
-        remove_leftovers(*map(self.model, epochs), *map(self.checkpoint, epochs))
 
     def save(self, net: CntkNet, path: Path) -> None:
         """Write the model."""

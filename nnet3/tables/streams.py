@@ -19,6 +19,7 @@ from typing import IO, Literal, TypeAlias
 
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.leftovers import temporary_name
 from ...framework.base.settings import switch
 from ..files.kaldi_io import Reader
 from ..files.tokens import Buffer
@@ -145,6 +146,35 @@ def open_output(name: str, *, pipes: Pipes = None, listed: bool = False) -> Iter
                 yield stack.enter_context(open(name, "wb"))
             else:
                 yield stack.enter_context(atomic_file(name))
+
+
+class SetAside:
+    """A script file that is not there while the archive that it points into takes its place.
+
+    A program that is killed in between leaves no script file, never one with wrong places. Both
+    methods are exits for a `contextlib.ExitStack`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._path = os.path.realpath(name)
+        self._aside = ""
+
+    def begin(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Set it aside, unless there was an error: then nothing is replaced."""
+        if kind is None and os.path.isfile(self._path):
+            aside = temporary_name(self._path)
+            with _saving(self._path):
+                os.replace(self._path, aside)
+            self._aside = aside
+
+    def end(self, *_: object) -> None:
+        """Drop it where a new one has come, else put it back."""
+        if self._aside:
+            with contextlib.suppress(OSError):
+                if os.path.exists(self._path):
+                    os.unlink(self._aside)
+                else:
+                    os.replace(self._aside, self._path)
 
 
 def _check_plain(name: str, use: str) -> None:

@@ -19,7 +19,7 @@ from typing import IO, Any
 from ...framework.base.errors import FormatError, SaveError
 from ..files.kaldi_io import Reader, Writer
 from .kinds import Kind, kind_of
-from .streams import Files, Pipes, is_stream, open_output, open_stream
+from .streams import Files, Pipes, SetAside, is_stream, open_output, open_stream
 
 _log = logging.getLogger(__name__)
 _READ_OPTIONS = {
@@ -323,9 +323,14 @@ class TableWriter:
             self._targets = {line.key: line.name for line in lines}
             return self
         with contextlib.ExitStack() as stack:
+            aside = SetAside(script) if script not in (None, "", "-") else None
+            if aside:
+                stack.push(aside.end)
             if script is not None:  # closed last: its lines point into a whole archive
                 self._script = stack.enter_context(open_output(script, pipes=self._pipes))
             self._archive = stack.enter_context(open_output(archive, pipes=self._pipes))
+            if aside:
+                stack.push(aside.begin)
             self._stack = stack.pop_all()
         return self
 
