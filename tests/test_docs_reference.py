@@ -63,7 +63,9 @@ def filled(pages: ModuleType, name: str) -> str:
     return pages.on_page_markdown((DOCS / f"reference/{name}.md").read_text(), page)
 
 
-@pytest.mark.parametrize("package", [opscope, opscope.nnet3], ids=lambda found: found.__name__)
+@pytest.mark.parametrize(
+    "package", [opscope, opscope.cntk, opscope.nnet3], ids=lambda found: found.__name__
+)
 def test_public_names(package: ModuleType, pages: ModuleType) -> None:
     known = entries(pages)
     missing = [

@@ -1,0 +1,36 @@
+"""A command line of CNTK: the old language or the redesigned one, whichever its file is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..brainscript import experiment
+from ..config.files import parse_command_line, read_source
+from .common import Run
+from .experiment import run_experiment
+from .run import run_commands
+
+
+def run_config(*arguments: str, run: Run | None = None) -> None:
+    """Run a config as `opscope cntk ARGUMENTS` does.
+
+    Args:
+        arguments: words of CNTK's command line: `configFile=FILE`, then any `name=value`, which
+            change the config: `run_config("configFile=a.cntk", "Train=[SGD=[maxEpochs=3]]")`.
+        run: takes the log, say; by default it goes to standard error, or to the file that `stderr`
+            of the config names.
+
+    Raises:
+        OpscopeError: the config is wrong, or a command fails; with the place.
+    """
+    if is_redesigned(arguments):
+        run_experiment(arguments, run)
+    else:
+        run_commands(parse_command_line(arguments), run)
+
+
+def is_redesigned(arguments: Sequence[str]) -> bool:
+    """Whether the config file of a command line is one of the redesigned language."""
+    files = [word[11:] for word in arguments if word.lower().startswith("configfile=")]
+    found = len(files) == 1 and files[0].endswith(".bs")
+    return found and experiment.is_redesigned(read_source(files[0]))
