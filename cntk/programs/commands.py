@@ -122,6 +122,19 @@ def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[
         raise click.exceptions.Exit(1)
 
 
+@cntk.command()
+@click.argument("name", required=False)
+def nodes(name: str | None) -> None:
+    """List the kinds of nodes by family; with NAME tell all about one.
+
+    NAME is an operation, or a function of NDL or BrainScript that makes a node.
+    """
+    from .nodes import describe_name, list_kinds
+
+    for line in list_kinds() if name is None else describe_name(name):
+        click.echo(line)
+
+
 @cntk.command(name="format")
 @click.argument("file")
 @click.option("--in-place", is_flag=True, help="Write the file instead of printing it.")

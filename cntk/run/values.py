@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -112,7 +113,7 @@ def _samples(node: Node, given: ArrayLike | Sequence[ArrayLike]) -> Samples:
     return Samples(begin, np.concatenate([part.reshape(len(part), size(node)) for part in parts]))
 
 
-def _array(node: Node, given: ArrayLike) -> np.ndarray:
+def _array(node: Node, given: Any) -> np.ndarray:
     """One array of samples [rows, dk, ..., d1] or [rows, elements], or of words [rows]."""
     try:
         array = np.asarray(given)
