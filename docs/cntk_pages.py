@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import cntk_option_words as words
+from cntk_options import Option, options_of
+
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table of Markdown."""
@@ -46,3 +49,43 @@ def nodes() -> Iterator[str]:
 def _attributes(what: str, rows: Iterable[tuple[str, str, str, str]]) -> str:
     cells = ((f"`{name}`", kind, default, doc) for name, kind, default, doc in rows)
     return table((what, "type", "default", "meaning"), cells)
+
+
+def commands() -> Iterator[str]:
+    """The actions with their options, and the sections of networks and training."""
+    from opscope.cntk.config.unused import UNUSED
+
+    yield from _sections(words.COMMANDS)
+    yield "## Options that change nothing here"
+    yield table(("option", "why"), ((f"`{name}`", reason) for name, reason in UNUSED.items()))
+
+
+def readers() -> Iterator[str]:
+    """The readers and writers with their options, and the deserializers."""
+    from opscope.cntk.readers.catalogue import DESERIALIZERS
+
+    yield from _sections(words.READERS)
+    for name in DESERIALIZERS.own:
+        yield f"### {name}\n\n{words.DESERIALIZERS[name]}"
+
+
+def _sections(sections: Iterable[words.Section]) -> Iterator[str]:
+    for section in sections:
+        yield f"## {section.title}\n\n{section.text}"
+        cells = ((f"`{name}`", *told) for name, *told in option_rows(section))
+        yield table(("option", "type", "default", "meaning"), cells)
+
+
+def option_rows(section: words.Section) -> Iterator[tuple[str, str, str, str]]:
+    """Name, type, default and meaning of the options of a table."""
+    known: dict[str, Option] = {}
+    for source in section.sources:
+        module, *roots = source.split()
+        for lower, option in options_of(module, *roots).items():
+            known.setdefault(lower, option)
+    for line in filter(str.strip, section.words.splitlines()):
+        name, *told = (cell.strip() for cell in line.split(" | "))
+        if len(told) == 1:
+            option = known[name.lower()]
+            told = [option.type, option.default or "required", *told]
+        yield name, told[0], told[1], told[2]

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parent))  # mkdocs loads a hook by its path
-from cntk_pages import nodes as cntk_nodes  # noqa: E402
+import cntk_pages  # noqa: E402
+from cntk_names import names as cntk_names  # noqa: E402
 from cntk_pages import table  # noqa: E402
 
 EXPLAINED = {
@@ -239,7 +240,10 @@ _OPTIM = f"{_OPERATORS}optim."
 
 FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/builder.md": _builder,
-    "reference/cntk_nodes.md": cntk_nodes,
+    "cntk_names.md": cntk_names,
+    "reference/cntk_commands.md": cntk_pages.commands,
+    "reference/cntk_nodes.md": cntk_pages.nodes,
+    "reference/cntk_readers.md": cntk_pages.readers,
     "reference/face.md": _face,
     "reference/switches.md": _switches,
     "reference/initialisers.md": _initialisers,

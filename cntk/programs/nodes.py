@@ -87,7 +87,9 @@ def ndl_usage(function: NdlFunction) -> str:
 
 def brainscript_usages(operation: str) -> list[str]:
     """How BrainScript calls the functions that make a node of an operation."""
-    return [f.usage for f in library_functions().values() if f.operation == operation]
+    found = KINDS[operation]
+    functions = library_functions().values()
+    return [f.usage for f in functions if KINDS.get(f.operation) is found]
 
 
 def operators_of(operation: str) -> list[str]:
