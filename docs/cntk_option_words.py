@@ -27,8 +27,11 @@ class Section(NamedTuple):
     words: str
 
 
-COMMON = "reader SGD writer input precision traceLevel makeMode modelPath truncated maxEpochs type randomize"
-"""Names that are told once, in the first table, or are sections with tables of their own."""
+COMMON = (
+    "SGD deserializers format input makeMode maxEpochs mlfFile modelPath precision randomize reader"
+    " scpFile traceLevel truncated type writer writerType"
+)
+"""Names that are told in another table than that of the code that looks them up."""
 
 COMMANDS = (
     Section(
