@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...framework.base.errors import FormatError
 from ..brainscript import experiment
 from ..config.files import parse_command_line, read_source
 from .common import Run
@@ -23,10 +24,24 @@ def run_config(*arguments: str, run: Run | None = None) -> None:
     Raises:
         OpscopeError: the config is wrong, or a command fails; with the place.
     """
+    _check_named(arguments)
     if is_redesigned(arguments):
         run_experiment(arguments, run)
     else:
         run_commands(parse_command_line(arguments), run)
+
+
+def _check_named(arguments: Sequence[str]) -> None:
+    """Refuse a command line that names no config, and no commands of its own.
+
+    Raises:
+        FormatError: there is neither.
+    """
+    names = {word.partition("=")[0].strip().lower() for word in arguments if "=" in word}
+    if names & {"configfile", "command", "train"}:
+        return
+    file = next((word for word in arguments if "=" not in word), "FILE")
+    raise FormatError(f"the command line names no config: configFile={file} is missing")
 
 
 def is_redesigned(arguments: Sequence[str]) -> bool:

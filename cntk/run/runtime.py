@@ -30,7 +30,7 @@ from ..readers.base.data import Samples
 from ..readers.base.layout import Layout, packed
 from ..readers.base.pack import Minibatch
 from .carry import Carrier, goes_on
-from .values import Data, NodeValue, in_lists, minibatch_of, result_of
+from .values import Data, NodeValue, in_lists, minibatch_of, result_of, whole_gradient
 
 Pass = Callable[[OpList], OpList]
 
@@ -196,7 +196,7 @@ class BoundNet:
             return None
         data, rows = self.scope.numpy(name), rows_name(name)
         if rows in self.net.vars:
-            data = _whole(data, self.scope.numpy(rows), dims(node))
+            data = whole_gradient(data, self.scope.numpy(rows), dims(node))
         return self._value(node, data)
 
     def _value(self, node: Node, data: np.ndarray) -> NodeValue:
@@ -207,13 +207,6 @@ class BoundNet:
             offsets = levels[0]
             layout = packed(np.diff(offsets))
         return NodeValue(data, offsets, layout, node.shape)
-
-
-def _whole(values: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A gradient of this shape of which only some rows are given."""
-    whole = np.zeros(shape, values.dtype)
-    np.add.at(whole, rows, values)
-    return whole
 
 
 class CntkNet:
@@ -250,7 +243,10 @@ class CntkNet:
     # -- parameters ----------------------------------------------------------------------------
 
     def _to_scope(self, node: Node, value: ArrayLike) -> np.ndarray:
-        array = np.asarray(value, self.dtype)
+        try:
+            array = np.asarray(value, self.dtype)
+        except (TypeError, ValueError) as error:
+            raise node.error(f"a value that is no array of numbers: {error}") from None
         if array.size == size(node) and array.shape != tuple(node.shape):
             array = array.reshape(node.shape, order="F")
         if array.shape != tuple(node.shape):
@@ -300,7 +296,7 @@ class CntkNet:
             return np.zeros(node.shape, self.dtype)
         array, rows = self.scope.numpy(grad), rows_name(grad)
         if rows in last.net.vars:
-            array = _whole(array, self.scope.numpy(rows), dims(node))
+            array = whole_gradient(array, self.scope.numpy(rows), dims(node))
         return array.transpose()
 
     def store(self) -> None:

@@ -91,6 +91,13 @@ def in_lists(data: Iterable[Data]) -> bool:
     return any(isinstance(given, (list, tuple, Samples)) for given in data)
 
 
+def whole_gradient(values: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """A gradient of this shape of which only some rows are given."""
+    whole = np.zeros(shape, values.dtype)
+    np.add.at(whole, rows, values)
+    return whole
+
+
 def _samples(node: Node, given: ArrayLike | Sequence[ArrayLike]) -> Samples:
     if isinstance(given, (list, tuple)):
         parts = [_array(node, part) for part in given]

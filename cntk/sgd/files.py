@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...framework.base.atomic import make_folder_of, remove_leftovers
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from ..models.v1 import read_model
+from ..models.v1 import read_model, write_model
 from ..network.network import Network
 from ..run.runtime import CntkNet
 from .schedules import set_attribute
@@ -61,8 +61,9 @@ class ModelFiles:
 
     def save(self, net: CntkNet, path: Path) -> None:
         """Write the model."""
+        net.store()
         make_folder_of(path)
-        net.save(path)
+        write_model(net.network, path)
 
     def load(self, net: CntkNet, done: int) -> None:
         """Take the parameters of the model after `done` epochs.
