@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import cntk_option_words as words
+from cntk_option_words import COMMANDS, Section
 from cntk_options import Option, options_of
+from cntk_reader_words import DESERIALIZERS, READERS
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -55,28 +56,26 @@ def commands() -> Iterator[str]:
     """The actions with their options, and the sections of networks and training."""
     from opscope.cntk.config.unused import UNUSED
 
-    yield from _sections(words.COMMANDS)
+    yield from _sections(COMMANDS)
     yield "## Options that change nothing here"
     yield table(("option", "why"), ((f"`{name}`", reason) for name, reason in UNUSED.items()))
 
 
 def readers() -> Iterator[str]:
     """The readers and writers with their options, and the deserializers."""
-    from opscope.cntk.readers.catalogue import DESERIALIZERS
-
-    yield from _sections(words.READERS)
-    for name in DESERIALIZERS.own:
-        yield f"### {name}\n\n{words.DESERIALIZERS[name]}"
+    yield from _sections(READERS)
+    for name, takes in DESERIALIZERS.items():
+        yield f"### {name}\n\n{takes}"
 
 
-def _sections(sections: Iterable[words.Section]) -> Iterator[str]:
+def _sections(sections: Iterable[Section]) -> Iterator[str]:
     for section in sections:
         yield f"## {section.title}\n\n{section.text}"
         cells = ((f"`{name}`", *told) for name, *told in option_rows(section))
         yield table(("option", "type", "default", "meaning"), cells)
 
 
-def option_rows(section: words.Section) -> Iterator[tuple[str, str, str, str]]:
+def option_rows(section: Section) -> Iterator[tuple[str, str, str, str]]:
     """Name, type, default and meaning of the options of a table."""
     known: dict[str, Option] = {}
     for source in section.sources:

@@ -172,8 +172,8 @@ class TestOptions:
 
     @pytest.fixture
     def sections(self, pages: dict[str, str]) -> list[Any]:
-        told = import_module("cntk_option_words")
-        return [*told.COMMANDS, *told.READERS]
+        readers = import_module("cntk_reader_words").READERS
+        return [*import_module("cntk_option_words").COMMANDS, *readers]
 
     def test_what_the_code_looks_up_is_told(self, sections: list[Any]) -> None:
         """Each option that a reader or an action looks up is in a table that names its source."""
