@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import cntk_words as words
+from cntk_library_words import LIBRARY
+from cntk_option_words import FIELDS
 from cntk_pages import table
 
 _NODES = "reference/cntk_nodes.md"
@@ -23,6 +25,8 @@ def names() -> Iterator[str]:
     yield _rows(words.LIBRARY2)
     yield "## Actions"
     yield _rows(_actions())
+    yield "## Options of SGD"
+    yield _rows(_training())
     yield "## Learners"
     yield _rows(_learners())
     yield "## Readers, writers, deserializers"
@@ -55,6 +59,15 @@ def _actions() -> Iterator[tuple[str, str, str]]:
         module = f"{function.__module__.removeprefix('opscope.')}".replace(".", "/")
         here = f"the same: {words.ACTIONS[name]}; `{function.__name__}` of `{module}.py`"
         yield f"`{name}`", here, f"[commands]({_COMMANDS}#{name.lower()})"
+
+
+def _training() -> Iterator[tuple[str, str, str]]:
+    owners = {"SGD": "cntk.SgdOptions", "AutoAdjust": "cntk.AutoAdjust"}
+    for section, pairs in FIELDS.items():
+        for pair in pairs.split():
+            name, _, fields = pair.partition("=")
+            here = ", ".join(f"`{owners[section]}.{field}`" for field in fields.split(","))
+            yield f"`{name}`", here, f"[commands]({_COMMANDS}#{section.lower()})"
 
 
 def _learners() -> Iterator[tuple[str, str, str]]:
@@ -102,8 +115,8 @@ def _library() -> Iterator[tuple[str, str, str]]:
         kind = KINDS.get(function.operation)
         if kind is not None:
             here, where = f"the node `{kind.operation}`", _node(kind.operation)
-        elif name in words.LIBRARY:
-            here = words.LIBRARY[name]
+        elif name in LIBRARY:
+            here = LIBRARY[name]
         elif function.doc:
             here = function.doc
         elif alias:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import fields
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -127,8 +128,9 @@ def test_names_of_cntk_are_there(rows: dict[str, list[str]]) -> None:
 def test_no_row_is_left_of_what_is_gone(words: ModuleType) -> None:
     assert set(words.ACTIONS) == set(ACTIONS)
     assert set(words.MEL) == {spec.names[0] for spec in COMMANDS}
-    assert set(words.LIBRARY) <= set(library_functions())
-    single = {name for name in words.LIBRARY if library_functions()[name].operation in KINDS}
+    library = import_module("cntk_library_words").LIBRARY
+    assert set(library) <= set(library_functions())
+    single = {name for name in library if library_functions()[name].operation in KINDS}
     assert not single, "their node says what they are"
 
 
@@ -149,6 +151,22 @@ def test_what_rows_name_is_there(words: ModuleType) -> None:
                 assert part in vars(value).get("__annotations__", {}) or part == "groups", name
                 break
             value = getattr(value, part)
+
+
+def test_options_of_training_have_their_fields(rows: dict[str, list[str]]) -> None:
+    """Each option of the tables SGD and AutoAdjust, and each field that holds one."""
+    told = import_module("cntk_option_words")
+    for section, owner in (
+        ("SGD", opscope.cntk.SgdOptions),
+        ("AutoAdjust", opscope.cntk.AutoAdjust),
+    ):
+        pairs = dict(pair.split("=") for pair in told.FIELDS[section].split())
+        (table,) = (one for one in told.COMMANDS if one.title == section)
+        names = {row[0] for row in import_module("cntk_pages").option_rows(table)}
+        assert set(pairs) == {name for name in names if not name.startswith("traceNode")}
+        held = {field for among in pairs.values() for field in among.split(",")}
+        assert held == {field.name for field in fields(owner)} - {"trace_level", "traced"}
+        assert not missing(rows, pairs)
 
 
 def test_links_lead_somewhere(pages: dict[str, str]) -> None:
