@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import cntk_words as words
 from cntk_library_words import LIBRARY
-from cntk_option_words import FIELDS
+from cntk_option_words import COMMANDS, FIELDS
 from cntk_pages import table
 
 _NODES = "reference/cntk_nodes.md"
@@ -55,10 +55,13 @@ def _rows(rows: Iterable[tuple[str, str, str]]) -> str:
 def _actions() -> Iterator[tuple[str, str, str]]:
     from opscope.cntk.actions.run import ACTIONS
 
+    titles = {section.title for section in COMMANDS}
     for name, function in ACTIONS.items():
         module = f"{function.__module__.removeprefix('opscope.')}".replace(".", "/")
         here = f"the same: {words.ACTIONS[name]}; `{function.__name__}` of `{module}.py`"
-        yield f"`{name}`", here, f"[commands]({_COMMANDS}#{name.lower()})"
+        same = [name, *(other for other in ACTIONS if ACTIONS[other] is function)]
+        told = next(other for other in same if other in titles)  # one table for all of them
+        yield f"`{name}`", here, f"[commands]({_COMMANDS}#{told.lower()})"
 
 
 def _training() -> Iterator[tuple[str, str, str]]:
@@ -82,7 +85,8 @@ def _readers() -> Iterator[tuple[str, str, str]]:
         for name, (module, function) in catalogue.own.items():
             path = f"cntk/readers/{module.replace('.', '/')}.py"
             here = f"the same: `{function}` of `{path}`"
-            yield f"`{name}`", here, f"[readers]({_READERS}#{name.lower()})"
+            told = "deserializers" if name == "CompositeDataReader" else name.lower()
+            yield f"`{name}`", here, f"[readers]({_READERS}#{told})"
 
 
 def _operations() -> Iterator[tuple[str, str, str]]:
