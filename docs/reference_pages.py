@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parent))  # mkdocs loads a hook by its path
+import cntk_pages  # noqa: E402
+from cntk_names import names as cntk_names  # noqa: E402
+from cntk_pages import table  # noqa: E402
 
 EXPLAINED = {
     "NetDesc": "A net as a protobuf message; [the saved format](../format.md).",
@@ -114,7 +121,7 @@ def _language() -> Iterator[str]:
     from opscope.python_api.cli import nnet3_components as told
 
     yield "## Types of values"
-    yield _table(("type", "what a value is"), ((f"`{name}`", doc) for name, doc in TYPES.items()))
+    yield table(("type", "what a value is"), ((f"`{name}`", doc) for name, doc in TYPES.items()))
     yield "## Config lines"
     for word, line in LINES.items():
         yield f"### {word}\n\n{line.doc}"
@@ -123,20 +130,20 @@ def _language() -> Iterator[str]:
     rows = []
     for name, form in FORMS.items():
         rows.append((f"`{name}({form.arguments})`", form.doc, form.edge))
-    yield _table(("form", "meaning", "where rows are not there"), rows)
+    yield table(("form", "meaning", "where rows are not there"), rows)
     yield _EDGES
     rows = []
     for example in ("in", *(form.example for form in FORMS.values())):
         rows.append((f"`{example}`", *(f"{value}" for value in _rows_of(example))))
-    yield _table(("descriptor", *(f"t = {t}" for t in _TIMES)), rows)
+    yield table(("descriptor", *(f"t = {t}" for t in _TIMES)), rows)
     yield _XCONFIG
     shorts = ((f"`{k}`", f"`{v[0]}`", f"`{v[1]}`", v[2]) for k, v in SHORT_FORMS.items())
-    yield _table(("form", "example", "stands for", "meaning"), shorts)
+    yield table(("form", "example", "stands for", "meaning"), shorts)
     yield _LAYERS
     rows = []
     for name, layer in sorted(LAYER_TYPES.items()):
         rows.append((f"`{name}`", ", ".join(map(_option, layer.options.items()))))
-    yield _table(("layer", "keys and defaults"), rows)
+    yield table(("layer", "keys and defaults"), rows)
     yield "## Component types"
     for family, names in told.component_families().items():
         yield f"### {family}"
@@ -207,15 +214,7 @@ def _keys(keys: Iterable[Any]) -> str:
     from opscope.python_api.cli.nnet3_components import key_rows
 
     rows = ((f"`{name}`", kind, default, doc) for name, kind, default, doc in key_rows(list(keys)))
-    return _table(("key", "type", "default", "meaning"), rows)
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of Markdown."""
-    lines = [list(head)]
-    lines.append(["---"] * len(lines[0]))
-    lines += [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return table(("key", "type", "default", "meaning"), rows)
 
 
 def _operators() -> Iterator[str]:
@@ -241,6 +240,10 @@ _OPTIM = f"{_OPERATORS}optim."
 
 FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/builder.md": _builder,
+    "cntk_names.md": cntk_names,
+    "reference/cntk_commands.md": cntk_pages.commands,
+    "reference/cntk_nodes.md": cntk_pages.nodes,
+    "reference/cntk_readers.md": cntk_pages.readers,
     "reference/face.md": _face,
     "reference/switches.md": _switches,
     "reference/initialisers.md": _initialisers,

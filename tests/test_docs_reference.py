@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import opscope
+from opscope.cntk.network.catalogue import kind, operations
 from opscope.cntk.readers.catalogue import READERS, WRITERS
 from opscope.framework.base.settings import SWITCHES
 from opscope.framework.ir.registry import lookup, operator_types
@@ -63,7 +64,9 @@ def filled(pages: ModuleType, name: str) -> str:
     return pages.on_page_markdown((DOCS / f"reference/{name}.md").read_text(), page)
 
 
-@pytest.mark.parametrize("package", [opscope, opscope.nnet3], ids=lambda found: found.__name__)
+@pytest.mark.parametrize(
+    "package", [opscope, opscope.cntk, opscope.nnet3], ids=lambda found: found.__name__
+)
 def test_public_names(package: ModuleType, pages: ModuleType) -> None:
     known = entries(pages)
     missing = [
@@ -130,6 +133,16 @@ def test_readers_of_cntk() -> None:
     text = (DOCS / "cntk_readers.md").read_text()
     for name in {*READERS.own, *WRITERS.own} - {"CompositeDataReader"}:
         assert f"| `{name}` |" in text
+
+
+def test_nodes_of_cntk(pages: ModuleType) -> None:
+    text = filled(pages, "cntk_nodes")
+    for name in operations():
+        found = kind(name)
+        assert f"\n### {name}\n\n`{name} (" in text and found.doc in text
+        for row in found.attributes:
+            assert f"| `{row}` | " in text
+    assert '- BrainScript: `Tanh (z, tag = "")`\n' in text and "\n- Operators: `tanh`" in text
 
 
 def test_navigation() -> None:

@@ -60,7 +60,7 @@ class NodeGraph:
         self,
         operation: str,
         name: str,
-        inputs: Sequence[Node | None] = (),
+        inputs: Sequence[Node | str | None] = (),
         attributes: Mapping[str, Any] | None = None,
         location: Location | None = None,
         shape: int | Sequence[int] | None = None,
@@ -68,11 +68,12 @@ class NodeGraph:
     ) -> Node:
         """Add a node; its attributes are completed with the defaults of its kind.
 
-        `shape` sets the attribute of that name. Inputs may be None, or all absent, until `connect`.
+        `shape` sets the attribute of that name. An input may be the name of a node. Inputs may be
+        None, or all absent, until `connect`.
 
         Raises:
             UnknownOperatorError, AttributeTypeError, SlotError: the catalogue does not allow it.
-            VariableError: the name is taken, or empty.
+            VariableError: the name is taken, or empty; or an input is none of the network's names.
         """
         try:
             kind = find_kind(operation)
@@ -82,7 +83,8 @@ class NodeGraph:
             complete = kind.complete(given)
         except (AttributeTypeError, UnknownOperatorError) as error:
             raise located(type(error), f"{name}: {error}", location) from None
-        node = Node(name, kind, inputs, complete, location, list(tags))
+        nodes = [self.find(one) if isinstance(one, str) else one for one in inputs]
+        node = Node(name, kind, nodes, complete, location, list(tags))
         if inputs:
             self.check_count(node)
         if node.is_parameter:

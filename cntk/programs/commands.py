@@ -42,14 +42,9 @@ cntk.add_command(lattices)
 @click.argument("arguments", nargs=-1, metavar="configFile=FILE name=value ...")
 def run(arguments: tuple[str, ...]) -> None:
     """Run the commands of a config; the log goes to standard error."""
-    from ..actions.experiment import run_experiment
-    from ..actions.run import run_commands
-    from ..config import parse_command_line
+    from ..actions.command_line import run_config
 
-    if _is_redesigned(arguments):
-        run_experiment(arguments)
-        return
-    run_commands(parse_command_line(arguments))
+    run_config(*arguments)
 
 
 @cntk.command()
@@ -57,12 +52,13 @@ def run(arguments: tuple[str, ...]) -> None:
 @click.option("--list", "only_list", is_flag=True, help="List the commands, build no networks.")
 def networks(arguments: tuple[str, ...], only_list: bool) -> None:
     """List the commands of a config, and print the networks that it builds."""
+    from ..actions.command_line import is_redesigned
     from ..config import commands, parse_command_line
     from ..config.commands import banner
     from ..network.describe import describe
     from ..run.build import Seeds, build_section_network, builder_of
 
-    if _is_redesigned(arguments):
+    if is_redesigned(arguments):
         _experiment(arguments, only_list)
         return
     config = parse_command_line(arguments)
@@ -79,15 +75,6 @@ def networks(arguments: tuple[str, ...], only_list: bool) -> None:
             click.echo(describe(built.network), nl=False)
             for warning in built.warnings:
                 click.echo(f"warning: {warning}", err=True)
-
-
-def _is_redesigned(arguments: tuple[str, ...]) -> bool:
-    """Whether the config file of a command line is one of the redesigned language."""
-    from ..brainscript.experiment import is_redesigned
-    from ..config.files import read_source
-
-    files = [word[11:] for word in arguments if word.lower().startswith("configfile=")]
-    return len(files) == 1 and files[0].endswith(".bs") and is_redesigned(read_source(files[0]))
 
 
 def _experiment(arguments: tuple[str, ...], only_list: bool) -> None:
@@ -133,6 +120,19 @@ def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[
         found += len(report.problems)
     if found:
         raise click.exceptions.Exit(1)
+
+
+@cntk.command()
+@click.argument("name", required=False)
+def nodes(name: str | None) -> None:
+    """List the kinds of nodes by family; with NAME tell all about one.
+
+    NAME is an operation, or a function of NDL or BrainScript that makes a node.
+    """
+    from .nodes import describe_name, list_kinds
+
+    for line in list_kinds() if name is None else describe_name(name):
+        click.echo(line)
 
 
 @cntk.command(name="format")

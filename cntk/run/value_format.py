@@ -16,7 +16,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ..config.parameters import ConfigParameters
-from .runtime import NodeValue
+from .values import NodeValue
 
 _ESCAPES = (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ("\\s", " "))
 _PRECISION = re.compile(r"[-+ #0]*\d*(\.\d+)?")

@@ -15,8 +15,8 @@ from opscope.cntk.actions.run import run_commands
 from opscope.cntk.actions.words import class_numbers, count_words, most_frequent
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model
-from opscope.cntk.run.runtime import NodeValue
 from opscope.cntk.run.value_format import NodeWriter, WriteFormat, read_labels
+from opscope.cntk.run.values import NodeValue
 from opscope.framework.base.errors import FormatError, OpscopeError, RunError, VariableError
 
 NETWORK = """

@@ -1,5 +1,7 @@
 """The command line for CNTK's configs and scripts."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
@@ -101,3 +103,12 @@ def test_show_and_verify(call, tmp_path):
     assert CliRunner().invoke(main, ["show", "m.ndl"]).stdout == "A(x) = Tanh(x)\n"
     assert CliRunner().invoke(main, ["verify", "b.cntk"]).exit_code == 0
     assert CliRunner().invoke(main, ["verify", "a.cntk"]).exit_code == 1
+
+
+def test_nodes(call):
+    code, out, _ = call("nodes")
+    assert code == 0 and re.search(r"^  Times +The matrix product: ", out, re.MULTILINE)
+    code, out, _ = call("nodes", "Delay")
+    assert code == 0 and out.startswith("PastValue (x, initial)\n")
+    code, out, err = call("nodes", "Tims")
+    assert (code, out) == (1, "") and "did you mean Times" in err

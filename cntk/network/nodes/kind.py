@@ -30,7 +30,10 @@ def register(kind: Kind) -> Kind:
 
 
 # The state of a node's random numbers, and its fields in model files.
-RANDOM_STATE = {"rngSeed": AttributeSpec("int", 0), "rngOffset": AttributeSpec("int", 0)}
+RANDOM_STATE = {
+    "rngSeed": AttributeSpec("int", 0, doc="of the node's random numbers"),
+    "rngOffset": AttributeSpec("int", 0, doc="how many were drawn, as a model keeps it"),
+}
 RANDOM_FIELDS = (FileField("rngSeed", "uint64", 17, 0), FileField("rngOffset", "uint64", 16, 0))
 
 
@@ -48,10 +51,13 @@ def standard(
     whole: bool = False,
     precompute: bool = False,
     file_fields: tuple[FileField, ...] = (),
+    reads: str = "",
+    doc: str = "",
 ) -> Kind:
     """Register a kind whose NDL call, where it has one, takes all inputs in order.
 
-    `ndl` holds NDL's short names beside the operation name; None: NDL cannot call it.
+    `ndl` holds NDL's short names beside the operation name; None: NDL cannot call it. `reads` names
+    the inputs, between blanks.
     """
     low, high = (inputs, inputs) if isinstance(inputs, int) else inputs
     functions = ()
@@ -73,5 +79,7 @@ def standard(
             whole=whole,
             precompute=precompute,
             file_fields=file_fields,
+            reads=tuple(reads.split()),
+            doc=doc,
         )
     )

@@ -98,6 +98,8 @@ class Kind:
         whole: whether nodes look at all time steps at once; no loop may contain them.
         precompute: whether the value is computed from the whole data before training.
         file_fields: attributes in binary model files, in file order.
+        reads: what its inputs are called in texts about it, in order.
+        doc: what it computes, in terms of `reads`.
     """
 
     operation: str
@@ -112,6 +114,8 @@ class Kind:
     whole: bool = False
     precompute: bool = False
     file_fields: tuple[FileField, ...] = ()
+    reads: tuple[str, ...] = ()
+    doc: str = ""
 
     @property
     def can_delay(self) -> bool:
