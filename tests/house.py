@@ -43,7 +43,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "graph",
         "draw",
         "network",
-        "compile",
+        "compiler",
         "optimize",
         "lower",
         "run",

@@ -14,8 +14,8 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
-from ..compile.compiler import Compiler
-from ..compile.computation import Computation
+from ..compiler.compiler import Compiler
+from ..compiler.computation import Computation
 from ..graph.request import ComputationRequest, IoSpecification
 from ..graph.topology import Topology
 from ..language.descriptor import ReplaceIndexForwardingDescriptor, RoundingForwardingDescriptor

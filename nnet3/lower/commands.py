@@ -22,7 +22,7 @@ from ...framework.ir.desc import BACKWARD, FORWARD, INPUT, OUTPUT, PARAMETER, TE
 from ...framework.ir.messages import FORMAT_VERSION
 from ...framework.ir.names import grad_name
 from ...framework.ir.op_list import OpList, OpNode
-from ..compile.computation import Command, Computation, SubMatrix, numbered_sources
+from ..compiler.computation import Command, Computation, SubMatrix, numbered_sources
 from ..components import ComponentOps
 from ..components.base.lowered_op import LoweredOp, of_indexes
 from ..components.base.lowering import FROZEN, OUT, X

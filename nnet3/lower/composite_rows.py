@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..compile.command import Command
-from ..compile.computation import Computation
+from ..compiler.command import Command
+from ..compiler.computation import Computation
 from ..components.composite import CompositeComponent
 
 _USES = ("Propagate", "Backprop", "BackpropNoModelUpdate")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.errors import AttributeTypeError, OpscopeError, nearest
 from ...framework.base.settings import is_on
-from ..compile.compiler import Compiler
-from ..compile.computation import Computation
-from ..compile.shortcut import decompose, expand
+from ..compiler.compiler import Compiler
+from ..compiler.computation import Computation
+from ..compiler.shortcut import decompose, expand
 from ..graph.request import ComputationRequest
 from ..graph.topology import Topology
 from .additions import convert_additions

@@ -65,7 +65,7 @@ def nnet3_compile(
     if stage == "request":
         click.echo(wanted.to_text(), nl=False)
     elif stage == "steps":
-        from ..compile.steps import NnetSteps
+        from ..compiler.steps import NnetSteps
         from ..graph.graph import Graph
 
         click.echo(NnetSteps(Graph(nnet.topology(), wanted)).to_text(), nl=False)
