@@ -6,6 +6,8 @@ the flags:
     input input has_deriv=1 0,5,0 0,6,0
     output output has_deriv=1 0,5,0
     need_model_derivative=1 store_component_stats=0
+
+An entry may stand for many rows: `0,-3:20` and the like, see `index.ranges`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind
 from ..index.indexes import as_indexes, format_indexes
+from ..index.ranges import format_rows, parse_rows, rows_of
 
 
 @dataclass
@@ -38,6 +41,10 @@ class IoSpecification:
         self.indexes = as_indexes(self.indexes, f"'{self.name}'")
 
     def __str__(self) -> str:
+        return f"{self.name}={format_rows(self.indexes)}{'/deriv' if self.has_deriv else ''}"
+
+    def to_kaldi(self) -> str:
+        """The line that Kaldi prints, without its end."""
         flag = "true" if self.has_deriv else "false"
         return f"name={self.name}, has-deriv={flag}, indexes={format_indexes(self.indexes)}"
 
@@ -97,12 +104,31 @@ class ComputationRequest:
         return "\n".join(lines) + "\n"
 
     def __str__(self) -> str:
+        """The short form with ranges, which `network.short_request` reads."""
+        ios = [*self.inputs, *self.outputs]
+        listed = [list(rows_of(io.indexes)) for io in ios]
+        words = list(map(str, ios))
+        ns = {rows.n for parts in listed for rows in parts}
+        plain = all(not rows.by_time and rows.x == "0" for parts in listed for rows in parts)
+        if len(ns) == 1 and plain:  # the sequences are named once, before the nodes
+            words = [f"n={n}" for n in ns if n != "0"]
+            for io, parts in zip(ios, listed, strict=True):
+                times = ";".join(rows.t for rows in parts)
+                words.append(f"{io.name}={times}{'/deriv' if io.has_deriv else ''}")
+        if self.need_model_derivative:
+            words.append("need_model_derivative")
+        if self.store_component_stats:
+            words.append("store_component_stats")
+        return " ".join(words)
+
+    def to_kaldi(self) -> str:
+        """The lines that Kaldi prints."""
         lines = ["# Computation request:"]
         for kind, listed in (("input", self.inputs), ("output", self.outputs)):
-            lines += [f"{kind}-{i}: {io}" for i, io in enumerate(listed)]
+            lines += [f"{kind}-{i}: {io.to_kaldi()}" for i, io in enumerate(listed)]
         lines.append(f"need-model-derivative: {str(self.need_model_derivative).lower()}")
         lines.append(f"store-component-stats: {str(self.store_component_stats).lower()}")
-        return "\n".join(lines)
+        return "\n".join(lines) + "\n"
 
     def key(self) -> tuple[object, ...]:
         """A hashable value that is equal for equal requests."""
@@ -145,13 +171,17 @@ def _io(words: list[str]) -> IoSpecification:
         name, has_deriv = _flag(rest.pop(0))
         if name != "has_deriv":
             raise FormatError(f"unknown word '{name}='")
-    rows = []
+    found: list[np.ndarray] = []
+    rows: list[list[int]] = []
     for word in rest:
         match = _INDEX.match(word)
-        if match is None:
-            raise FormatError(f"'{word}' is no index; it is written n,t,x")
-        rows.append([int(part) for part in match.groups()])
-    return IoSpecification(words[1], np.array(rows, np.int64), has_deriv)
+        if match is not None:
+            rows.append([int(part) for part in match.groups()])
+            continue
+        found += np.array(rows, np.int64).reshape(-1, 3), parse_rows(word)
+        rows = []
+    found.append(np.array(rows, np.int64).reshape(-1, 3))
+    return IoSpecification(words[1], np.concatenate(found), has_deriv)
 
 
 def _flag(word: str) -> tuple[str, bool]:

@@ -21,6 +21,7 @@ from ..files.examples import NnetExample
 from ..files.posterior import Posterior
 from ..files.sparse import SparseMatrix
 from ..graph.request import ComputationRequest
+from ..graph.request_file import request_from
 from ..inference.saved import load_nnet
 from ..lower import command_dialect
 from ..network.dialect import DIALECT as NNET3
@@ -69,7 +70,7 @@ def kind_of_file(name: str) -> str:
 def listing(name: str, kind: str) -> Iterator[str]:
     """The lines that `opscope show` prints for a file of this kind."""
     if kind == "request":
-        yield str(read_request(name))
+        yield read_request(name).to_kaldi().rstrip("\n")
     elif kind == "value":
         yield describe(_value(name))
     elif kind == "table":
@@ -126,16 +127,12 @@ def check_dialect(path: str, desc: OpList) -> str:
 
 
 def read_request(name: str) -> ComputationRequest:
-    """The request in a text file; `-` is standard input.
+    """The request in a file, see `request_from`; `-` is standard input.
 
     Raises:
         FormatError: it cannot be read, or a line is wrong.
     """
-    reader = Files(None).reader(name)
-    try:
-        return ComputationRequest.parse(bytes(reader.data).decode(), reader.name)
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{reader.name}: no text (byte {error.start})") from error
+    return request_from(Files(None).reader(name))
 
 
 def read_network(name: str, kind: str) -> Nnet:

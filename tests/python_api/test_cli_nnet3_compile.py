@@ -134,8 +134,8 @@ def test_wrong_use(call, args, said):
 
 def test_refusals(call):
     assert "nothing.txt: No such file" in call("nnet3-compile", "model.raw", "nothing.txt", code=1)
-    Path("bad.txt").write_text("input input 0,1\n")
-    assert "bad.txt, line 1: '0,1' is no index" in call(
+    Path("bad.txt").write_text("input input 1\n")
+    assert "bad.txt, line 1: '1' is no index" in call(
         "nnet3-compile", "model.raw", "bad.txt", code=1
     )
     Path("far.txt").write_text("input input 0,0,0\noutput output 0,0,0\n")
