@@ -49,6 +49,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "run",
         "cache",
         "inference",
+        "inspect",
         "xconfig",
         "chain",
         "training",
