@@ -81,18 +81,16 @@ def _lines(computation: Listed) -> Iterator[str]:
         yield f"  {line}"
     words = _Words(computation)
     width = len(str(len(computation.commands)))
-    markers = [c.type for c in computation.commands].count("NoOperationMarker")
-    looped = bool(computation.commands) and computation.commands[-1].type == "GotoLabel"
-    part = 0
-    yield "commands" if looped or markers > 1 else "forward"
+    types = [command.type for command in computation.commands]
+    middle = -1  # the end of the forward part, where a backward part follows
+    if "NoOperationMarker" in types:
+        last = len(types) - 1 - types[::-1].index("NoOperationMarker")
+        middle = last if "AcceptInput" in types[last:] else -1
+    yield "forward" if middle >= 0 else "commands"
     for number, command in enumerate(computation.commands):
-        if command.type == "NoOperationMarker" and not looped and part == markers - 1:
-            yield f"{number:>{width + 2}}  -"
-            if number + 1 < len(computation.commands):
-                yield "backward"
-        else:
-            yield f"{number:>{width + 2}}  {words.of(command)}"
-        part += command.type == "NoOperationMarker"
+        yield f"{number:>{width + 2}}  {words.of(command)}"
+        if number == middle:
+            yield "backward"
 
 
 class _Words:
@@ -160,7 +158,7 @@ class _Words:
             case "GotoLabel":
                 return f"go to {c.step}"
             case "NoOperationMarker":
-                return "- end of the segment"
+                return "- end of the part"
             case "NoOperationLabel":
                 return "- the loop begins"
             case _:
