@@ -14,10 +14,8 @@ from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
 from ..compiler.memory_use import memory_use
 from ..compiler.steps import NnetSteps
-from ..files.kaldi_io import Reader
 from ..graph.graph import Graph, NotComputableError
 from ..graph.request import ComputationRequest
-from ..graph.request_file import request_from
 from ..lower.commands import lower_computation
 from ..network.for_inference import Model, for_inference, nnet_of, wants_test_mode
 from ..network.nnet import Nnet
@@ -84,7 +82,7 @@ def read_request(nnet: Nnet, request: Request) -> ComputationRequest:
             f" or the path of a file; you gave {type(request).__name__}"
         )
     try:
-        return request_from(Reader(request))
+        return ComputationRequest.read(request)
     except FormatError as error:
         if isinstance(request, str) and not os.path.exists(request):
             hint = "; a request in one line is written as 'input=-3:20 output=0:17'"

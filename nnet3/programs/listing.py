@@ -21,7 +21,6 @@ from ..files.examples import NnetExample
 from ..files.posterior import Posterior
 from ..files.sparse import SparseMatrix
 from ..graph.request import ComputationRequest
-from ..graph.request_file import request_from
 from ..inference.saved import load_nnet
 from ..lower import command_dialect
 from ..network.dialect import DIALECT as NNET3
@@ -127,12 +126,12 @@ def check_dialect(path: str, desc: OpList) -> str:
 
 
 def read_request(name: str) -> ComputationRequest:
-    """The request in a file, see `request_from`; `-` is standard input.
+    """The request in a file, see `ComputationRequest.read`; `-` is standard input.
 
     Raises:
         FormatError: it cannot be read, or a line is wrong.
     """
-    return request_from(Files(None).reader(name))
+    return ComputationRequest.read(Files(None).reader(name))
 
 
 def read_network(name: str, kind: str) -> Nnet:

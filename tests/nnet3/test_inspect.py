@@ -10,9 +10,7 @@ import pytest
 from opscope import nnet3
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
 from opscope.nnet3.compiler.memory_use import memory_use
-from opscope.nnet3.files.kaldi_io import Writer
 from opscope.nnet3.graph.graph import NotComputableError
-from opscope.nnet3.graph.request_file import write_request
 from opscope.nnet3.inspect.cindexes import Cindex
 
 CONFIG = """\
@@ -223,9 +221,7 @@ def test_requests_in_files(nnet, compiled, tmp_path, form):
     if form == "lines":
         path.write_text(compiled.request.to_text())
     else:
-        writer = Writer(form == "binary")
-        write_request(writer, compiled.request)
-        writer.save(path)
+        compiled.request.write(path, binary=form == "binary")
     nnet.write(tmp_path / "model.raw")
     again = nnet3.compile(tmp_path / "model.raw", path)
     assert again.request.key() == compiled.request.key()

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from opscope import nnet3
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.graph.request_file import request_from, write_request
+from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.index.indexes import NO_TIME
 from opscope.nnet3.index.ranges import RangeError, format_numbers, format_rows, parse_rows
 from opscope.nnet3.network.short_request import parse_request
@@ -114,21 +114,23 @@ def test_rows_without_sequences_name_them():
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("line", LINES)
-def test_kaldis_files(nnet, line, binary):
+def test_kaldis_files(nnet, line, binary, tmp_path):
     request = parse_request(nnet, line)
-    writer = Writer(binary)
-    write_request(writer, request)
-    data = writer.getvalue()
-    assert request_from(Reader(data)).key() == request.key()
-    with pytest.raises(FormatError, match="byte"):
-        request_from(Reader(data[: len(data) // 2]))
+    path = tmp_path / "request"
+    request.write(path, binary)
+    assert ComputationRequest.read(path).key() == request.key()
+    data = path.read_bytes()
+    for end in range(20, len(data) - 2, 11):
+        with pytest.raises(FormatError, match="byte"):
+            ComputationRequest.read(Reader(data[:end]))
+    with pytest.raises(FormatError, match="something stands behind the request"):
+        ComputationRequest.read(Reader(data + b"more "))
 
 
-def test_kaldis_binary_form_byte_by_byte(nnet):
-    writer = Writer()
-    write_request(writer, parse_request(nnet, "output=3"))
+def test_kaldis_binary_form_byte_by_byte(nnet, tmp_path):
+    parse_request(nnet, "output=3").write(tmp_path / "request")
     count = b"\xf8" + (1).to_bytes(8, "little")  # an unsigned number of 8 bytes
-    assert writer.getvalue() == (
+    assert (tmp_path / "request").read_bytes() == (
         b"\0B<ComputationRequest> <NumInputs> \xf8" + bytes(8) + b"<Inputs> <NumOutputs> "
         + count + b"<Outputs> <IoSpecification> output <NumIndexes> " + count
         + b"<Indexes> <I1V> \x04\x01\0\0\0\x03<HasDeriv> F</IoSpecification> "
@@ -139,7 +141,7 @@ def test_kaldis_binary_form_byte_by_byte(nnet):
 def test_lines_in_a_file(tmp_path):
     path = tmp_path / "request.txt"
     path.write_text("input input 0,0:3\noutput output 0,0:3\n")
-    assert len(request_from(Reader(path)).inputs[0].indexes) == 4
+    assert len(ComputationRequest.read(path).inputs[0].indexes) == 4
     path.write_bytes(b"input \xff\n")
     with pytest.raises(FormatError, match=r"request\.txt: no text \(byte 6\)"):
-        request_from(Reader(path))
+        ComputationRequest.read(path)

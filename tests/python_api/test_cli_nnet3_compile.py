@@ -55,6 +55,40 @@ def test_stages(call):
     assert "input.input" in operators and "parameter" in operators
 
 
+def test_a_request_in_a_line(call):
+    line = "input=-1:2 output=0:1"
+    assert call("nnet3-compile", "model.raw", line, "--request") == REQUEST
+    assert call("nnet3-compile", "model.raw", line) == call(
+        "nnet3-compile", "model.raw", "request.txt"
+    )
+    told = call("nnet3-compile", "model.raw", "input=-1:2 outputt=0:1", code=1)
+    assert "character 12: the network has no node 'outputt' (did you mean output" in told
+
+
+def test_parts(call):
+    base = "nnet3-compile", "model.raw", "input=-1:2 output=0:1"
+    for part, said, kaldi in [
+        ("summary", "request    input=-1:2 output=0:1\n", "Optimized computation is: matrix m1"),
+        ("request", "input=-1:2 output=0:1\n", "output-0: name=output, has-deriv=false"),
+        ("options", "passes      gather_memory", "--optimization.optimize=true"),
+        ("epochs", "epoch 0  input\n", "node_to_epoch: [0:11]"),
+        ("computable", "all outputs can be computed\n", "tdnn1.relu(0, 1, 0) is kComputable"),
+        ("cindexes", "reads input t-1:t+1", "[ input(0,-1) ] [ input(0,0) ] "),
+        ("phases", "phase 0  given  input 0,-1:2\n", "phase 0: input[(0,-1:2)]"),
+        ("steps", "step 0   input", "step 0: input[(0,-1:2)]"),
+        ("plain", "m1 = given 'input'", "c0: m1 = user input [for node: 'input']"),
+        ("optimised", "give m", "to user [for node: 'output']"),
+        ("sizes", "4 x 4  value  input", "matrix m1(4, 4), "),
+        ("memory", "plain      peak ", "After optimization, max memory use (bytes) = "),
+    ]:
+        assert said in call(*base, "--part", part), part
+        assert kaldi in call(*base, "--part", part, "--kaldi"), part
+    assert call(*base, "--part=optimised", "--kaldi") == call(*base, "--kaldi")
+    plain = call(*base, "--kaldi", "--no-optimize")
+    assert plain == call(*base, "--part=plain", "--kaldi")
+    assert plain == call(*base, "--part=optimised", "--kaldi", "--no-optimize")
+
+
 def test_a_request_from_options(call):
     frames = call("nnet3-compile", "model.raw", "--frames", "2", "--request")
     assert frames == REQUEST
@@ -123,9 +157,12 @@ def test_saved_commands(call):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("model.raw",), "give a REQUEST file or --frames"),
-        (("model.raw", "request.txt", "--frames=2"), "give a REQUEST file or --frames"),
+        (("model.raw",), "give a REQUEST or --frames"),
+        (("model.raw", "request.txt", "--frames=2"), "give a REQUEST or --frames"),
         (("model.raw", "request.txt", "--kaldi", "--out=a.pb"), "--out saves a net"),
+        (("model.raw", "request.txt", "--part=steps", "--out=a.pb"), "--part gives text"),
+        (("model.raw", "request.txt", "--part=steps", "--steps"), "exclude each other"),
+        (("model.raw", "request.txt", "--part=step"), "'step' is not one of"),
     ],
 )
 def test_wrong_use(call, args, said):
