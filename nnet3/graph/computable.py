@@ -32,6 +32,7 @@ class Explorer:
         candidates: for an expanded row the rows that it may read, in the node's order.
         state: UNKNOWN, COMPUTABLE or NOT_COMPUTABLE.
         usable: how many rows that may be computed want this row.
+        rounds: how many rounds the exploration took.
     """
 
     def __init__(self, topology: Topology, given: Iterable[Row], outputs: Iterable[Row]):
@@ -77,7 +78,7 @@ class Explorer:
 
     def _explore(self) -> None:
         expanded, queued, usable, state = self._expanded, self._queued, self.usable, self.state
-        for _ in range(_MAX_ROUNDS):
+        for self.rounds in range(_MAX_ROUNDS):
             current, self._next = self._next, []
             if not current:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cached_property
 from typing import TypeAlias
 
@@ -17,10 +18,12 @@ from ..compiler.steps import NnetSteps
 from ..graph.graph import Graph, NotComputableError
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
+from ..lower.spans import lower_with_spans
 from ..network.for_inference import Model, for_inference, nnet_of, wants_test_mode
 from ..network.nnet import Nnet
 from ..network.short_request import parse_request
 from ..optimize import OptimizeOptions, compile_optimized
+from ..run.computer import NnetComputer
 from .cindexes import Cindexes, Computable, Exploration
 from .order import Epochs, Phases, Steps
 from .settings import CompileOptions
@@ -181,6 +184,19 @@ class CompiledRequest:
     def op_list(self) -> OpList:
         """The op list that runs, as `compile_request` gives it."""
         return lower_computation(self.optimised)
+
+    def computer(self, say: Callable[[str], None] | None = None) -> NnetComputer:
+        """A computer for the optimised computation.
+
+        Args:
+            say: takes a line for every command that is run, with what it writes, as Kaldi's
+                programs log them with `--computation.debug`; see `CommandTrace`. None: they run at
+                full speed.
+        """
+        if say is None:
+            return NnetComputer(self.op_list(), self.nnet)
+        net, spans = lower_with_spans(self.optimised)
+        return NnetComputer(net, self.nnet, spans=spans, say=say)
 
     def summary(self) -> str:
         """A line each for request, network, cindexes and both computations."""

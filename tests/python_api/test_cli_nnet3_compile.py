@@ -89,6 +89,42 @@ def test_parts(call):
     assert plain == call(*base, "--part=optimised", "--kaldi", "--no-optimize")
 
 
+def test_what_programs_log_of_computations(call):
+    """`--verbose` and `--computation.debug`: lines with Kaldi's origins; the output is the same."""
+    with nnet3.TableWriter("ark:feats.ark", "matrix") as table:
+        table.write("a", np.random.default_rng(0).standard_normal((7, 4)))
+
+    def logged(*options):
+        args = "nnet3-compute", "--frames-per-chunk=4", *options, "model.raw", "ark:feats.ark"
+        result = CliRunner().invoke(main, [*args, "ark:out.ark"])
+        assert result.exit_code == 0, result.output
+        return result.stderr, Path("out.ark").read_bytes()
+
+    quiet, wanted = logged()
+    for level, said in [
+        (3, ":Optimize():nnet-optimize.cc:507) Before optimization, max memory use (bytes) = "),
+        (4, ":CompileNoShortcut():nnet-optimize.cc:760) Computation request is  # Computation"),
+        (4, ":CompileNoShortcut():nnet-optimize.cc:788) Optimized computation is: matrix m1("),
+        (
+            5,
+            "VLOG[5] (nnet3-compute[",
+        ),
+        (5, ":ComputeDerivNeeded():nnet-compile.cc:248) deriv_needed = fff"),
+        (5, ":DebugAfterExecute():nnet-compute.cc:185) c1: [no-op-permanent]\t|\t\t|\t time: "),
+        (6, ":ComputeEpochInfo():nnet-computation-graph.cc:1097) node_to_epoch: [0:"),
+    ]:
+        told, got = logged(f"--verbose={level}")
+        assert said in told and said not in logged(f"--verbose={level - 1}")[0]
+        assert got == wanted
+    told, got = logged("--computation.debug=true")
+    assert got == wanted and "Optimize()" not in told + quiet and "DebugAfter" not in quiet
+    assert ":Init():nnet-compute.cc:88) matrix m1(" in told
+    assert ": tdnn1.affine.Propagate(NULL, m" in told
+    told = logged("--verbose=5", "--looped=true")[0]
+    assert ":Init():decodable-simple-looped.cc:88) Computation is:\nmatrix m1(" in told
+    assert ": goto c" in told and "Generated computation" not in told
+
+
 def test_a_request_from_options(call):
     frames = call("nnet3-compile", "model.raw", "--frames", "2", "--request")
     assert frames == REQUEST
