@@ -19,7 +19,7 @@ from ..lower.commands import MODEL_DERIVATIVE
 from ..lower.spans import CommandSpans
 from ..lower.variables import first_value
 from ..network.for_inference import Model, nnet_of
-from .trace import CommandTrace
+from .trace import CommandTrace, root_mean_square
 
 
 class NnetComputer:
@@ -71,7 +71,9 @@ class NnetComputer:
         self._given: set[str] = set()
         self._ran_forward = self._ran_backward = False
         self._load(lambda name: name not in self._arrays.names())
-        self._trace = None if spans is None else CommandTrace(self._net, spans, self._nnet, say)
+        self._trace: CommandTrace | None = None
+        if spans is not None:
+            self._trace = CommandTrace(self._net, spans, say, self._size_of_parameters)
 
     def reload(self) -> None:
         """Take the network's parameters anew, after they were changed."""
@@ -83,6 +85,9 @@ class NnetComputer:
                 self._take(self._arrays.var(var.name), self._parameter(var.name))
             elif var.kind == STATE and wanted(var.name):
                 self._arrays.var(var.name).set(first_value(var).copy())
+
+    def _size_of_parameters(self, component: str) -> float:
+        return root_mean_square(self._nnet.components[component].vectorize())
 
     def _take(self, variable: Variable, array: np.ndarray) -> None:
         """Read an array of the network where it is, if that can be; else copy it."""

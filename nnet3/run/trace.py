@@ -18,7 +18,6 @@ from ...framework.runtime.plain_net import PlainNet
 from ..compiler.analyze import WRITE, accesses
 from ..compiler.command import Command
 from ..lower.spans import CommandSpans
-from ..network.nnet import Nnet
 
 _BETWEEN_RUNS = frozenset({"ProvideOutput", "NoOperationMarker"})
 
@@ -32,20 +31,26 @@ class CommandTrace:
 
     Args:
         net: the net of the commands.
-        nnet: its network.
+        spans: which of its operators run which command.
         say: takes lines; before the first command the matrices of the computation.
+        parameters: gives the root mean square of the parameters of a component.
     """
 
     def __init__(
-        self, net: PlainNet, spans: CommandSpans, nnet: Nnet, say: Callable[[str], None]
+        self,
+        net: PlainNet,
+        spans: CommandSpans,
+        say: Callable[[str], None],
+        parameters: Callable[[str], float],
     ) -> None:
-        self._net, self._spans, self._nnet, self._say = net, spans, nnet, say
+        self._net, self._spans, self._say, self._parameters = net, spans, say, parameters
         self._computation = spans.computation
         self._commands = self._computation.commands
         self._texts = self._computation.commands_to_kaldi()
         self._names = self._computation.submatrices_to_kaldi()
         kept = [v.name for v in net.vars.values() if v.kind == TEMPORARY and v.view is None]
-        self._context = OpContext(live_out=frozenset(kept))
+        self._kept = frozenset(kept)
+        self._context = OpContext(live_out=self._kept)
         self.reset()
 
     def reset(self) -> None:
@@ -54,12 +59,20 @@ class CommandTrace:
         self._variables = list(self._spans.variables)
         self._values = [np.zeros((0, 0), np.float32) for _ in self._computation.matrices]
 
-    def run(self, scope: Scope) -> None:
+    def keeping(self, context: OpContext) -> OpContext:
+        """A context of training in which later operators find what earlier ones wrote."""
+        return context.derive(train=True, live_out=self._kept)
+
+    def run(self, scope: Scope, context: OpContext | None = None) -> None:
         """Run up to the next output, or to the end; inputs are taken on the way.
+
+        Args:
+            context: see `keeping`; None: one of its own.
 
         Raises:
             As `PlainNet.run`.
         """
+        self._context = context or self._context
         commands = self._commands
         if not self._next:
             self._say(self._computation.preamble_to_kaldi())
@@ -98,7 +111,7 @@ class CommandTrace:
             node = self._computation.topology.nodes[command.node]
             if node.component.is_updatable:
                 size = self._parameters(node.component_name)
-                told.append(f"{node.component_name}: {size:g}->{size:g} ")
+                told.append(f"{node.component_name}: {size:g}->{size:g} ")  # not updated here
         seconds = time.perf_counter() - begin
         self._say(f"{self._texts[number]}\t|\t{''.join(told)}\t|\t time: {seconds:g} secs")
 
@@ -107,8 +120,8 @@ class CommandTrace:
 
     def _sizes(self, matrices: list[int], parts: list[int]) -> list[float]:
         """The root mean square of matrices, then of sub-matrices."""
-        return [_rms(self._values[matrix]) for matrix in matrices] + [
-            _rms(self._part(s)) for s in parts
+        return [root_mean_square(self._values[matrix]) for matrix in matrices] + [
+            root_mean_square(self._part(s)) for s in parts
         ]
 
     def _part(self, number: int) -> np.ndarray:
@@ -116,14 +129,9 @@ class CommandTrace:
         s = self._computation.submatrices[number]
         return self._values[s.matrix][s.row : s.row + s.rows, s.col : s.col + s.cols]
 
-    def _parameters(self, name: str) -> float:
-        """The root mean square of a component's parameters, which change behind the run."""
-        component = self._nnet.components[name]
-        return _rms(component.vectorize()) if component.num_parameters else 0.0
-
     def _execute(self, scope: Scope, number: int) -> None:
         """Run the operators of a command, and follow what the matrices hold."""
-        command, begin, end = self._commands[number], *self._spans.starts[number : number + 2]
+        command, (begin, end) = self._commands[number], self._spans.ranges[number]
         if begin < end:
             self._net.run(scope, self._context, begin, end)
         if number in self._spans.restored:
@@ -143,7 +151,8 @@ class CommandTrace:
         elif kind == "SetConst":
             self._part(command.target)[:] = command.alpha
         elif kind == "AcceptInput":
-            self._values[matrix] = scope.get(self._variables[matrix]).numpy().copy()
+            if self._variables[matrix] in scope:  # else no operator reads it
+                self._values[matrix] = scope.get(self._variables[matrix]).numpy().copy()
         elif kind != "CompressMatrix" and begin < end:
             for submatrix, mode in self._accesses(command):
                 if mode & WRITE:
@@ -153,8 +162,8 @@ class CommandTrace:
                     self._values[s.matrix][rows, cols] = found[rows, cols]
 
 
-def _rms(values: np.ndarray) -> float:
-    """The root of the mean square; 0 where there are no elements."""
-    if not values.size:
-        return 0.0
-    return float(np.sqrt(np.square(values, dtype=np.float64).mean()))
+def root_mean_square(*arrays: np.ndarray) -> float:
+    """The root of the mean square of all elements; 0 where there are none."""
+    count = sum(array.size for array in arrays)
+    total = sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays)
+    return float(np.sqrt(total / count)) if count else 0.0

@@ -239,6 +239,7 @@ def test_nobody_is_told_outside():
 def test_spans_cover_all_operators():
     nnet = random_net(3)
     net, spans = lower_with_spans(nnet3.compile(nnet, request_for(nnet)).optimised)
-    assert spans.starts == sorted(spans.starts) and spans.starts[0] == 0
-    assert spans.starts[-1] == len(net.ops)
-    assert len(spans.starts) == len(spans.computation.commands) + 1
+    assert len(spans.ranges) == len(spans.computation.commands)
+    ends = [0, *(end for _, end in spans.ranges)]
+    assert ends == sorted(ends) and ends[-1] == len(net.ops)
+    assert [begin for begin, _ in spans.ranges] == ends[:-1]
