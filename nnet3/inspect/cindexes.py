@@ -148,18 +148,24 @@ class Cindexes:
         """
         number = self._exploration.number(node)
         names = self._exploration.topology.nodes
-        for group, needed in zip(self._exploration.groups, self._exploration.needed, strict=True):
-            if n not in group.ns:
-                continue
-            listed = group.explorer.rows
-            for row in needed:
-                if listed[row] == (number, t, x):
-                    read = sorted(listed[source] for source in group.explorer.used(row))
-                    return [Cindex(names[source].name, n, *at) for source, *at in read]
+        for group, places in zip(self._exploration.groups, self._places, strict=True):
+            row = places.get((number, t, x)) if n in group.ns else None
+            if row is not None:
+                read = sorted(group.explorer.rows[source] for source in group.explorer.used(row))
+                return [Cindex(names[source].name, n, *at) for source, *at in read]
         raise ShapeError(
             f"the request needs no row {Cindex(node, n, t, x)}; of '{node}' it needs"
             f" {format_rows(self[node])[:200] or 'none'}"
         )
+
+    @cached_property
+    def _places(self) -> list[dict[tuple[int, int, int], int]]:
+        """For each group the numbers of the needed rows by node, t and x."""
+        exploration = self._exploration
+        return [
+            {group.explorer.rows[row]: row for row in needed}
+            for group, needed in zip(exploration.groups, exploration.needed, strict=True)
+        ]
 
     def __str__(self) -> str:
         """A line for all rows of a node that read alike: how many, which, and what they read."""
@@ -213,27 +219,28 @@ class Cindexes:
 
     def to_kaldi(self) -> str:
         """As Kaldi's `ComputationGraph::Print` (with `--verbose=4`): 50 cindexes of each node."""
-        pairs: dict[int, list[tuple[tuple[int, int, int], str]]] = {}
-        nodes = self._exploration.topology.nodes
-        for group, needed in zip(self._exploration.groups, self._exploration.needed, strict=True):
-            explorer = group.explorer
-            for row in needed:
-                node, t, x = explorer.rows[row]
-                read = sorted(explorer.rows[source] for source in explorer.used(row))
-                for n in group.ns:
-                    told = str(Cindex(nodes[node].name, n, t, x))
-                    if row >= explorer.num_given:
-                        shown = [str(Cindex(nodes[at].name, n, *rest)) for at, *rest in read]
-                        first = ", ".join(shown[:_MOST_DEPENDENCIES])
-                        more = ", ..." if len(shown) > _MOST_DEPENDENCIES else ""
-                        told += f" -> {first}{more}"
-                    pairs.setdefault(node, []).append(((t, x, n), f"[ {told} ] "))
+        found: dict[int, list[tuple[int, int, int, int, int]]] = {}  # t, x, n, group, row
+        for number, group in enumerate(self._exploration.groups):
+            for row in self._exploration.needed[number]:
+                node, t, x = group.explorer.rows[row]
+                found.setdefault(node, []).extend((t, x, n, number, row) for n in group.ns)
         lines = []
-        for node in sorted(pairs):
-            listed = [text for _, text in sorted(pairs[node])]
-            more = "..." if len(listed) > _MOST_IN_LINE else ""
-            lines.append("".join(listed[:_MOST_IN_LINE]) + more)
+        for node in sorted(found):
+            shown = [self._told(node, *place) for place in sorted(found[node])[:_MOST_IN_LINE]]
+            more = "..." if len(found[node]) > _MOST_IN_LINE else ""
+            lines.append("".join(f"[ {text} ] " for text in shown) + more)
         return "\n".join(lines) + "\n"
+
+    def _told(self, node: int, t: int, x: int, n: int, group: int, row: int) -> str:
+        """A row with the first of those that it reads."""
+        nodes, explorer = self._exploration.topology.nodes, self._exploration.groups[group].explorer
+        told = str(Cindex(nodes[node].name, n, t, x))
+        if row < explorer.num_given:
+            return told
+        read = sorted(explorer.rows[source] for source in explorer.used(row))
+        first = [str(Cindex(nodes[at].name, n, *rest)) for at, *rest in read[:_MOST_DEPENDENCIES]]
+        more = ", ..." if len(read) > _MOST_DEPENDENCIES else ""
+        return f"{told} -> {', '.join(first)}{more}"
 
 
 def _read(places: tuple[tuple[int, ...], ...], by_offset: bool) -> str:
