@@ -83,7 +83,7 @@ def _lines(computation: Listed) -> Iterator[str]:
     width = len(str(len(computation.commands)))
     types = [command.type for command in computation.commands]
     middle = -1  # the end of the forward part, where a backward part follows
-    if "NoOperationMarker" in types:
+    if "NoOperationMarker" in types and "GotoLabel" not in types:
         last = len(types) - 1 - types[::-1].index("NoOperationMarker")
         middle = last if "AcceptInput" in types[last:] else -1
     yield "forward" if middle >= 0 else "commands"

@@ -48,7 +48,9 @@ def compile(  # noqa: A001  # nnet3.compile, as re.compile
         request: a ComputationRequest; a line such as `n=0:3 input=-3:20 output=0:17`, see
             `parse_request`; or the path of a file with a request, in Kaldi's form (binary or text)
             or as `ComputationRequest.parse` reads it. A string with `=` is a line.
-        optimize, test_mode, shortcut: as `compile_request` takes them.
+        optimize, test_mode, shortcut: as `compile_request` takes them. With None a network that has
+            no test mode, as batch normalisation has no statistics yet, is compiled as it is;
+            then `op_list` and `computer` are refused.
 
     Example:
         compiled = compile("final.mdl", "input=-3:20 output=0:17")
@@ -57,16 +59,25 @@ def compile(  # noqa: A001  # nnet3.compile, as re.compile
         print(compiled.plain.to_kaldi())      # as Kaldi prints it
 
     Raises:
-        FormatError: a file or a line cannot be read; the line's character is named, and names that
-            are near.
+        FormatError: a file or a line cannot be read (the line's character is named, and names that
+            are near), or `test_mode` is True and the network has none.
         OpscopeError: the model or the request is something else.
     """
     network = nnet_of(nnet)
     wanted = read_request(network, request)
     check_kind(optimize, bool | OptimizeOptions, "optimize")
+    check_kind(test_mode, bool | None, "test_mode")
+    check_kind(shortcut, bool, "shortcut")
     mode = wants_test_mode(wanted) if test_mode is None else test_mode
+    refused = None
+    try:
+        network = for_inference(network, mode, collapse=False)
+    except FormatError as error:
+        if test_mode is not None:
+            raise
+        mode, refused = False, error
     options = CompileOptions(OptimizeOptions.chosen(optimize), mode, shortcut)
-    return CompiledRequest(for_inference(network, mode, collapse=False), wanted, options)
+    return CompiledRequest(network, wanted, options, refused)
 
 
 def read_request(nnet: Nnet, request: Request) -> ComputationRequest:
@@ -102,6 +113,7 @@ class CompiledRequest:
         nnet: the network, its components in the mode in which they are to compute.
         request: what is computed.
         options: how it is compiled.
+        refused: why it cannot run; None: it can.
 
     Raises (all parts but `request`, `options`, `epochs` and `computable`):
         NotComputableError: an output needs rows that the request does not give; `computable` shows
@@ -109,7 +121,14 @@ class CompiledRequest:
         FormatError, ShapeError: the request does not fit the network.
     """
 
-    def __init__(self, nnet: Nnet, request: ComputationRequest, options: CompileOptions) -> None:
+    def __init__(
+        self,
+        nnet: Nnet,
+        request: ComputationRequest,
+        options: CompileOptions,
+        refused: FormatError | None = None,
+    ) -> None:
+        self._refused = refused
         self.nnet = nnet
         self.request = request
         self.options = options
@@ -182,8 +201,17 @@ class CompiledRequest:
 
     @gc_disabled()
     def op_list(self) -> OpList:
-        """The op list that runs, as `compile_request` gives it."""
+        """The op list that runs, as `compile_request` gives it.
+
+        Raises:
+            FormatError: batch normalisation is to have test mode, and has no statistics.
+        """
+        self._check_runs()
         return lower_computation(self.optimised)
+
+    def _check_runs(self) -> None:
+        if self._refused is not None:
+            raise self._refused
 
     def computer(self, say: Callable[[str], None] | None = None) -> NnetComputer:
         """A computer for the optimised computation.
@@ -192,7 +220,11 @@ class CompiledRequest:
             say: takes a line for every command that is run, with what it writes, as Kaldi's
                 programs log them with `--computation.debug`; see `CommandTrace`. None: they run at
                 full speed.
+
+        Raises:
+            FormatError: as `op_list`.
         """
+        self._check_runs()
         if say is None:
             return NnetComputer(self.op_list(), self.nnet)
         net, spans = lower_with_spans(self.optimised)
@@ -205,7 +237,7 @@ class CompiledRequest:
             f"request    {request}",
             f"network    {len(nnet.nodes)} nodes, {len(nnet.components)} components,"
             f" {nnet.num_parameters:,} parameters"
-            f"{'; test mode' if self.options.test_mode else ''}",
+            f"{self._mode()}",
         ]
         try:
             graph, steps = self._graph, self.steps
@@ -225,6 +257,11 @@ class CompiledRequest:
                 f" {shown_bytes(use.peak)} at most"
             )
         return "\n".join(lines)
+
+    def _mode(self) -> str:
+        if self._refused is not None:
+            return "; no test mode: batch normalisation without statistics"
+        return "; test mode" if self.options.test_mode else ""
 
     def __str__(self) -> str:
         """The summary, then the optimised computation in words."""

@@ -1,6 +1,7 @@
 """`nnet3.compile`: what each stage holds and how it prints, requests that it takes and refuses."""
 
 import inspect
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from opscope import nnet3
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
 from opscope.nnet3.compiler.memory_use import memory_use
 from opscope.nnet3.graph.graph import NotComputableError
+from opscope.nnet3.inference.looped import loop_computation, looped_requests
 from opscope.nnet3.inspect.cindexes import Cindex
 
 CONFIG = """\
@@ -147,6 +149,38 @@ def test_a_backward_part_in_words(nnet):
     assert not compiled.options.test_mode and nnet3.compile(nnet, LINE).options.test_mode
 
 
+def test_a_loop_in_words():
+    config = "input-node name=input dim=2\ncomponent name=a type=NoOpComponent dim=2\n"
+    config += "component-node name=a component=a input=Sum(input, IfDefined(Offset(a, -1)))\n"
+    net = nnet3.Nnet.from_config_text(f"{config}output-node name=output input=a\n", 0)
+    lines = str(loop_computation(net.topology(), looped_requests(2, 0, 0))).splitlines()
+    assert "commands" in lines and "backward" not in lines
+    words = [line.strip().split("  ", 1)[1] for line in lines[lines.index("commands") + 1 :]]
+    label = words.index("- the loop begins")
+    assert words[-1] == f"go to {label}" and "- end of the part" in words[:label]
+
+
+def test_every_kind_of_command_in_words(nnet):
+    """Rows of one and of several matrices, their sums, and what goes back to them."""
+    text = "".join(
+        str(nnet3.compile(net, f"{LINE} deriv", optimize=optimize).optimised)
+        for net in (
+            nnet,
+            nnet3.Nnet.from_config_text(CONFIG.replace("Sum(a", "Sum(Round(a, 2)"), 0),
+        )
+        for optimize in (True, False)
+    )
+    for pattern in (
+        r"m\d+ takes over the memory of m\d+\n",
+        r"m\d+\[:, 0:3\] = m\d+ rows 0,8,1,9",
+        r"m\d+\[:, 2:4\] rows 0; m\d+\[:, 2:4\] rows|m\d+\[:, 2:4\] rows 0 x 3; m\d+",
+        r"m\d+(\[:, 2:4\])? rows .* [+]?= m\d+\n",
+        r"sums of rows \d+(:\d+)?,",
+        r"m\d+ = r backward \(in nothing, out nothing, deriv m\d+\)\n",
+    ):
+        assert re.search(pattern, text), pattern
+
+
 def test_sizes_and_memory(compiled):
     assert len(compiled.sizes) == 6 and compiled.sizes[2].cols == 4
     preamble, _, commands = compiled.optimised.to_kaldi().partition("# begin forward commands\n")
@@ -204,6 +238,23 @@ def test_the_op_list_runs(nnet, compiled):
     np.testing.assert_array_equal(computer.get_output("output"), other.get_output("output"))
 
 
+def test_a_network_that_was_not_trained():
+    config = CONFIG.replace("r type=NoOp", "r type=BatchNorm")
+    nnet = nnet3.Nnet.from_config_text(config, 0)
+    compiled = nnet3.compile(nnet, LINE)
+    told = "; no test mode: batch normalisation without statistics"
+    assert compiled.summary().splitlines()[1].endswith(told)
+    assert "r.Propagate(" in compiled.optimised.to_kaldi() and not compiled.options.test_mode
+    for run in (
+        compiled.op_list,
+        compiled.computer,
+        lambda: nnet3.compile(nnet, LINE, test_mode=True),
+    ):
+        with pytest.raises(FormatError, match="no statistics for batch normalisation in r"):
+            run()
+    assert nnet3.compile(nnet, LINE, test_mode=False).computer() is not None
+
+
 def test_what_cannot_be_computed_is_shown(nnet):
     compiled = nnet3.compile(nnet, "input=-1:5 output=0:5")
     assert not compiled.computable
@@ -237,6 +288,7 @@ def test_requests_in_files(nnet, compiled, tmp_path, form):
         (lambda net: nnet3.compile(net, 3), OpscopeError, "the path of a file; you gave int"),
         (lambda net: nnet3.compile(3, LINE), OpscopeError, "a model is wanted"),
         (lambda net: nnet3.compile(net, LINE, optimize=3), OpscopeError, "want a bool or an Opti"),
+        (lambda net: nnet3.compile(net, LINE, test_mode=1), OpscopeError, "test_mode: want a bool"),
         (lambda net: nnet3.compile(net, LINE).epochs.of("p"), FormatError, "has no node 'p'"),
         (lambda net: nnet3.compile(net, LINE).cindexes["pat"], FormatError, "did you mean part?"),
         (
