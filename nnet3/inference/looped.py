@@ -16,6 +16,7 @@ from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
+from ..compiler.reports import report_compiled, report_optimised
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest, IoSpecification
 from ..graph.topology import Topology
@@ -130,11 +131,11 @@ def loop_computation(
         compiler = Compiler(topology, *listed)
         computation = compiler.compile()
         if listener is not None:
-            listener.compiled(compiler, computation)
+            report_compiled(listener, compiler, computation)
         computation = run_passes(computation, options)
         looped = form_loop(computation, reach)
         if listener is not None:
-            listener.optimised(looped or computation, count, looped is not None)
+            report_optimised(listener, looped or computation, count, looped is not None)
         if looped is not None:
             return looped
         count *= 2

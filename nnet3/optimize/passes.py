@@ -10,6 +10,7 @@ from ...framework.base.errors import AttributeTypeError, OpscopeError, nearest
 from ...framework.base.settings import is_on
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
+from ..compiler.reports import report_compiled, report_compressed, report_optimised
 from ..compiler.shortcut import decompose, expand
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest
@@ -137,7 +138,7 @@ def optimize(
             continue
         before, computation = computation, step.apply(computation, options)
         if listener is not None and step.name == "compress_memory":
-            listener.compressed(before, computation)
+            report_compressed(listener, before, computation)
         rewrites |= step.rewrites
         if check:
             try:
@@ -171,10 +172,10 @@ def compile_optimized(
         compiler, listener = Compiler(topology, wanted), VERBOSE.get()
         computation = compiler.compile()
         if listener is not None:
-            listener.compiled(compiler, computation)
+            report_compiled(listener, compiler, computation)
         made = computation.explicit() if options is None else optimize(computation, options)
         if listener is not None:
-            listener.optimised(made)
+            report_optimised(listener, made)
         return made
 
     parts = decompose(request) if shortcut else None
