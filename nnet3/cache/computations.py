@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.errors import OpscopeError
 from ...framework.base.gc_disabled import gc_disabled
-from ..compile.computation import Computation
+from ..compiler.computation import Computation
 from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions, compile_optimized

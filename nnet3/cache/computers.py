@@ -8,8 +8,10 @@ from ...framework.base.backend import Place
 from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
+from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
+from ..lower.spans import lower_with_spans
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
 from ..run.computer import NnetComputer
@@ -59,5 +61,10 @@ class ComputerCache:
 
     @gc_disabled()
     def _make(self, request: ComputationRequest) -> NnetComputer:
-        desc = lower_computation(self.compiler.compile(request))
-        return NnetComputer(desc, self.nnet, shared=self._shared)
+        computation, listener = self.compiler.compile(request), VERBOSE.get()
+        if listener is None or not listener.tells_commands:
+            desc = lower_computation(computation)
+            return NnetComputer(desc, self.nnet, shared=self._shared)
+        desc, spans = lower_with_spans(computation)
+        say = listener.log
+        return NnetComputer(desc, self.nnet, shared=self._shared, spans=spans, say=say)

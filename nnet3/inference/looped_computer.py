@@ -9,17 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.scope import Scope
+from ..compiler.verbose import VERBOSE
+from ..lower.spans import lower_with_spans
 from ..network.for_inference import Model
 from ..optimize import OptimizeOptions
 from ..run.segment_computer import SegmentComputer
 from .chunks import Utterance, UtteranceComputer
-from .looped import compile_looped, looped_requests, with_ivector_period
+from .looped import (
+    compile_looped,
+    loop_computation,
+    looped_passes,
+    looped_requests,
+    with_ivector_period,
+)
 
 
 @dataclass(frozen=True)
@@ -102,12 +111,20 @@ class LoopedComputer(UtteranceComputer):
             options.frame_subsampling_factor,
             period,
         )
-        self._desc = compile_looped(topology, self.requests, optimize)
+        self._traced: dict[str, Any] = {}
+        listener = VERBOSE.get()
+        if listener is not None and listener.tells_commands:
+            found = loop_computation(topology, self.requests, looped_passes(optimize))
+            self._desc, spans = lower_with_spans(found)
+            self._traced = {"spans": spans, "say": listener.log}
+        else:
+            self._desc = compile_looped(topology, self.requests, optimize)
         self._shared = Scope(place)
 
     def stream(self) -> Stream:
         """A new stream; all streams of a computer share the network's parameters."""
-        return Stream(self, SegmentComputer(self._desc, self.nnet, shared=self._shared))
+        segments = SegmentComputer(self._desc, self.nnet, shared=self._shared, **self._traced)
+        return Stream(self, segments)
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, one after the other.

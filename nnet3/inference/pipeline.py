@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
-from ..compile.compiler import Compiler
-from ..compile.computation import Computation
+from ..compiler.compiler import Compiler
+from ..compiler.computation import Computation
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
 from ..network.for_inference import Model, for_inference, for_request, nnet_of

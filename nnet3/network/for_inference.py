@@ -136,12 +136,17 @@ def for_request(model: Model, request: ComputationRequest, test_mode: bool | Non
     """
     check_kind(request, ComputationRequest, "the request")
     if test_mode is None:
-        test_mode = not (
-            request.need_model_derivative
-            or request.store_component_stats
-            or any(io.has_deriv for io in (*request.inputs, *request.outputs))
-        )
+        test_mode = wants_test_mode(request)
     return for_inference(model, test_mode, collapse=False)
+
+
+def wants_test_mode(request: ComputationRequest) -> bool:
+    """Whether a request wants neither derivatives nor statistics, which are wanted in training."""
+    return not (
+        request.need_model_derivative
+        or request.store_component_stats
+        or any(io.has_deriv for io in (*request.inputs, *request.outputs))
+    )
 
 
 def chosen_priors(

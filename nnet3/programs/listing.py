@@ -26,13 +26,14 @@ from ..lower import command_dialect
 from ..network.dialect import DIALECT as NNET3
 from ..network.nnet import Nnet
 from ..tables.kinds import KINDS, Kind, guess_kind
-from ..tables.streams import Files
+from ..tables.streams import Files, open_reader
 from ..tables.tables import ReadSpecifier, read_script, read_table
 from ..xconfig import layer_types, xconfig_to_configs
 
 _SPECIFIER = re.compile(r"(ark|scp)[a-z, ]*:")
 _REQUEST = re.compile(
-    r"(input|output) [^=\s]+( has_deriv=| -?\d+,|$)|(need_model_derivative|store_component_stats)="
+    r"(input|output) [^=\s]+( has_deriv=| -?\d+[,:@]|$)"
+    r"|(need_model_derivative|store_component_stats)="
 )
 _CONFIG = re.compile(r"\s*(component|(input|output|component|dim-range)-node)\s[^=\n]+=", re.M)
 _NAMED = re.compile(r"([a-z][-a-z0-9]+) [^=]+=")
@@ -48,6 +49,8 @@ def kind_of_file(name: str) -> str:
             start = file.read(_SNIFFED)
     except OSError:
         return ""
+    if start.removeprefix(b"\0B").startswith(b"<ComputationRequest>"):
+        return "request"
     if start.startswith(b"\0B"):
         return "value"
     lines = start.decode("utf-8", "replace").splitlines()
@@ -69,7 +72,7 @@ def kind_of_file(name: str) -> str:
 def listing(name: str, kind: str) -> Iterator[str]:
     """The lines that `opscope show` prints for a file of this kind."""
     if kind == "request":
-        yield str(read_request(name))
+        yield read_request(name).to_kaldi().rstrip("\n")
     elif kind == "value":
         yield describe(_value(name))
     elif kind == "table":
@@ -126,16 +129,12 @@ def check_dialect(path: str, desc: OpList) -> str:
 
 
 def read_request(name: str) -> ComputationRequest:
-    """The request in a text file; `-` is standard input.
+    """The request in a file, see `ComputationRequest.read`; `-` is standard input.
 
     Raises:
         FormatError: it cannot be read, or a line is wrong.
     """
-    reader = Files(None).reader(name)
-    try:
-        return ComputationRequest.parse(bytes(reader.data).decode(), reader.name)
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{reader.name}: no text (byte {error.start})") from error
+    return ComputationRequest.read(open_reader(name))
 
 
 def read_network(name: str, kind: str) -> Nnet:

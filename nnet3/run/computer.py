@@ -16,8 +16,10 @@ from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
 from ..components import part_of, set_statistic
 from ..lower.commands import MODEL_DERIVATIVE
+from ..lower.spans import CommandSpans
 from ..lower.variables import first_value
 from ..network.for_inference import Model, nnet_of
+from .trace import CommandTrace, root_mean_square
 
 
 class NnetComputer:
@@ -44,6 +46,8 @@ class NnetComputer:
         place: where to compute; the CPU by default.
         shared: a scope for the arrays of the network, which several computers may then share; its
             place is where they compute. By default each computer has its own.
+        spans: the commands of the net, which are told to `say` as they are run: see `CommandTrace`.
+        say: takes lines.
     """
 
     def __init__(
@@ -52,6 +56,8 @@ class NnetComputer:
         nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
+        spans: CommandSpans | None = None,
+        say: Callable[[str], None] = print,
     ):
         self._nnet = nnet_of(nnet)
         self._net = PlainNet(net)
@@ -65,6 +71,9 @@ class NnetComputer:
         self._given: set[str] = set()
         self._ran_forward = self._ran_backward = False
         self._load(lambda name: name not in self._arrays.names())
+        self._trace: CommandTrace | None = None
+        if spans is not None:
+            self._trace = CommandTrace(self._net, spans, say, self._size_of_parameters)
 
     def reload(self) -> None:
         """Take the network's parameters anew, after they were changed."""
@@ -76,6 +85,9 @@ class NnetComputer:
                 self._take(self._arrays.var(var.name), self._parameter(var.name))
             elif var.kind == STATE and wanted(var.name):
                 self._arrays.var(var.name).set(first_value(var).copy())
+
+    def _size_of_parameters(self, component: str) -> float:
+        return root_mean_square(self._nnet.components[component].vectorize())
 
     def _take(self, variable: Variable, array: np.ndarray) -> None:
         """Read an array of the network where it is, if that can be; else copy it."""
@@ -142,12 +154,21 @@ class NnetComputer:
             nothing = self._middle == self._count and not self._has_model_derivative
             if self._ran_backward or nothing:
                 raise VariableError("there is nothing left to run; give new inputs")
-            self._net.run(self._scope, begin=self._middle)
+            self._execute(self._middle, self._count)
             self._ran_backward = True
             return
         self._demand("input.")
-        self._net.run(self._scope, end=self._middle)
+        if self._trace is not None:
+            self._trace.reset()
+        self._execute(0, self._middle)
         self._ran_forward = True
+
+    def _execute(self, begin: int, end: int) -> None:
+        """Run operators; where commands are told, those up to the next input or output."""
+        if self._trace is not None:
+            self._trace.run(self._scope)
+        else:
+            self._net.run(self._scope, begin=begin, end=end)
 
     def get_output(self, name: str) -> np.ndarray:
         """The value of an output node, or, after the backward part, the derivative at an input.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ...framework.base.errors import FormatError, ShapeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OUTPUT, NetDesc
 from ...framework.ir.op_list import OpList
+from ..lower.spans import CommandSpans
 from ..network.for_inference import Model
 from ..operators.marks import GOTO, LABEL, SEGMENT, mark
 from .computer import NnetComputer
@@ -33,7 +35,7 @@ class SegmentComputer(NnetComputer):
 
     Args:
         desc: what `compile_segments` or `compile_looped` gave.
-        nnet, place, shared: as `NnetComputer` takes them.
+        nnet, place, shared, spans, say: as `NnetComputer` takes them.
 
     Raises:
         FormatError: the list goes back to a label that is not there.
@@ -45,8 +47,10 @@ class SegmentComputer(NnetComputer):
         nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
+        spans: CommandSpans | None = None,
+        say: Callable[[str], None] = print,
     ):
-        super().__init__(net, nnet, place, shared)
+        super().__init__(net, nnet, place, shared, spans, say)
         operators = self._net.operators
         marks = [(i, op.attrs["kind"]) for i, op in enumerate(operators) if op.type == mark.type]
         ends = [i for i, kind in marks if kind == SEGMENT]
@@ -63,6 +67,8 @@ class SegmentComputer(NnetComputer):
 
     def reset(self) -> None:
         """Begin again with the first segment, with new input."""
+        if self._trace is not None:
+            self._trace.reset()
         self._segment = 0  # whose inputs are taken next
         self._done = -1  # whose outputs are there
         self._given = set()
@@ -105,12 +111,15 @@ class SegmentComputer(NnetComputer):
             if var.kind == INPUT and _segment_of(name) == number and name not in self._given:
                 raise VariableError(f"'{name.removeprefix('input.')}' was not given")
         self._given.clear()
-        if self._label is not None and number == len(self._spans) - 1:
+        loops = self._label is not None and number == len(self._spans) - 1
+        if self._trace is not None:
+            self._trace.run(self._scope)
+        elif self._label is not None and loops:
             self._run(*self._spans[number])  # hands the state to the first segment of the loop
-            number = self._first
-            self._run(self._label, self._spans[number][1])
+            self._run(self._label, self._spans[self._first][1])
         else:
             self._run(*self._spans[number])
+        number = self._first if loops else number
         self._done = number
         self._segment = number + 1
 

@@ -9,7 +9,7 @@ import pytest
 
 from kaldi_data import FOLDER, difference, need
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.compile.compiler import Compiler
+from opscope.nnet3.compiler.compiler import Compiler
 from opscope.nnet3.inference.chunks import Utterance
 from opscope.nnet3.inference.looped import (
     compile_looped,

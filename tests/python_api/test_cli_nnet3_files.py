@@ -134,8 +134,15 @@ def test_requests_and_configs(call):
     assert call("verify", "request") == (
         "request: a request with 2 input rows and 1 output rows, no error\n"
     )
-    Path("request").write_text("input input 0,0,0 0,1\n")
-    assert "request, line 1: '0,1' is no index" in call("verify", "request", code=1)
+    wanted = call("show", "request")
+    request = nnet3.ComputationRequest.read("request")
+    for binary in (True, False):
+        request.write("request", binary)
+        assert call("show", "request") == wanted
+    Path("request").write_text("input input 0@0:1\noutput output has_deriv=1 0,1\n")
+    assert call("show", "request") == wanted
+    Path("request").write_text("input input 0,0,0 1\n")
+    assert "request, line 1: '1' is no index" in call("verify", "request", code=1)
     Path("layers.xconfig").write_text(XCONFIG)
     Path("final.config").write_text(nnet3.xconfig_to_config(XCONFIG))
     text = call("show", "final.config")
