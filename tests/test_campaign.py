@@ -1,0 +1,63 @@
+"""The campaign's readers take whole files, and damaged ones without a surprise: a short run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("resource")
+
+from campaign.__main__ import TARGETS, table
+from campaign.limits import Target, campaign, examine
+from campaign.mutate import damaged
+
+DAMAGED = 40
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_reader(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
+    seeds = list(target.seeds(tmp_path))
+    path = tmp_path / f"{name}-last{target.suffix}"
+    for seed in seeds:
+        path.write_bytes(seed)
+        target.read(path)
+    rng = random.Random(name)
+    refused = 0
+    for _ in range(DAMAGED):
+        path.write_bytes(damaged(rng.choice(seeds), rng, seeds, target.kinds))
+        outcome = examine(target.read, path)
+        assert outcome in ("read", "refused"), path.read_bytes()[:2000]
+        refused += outcome == "refused"
+    assert refused
+
+
+def _finds(path: Path) -> None:
+    """A reader with every fault there is."""
+    data = path.read_bytes()
+    if data.startswith(b"a"):
+        return
+    if data.startswith(b"m"):
+        raise MemoryError
+    if data.startswith(b"k"):
+        import os
+        import signal
+
+        os.kill(os.getpid(), signal.SIGSEGV)
+    raise ValueError("a foreign error")
+
+
+def _letters(data: bytes, rng: random.Random, others: object) -> bytes:
+    return rng.choice((b"a", b"m", b"x", b"k" if rng.random() < 0.02 else b"a"))
+
+
+def test_finds_are_counted_and_kept(tmp_path: Path) -> None:
+    target = Target("faulty", ".txt", lambda _: [b"a"], _finds, (_letters,))
+    found = campaign(target, 2.0, 1, tmp_path)
+    assert found.inputs > 10
+    assert found.counts["foreign"] and found.counts["memory"] and found.counts["crash"]
+    assert found.finds["crash: SIGSEGV"] == b"k"
+    assert any(what.startswith("foreign: ValueError") for what in found.finds)
+    assert f"| faulty | {found.inputs:,} |" in table([found])
