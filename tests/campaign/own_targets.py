@@ -40,13 +40,18 @@ def _recurrent() -> tuple[NetBuilder, Scope]:
 
 
 def _nets(folder: Path) -> Sequence[bytes]:
-    """Descriptions; the arrays of the last one lie beside what is damaged."""
+    """A description; its arrays lie beside what is damaged."""
+    opscope.save(*_trained(), folder / "seed")
+    for target in ("net", "net message"):
+        shutil.copy(folder / "seed.safetensors", folder / f"{target}-last.safetensors")
+    return [(folder / "seed.pb").read_bytes()]
+
+
+def _descriptions(folder: Path) -> Sequence[bytes]:
     found = []
     for make in (_recurrent, _trained):
         opscope.save(*make(), folder / "seed")
         found.append((folder / "seed.pb").read_bytes())
-    for target in ("net", "net message"):
-        shutil.copy(folder / "seed.safetensors", folder / f"{target}-last.safetensors")
     return found
 
 
@@ -89,7 +94,7 @@ def _tables(folder: Path) -> Sequence[bytes]:
 TARGETS = (
     Target("net", ".pb", _nets, _load, BYTES),
     Target("net message", ".pb", _nets, _load, (message(NetDesc),)),
-    Target("description", ".pb", _nets, _look, (message(NetDesc), flip)),
+    Target("description", ".pb", _descriptions, _look, (message(NetDesc), flip)),
     Target("safetensors", ".safetensors", _arrays, _read_arrays, (*BYTES, word)),
     Target("checkpoint", ".checkpoint", _checkpoints, read_checkpoint, (*BYTES, word)),
     Target("npz", ".npz", _tables, lambda path: read_arrays(str(path)), BYTES),
