@@ -108,6 +108,26 @@ def test_an_interrupted_training_goes_on(data, monkeypatch, options):
     assert Path("whole/final.raw").read_bytes() == Path("parts/final.raw").read_bytes()
 
 
+def test_ctrl_c_writes_the_checkpoint(data, monkeypatch):
+    whole = recipe(data, dir="whole").run()
+    steps, train = [0], NnetTrainer.train
+
+    def pressing(self, example):
+        steps[0] += 1
+        if steps[0] == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        train(self, example)
+
+    monkeypatch.setattr(NnetTrainer, "train", pressing)
+    told = []
+    stopped = Nnet3Recipe(RecipeOptions(**data | {"dir": "parts"}), log=told.append)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run()
+    assert steps[0] == 5 and any("train.checkpoint: the same training" in line for line in told)
+    resumed = recipe(data, dir="parts").run()
+    np.testing.assert_array_equal(resumed.vectorize(), whole.vectorize())
+
+
 @pytest.mark.slow
 def test_a_killed_training_goes_on(data):
     """kill -9 at any moment, also in the middle of writing."""
