@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 pytest.importorskip("resource")
 
 from campaign.__main__ import TARGETS, table
+from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, campaign, examine
 from campaign.mutate import damaged
+from campaign.trainings import TRAININGS
 
 DAMAGED = 40
 
@@ -61,3 +64,31 @@ def test_finds_are_counted_and_kept(tmp_path: Path) -> None:
     assert found.finds["crash: SIGSEGV"] == b"k"
     assert any(what.startswith("foreign: ValueError") for what in found.finds)
     assert f"| faulty | {found.inputs:,} |" in table([found])
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
+def test_a_writer_that_is_killed(writer: Writer, tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path):
+        found = kill_writer(writer, 5, random.Random(0))
+    assert (found.killed, found.broken, found.leftovers) == (5, 0, 0)
+
+
+def test_a_training_that_is_killed(tmp_path: Path) -> None:
+    (training,) = (each for each in TRAININGS if each.name == "train")
+    found = kill_training(training, 3, random.Random(0), tmp_path)
+    assert found.killed >= 3 and (found.broken, found.leftovers) == (0, 0)
+
+
+def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:
+    def write(value: int) -> None:
+        with open("half", "w") as file:
+            for _ in range(100):
+                file.write(f"{value}\n" * 100)
+
+    def whole() -> None:
+        if Path("half").exists():
+            assert len(Path("half").read_text().splitlines()) == 10000
+
+    with contextlib.chdir(tmp_path):
+        found = kill_writer(Writer("half", write, whole), 10, random.Random(0))
+    assert found.broken

@@ -122,10 +122,11 @@ class Nnet3Recipe:
             self._set_dropout(trainer, epoch / options.epochs)
             batches = self._minibatches(store, epoch, self.progress)
             for place, example in enumerate(batches):
+                share = (epoch + place / max(self._count(store), 1)) / options.epochs
+                # Also where nothing is left to do: the model of the epoch holds its last rate.
+                trainer.set_learning_rate(options.learning_rate(min(share, 1.0)))
                 if place < done:
                     continue
-                share = (epoch + place / max(self._count(store), 1)) / options.epochs
-                trainer.set_learning_rate(options.learning_rate(min(share, 1.0)))
                 try:
                     trainer.train(example)
                 except OpscopeError as error:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import logging
 import os
+import random
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import cntk_targets, nnet3_targets, own_targets
+from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, campaign, examine, keep
+from .trainings import TRAININGS
 
 TARGETS = {
     target.name: target
@@ -28,10 +32,15 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="READER", help="these readers alone")
     parser.add_argument("--seed", type=int, help="of the damage; the date of today otherwise")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--kills", type=int, metavar="N", help="kill each writer and training N times instead"
+    )
     parser.add_argument("--read", metavar="FILE", help="read one file that was kept, and stop")
     arguments = parser.parse_args()
     if arguments.read:
         return read_again(Path(arguments.read))
+    if arguments.kills:
+        return kill_all(arguments.kills, arguments.seed or 0)
     unknown = set(arguments.only or ()) - set(TARGETS)
     if unknown:
         parser.error(f"no reader {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
@@ -57,6 +66,24 @@ def main() -> int:
     ]
     print("\n".join(lines) if lines else "nothing was found")
     return 1 if lines else 0
+
+
+def kill_all(count: int, seed: int) -> int:
+    """Kill every writer and training so often, and print what came of it."""
+    rng, results = random.Random(seed), []
+    with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as scratch:
+        for number, work in enumerate((*WRITERS, *TRAININGS)):
+            folder = Path(scratch, str(number))
+            folder.mkdir()
+            with contextlib.chdir(folder):
+                if isinstance(work, Writer):
+                    results.append(kill_writer(work, count, rng))
+                else:
+                    results.append(kill_training(work, count, rng, folder))
+    print("| work | kills | broken | leftovers |\n| --- | --- | --- | --- |")
+    for found in results:
+        print(f"| {found.name} | {found.killed} | {found.broken} | {found.leftovers} |")
+    return int(any(found.broken or found.leftovers for found in results))
 
 
 def table(results: list[Found]) -> str:

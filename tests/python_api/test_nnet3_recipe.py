@@ -128,6 +128,23 @@ def test_ctrl_c_writes_the_checkpoint(data, monkeypatch):
     np.testing.assert_array_equal(resumed.vectorize(), whole.vectorize())
 
 
+def test_killed_behind_the_last_minibatch_of_an_epoch(data, monkeypatch):
+    """The model of that epoch holds its last learning rate, as if nothing had happened."""
+    recipe(data, dir="whole").run()
+    end_epoch = Nnet3Recipe._end_epoch
+
+    def stop(self, trainer, epoch, seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Nnet3Recipe, "_end_epoch", stop)
+    with pytest.raises(KeyboardInterrupt):
+        recipe(data, dir="parts", checkpoint_minutes=0.0).run()
+    monkeypatch.setattr(Nnet3Recipe, "_end_epoch", end_epoch)
+    recipe(data, dir="parts", checkpoint_minutes=0.0).run()
+    for name in ("1.raw", "final.raw"):
+        assert Path("parts", name).read_bytes() == Path("whole", name).read_bytes()
+
+
 @pytest.mark.slow
 def test_a_killed_training_goes_on(data):
     """kill -9 at any moment, also in the middle of writing."""
