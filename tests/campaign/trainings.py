@@ -73,7 +73,7 @@ def _train_nnet3() -> None:
     Nnet3Recipe(options, log=lambda line: None).run()
 
 
-_CONFIG = """command = Train ; traceLevel = 1 ; precision = float ; modelPath = m.dnn ; deviceId = -1
+_CONFIG = """command = Train ; precision = float ; modelPath = m.dnn ; deviceId = -1
 makeMode = true
 Train = [ action = train
     reader = [ readerType = "CNTKTextFormatReader" ; file = "train.ctf"
