@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("resource")
 
+from campaign import sharing
 from campaign.__main__ import TARGETS, table
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, campaign, examine
@@ -92,3 +93,7 @@ def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path):
         found = kill_writer(Writer("half", write, whole), 10, random.Random(0))
     assert found.broken
+
+
+def test_many_threads_share_nets() -> None:
+    assert sharing.main(20) == 0
