@@ -21,8 +21,8 @@ _BINARY = getattr(os, "O_BINARY", 0)
 def atomic_file(path: PathLike, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
-    It is written under another name in the same folder, flushed to the disk, then renamed. A device,
-    a pipe or a socket is written to as it is.
+    It is written under another name in the same folder, flushed to the disk, then renamed. A
+    device or a pipe is written to as it is.
 
     Args:
         path: the file; where it is there already it keeps its permissions.
