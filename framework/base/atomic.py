@@ -21,7 +21,8 @@ _BINARY = getattr(os, "O_BINARY", 0)
 def atomic_file(path: PathLike, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
-    It is written under another name in the same folder, flushed to the disk, then renamed.
+    It is written under another name in the same folder, flushed to the disk, then renamed. A
+    device or a pipe is written to as it is.
 
     Args:
         path: the file; where it is there already it keeps its permissions.
@@ -33,6 +34,10 @@ def atomic_file(path: PathLike, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """
     path = os.path.realpath(path)  # what a link points to is replaced, not the link
     temporary = None
+    if _is_special(path):
+        with _naming(path), open(path, "wb") as file:
+            yield file
+        return
     try:
         with _naming(path):
             _check_target(path)
@@ -55,6 +60,8 @@ def check_writable(path: PathLike) -> None:
         SaveError: its folder is missing or not writable, or it is a folder itself.
     """
     path = os.path.realpath(path)
+    if _is_special(path):
+        return
     with _naming(path):
         _check_target(path)
         temporary, file = _open_beside(path)
@@ -156,9 +163,20 @@ def _naming(path: str) -> Iterator[None]:
         raise SaveError(f"cannot write {path}: {why}") from error
 
 
+def _is_special(path: str) -> bool:
+    """Whether `path` is a device, a pipe or the like, which no file must replace."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def _check_target(path: str) -> None:
     if os.path.isdir(path):
         raise SaveError(f"cannot write {path}: it is a folder")
+    if _is_special(path):
+        raise SaveError(f"cannot write {path}: it is no plain file")
 
 
 def _open_beside(path: str, mode: int = 0o666) -> tuple[str, BinaryIO]:

@@ -11,6 +11,7 @@ Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`; batches: `nnet3/nnet-batch-
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -257,6 +258,7 @@ class ChunkComputer(UtteranceComputer):
         chunk = options.frames_per_chunk, options.frame_subsampling_factor
         super().__init__(model, *chunk, priors, test_mode, collapse)
         self._cache = ComputerCache(self.nnet, place, optimize)
+        self._computing = threading.Lock()  # of a computer, which holds inputs and outputs
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, in their order.
@@ -368,7 +370,8 @@ class ChunkComputer(UtteranceComputer):
         results: list[np.ndarray],
     ) -> None:
         try:
-            computer = self._cache.computer(self.request(shape, len(chunks)))
+            with self._computing:
+                computer = self._cache.computer(self.request(shape, len(chunks)))
         except NotComputableError as error:
             one = waiting[chunks[0].utterance]
             told = f"{one.key}: {len(one.features)} rows: {error}"
@@ -376,12 +379,15 @@ class ChunkComputer(UtteranceComputer):
         frames = np.empty((len(chunks), shape.input_frames, self.input_dim), np.float32)
         for chunk, rows in zip(chunks, frames, strict=True):
             self._input(chunk, waiting[chunk.utterance].features, rows)
-        computer.accept_input("input", frames.reshape(-1, self.input_dim))
+        given = {"input": frames.reshape(-1, self.input_dim)}
         if self.ivector_dim:
             ivectors = [self._ivector(chunk, waiting[chunk.utterance]) for chunk in chunks]
-            computer.accept_input("ivector", np.stack(ivectors))
-        computer.run()
-        output = computer.get_output("output")
+            given["ivector"] = np.stack(ivectors)
+        with self._computing:
+            for name, matrix in given.items():
+                computer.accept_input(name, matrix)
+            computer.run()
+            output = computer.get_output("output")
         if self.log_priors is not None:
             output -= self.log_priors
         if self.options.acoustic_scale != 1:

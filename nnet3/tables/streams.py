@@ -140,12 +140,8 @@ def open_output(name: str, *, pipes: Pipes = None, listed: bool = False) -> Iter
         _check_plain(name, "written to")
         if _PLACE.fullmatch(name):
             raise FormatError(f"{name}: a place within a file can only be read from")
-        with contextlib.ExitStack() as stack:
-            if _is_special(name):
-                stack.enter_context(_saving(name))
-                yield stack.enter_context(open(name, "wb"))
-            else:
-                yield stack.enter_context(atomic_file(name))
+        with atomic_file(name) as file:
+            yield file
 
 
 class SetAside:
@@ -242,11 +238,3 @@ def _saving(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SaveError(f"cannot write {name}: {error.strerror or error}") from error
-
-
-def _is_special(path: str) -> bool:
-    """Whether `path` is a device, a pipe or the like, which must not be replaced by a file."""
-    try:
-        return not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path)
-    except OSError:
-        return False

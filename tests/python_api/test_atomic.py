@@ -62,6 +62,23 @@ def test_an_error_in_the_block_leaves_the_old_file(tmp_path):
     assert files_in(tmp_path) == ["a"]
 
 
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for path in (pipe, tmp_path / "link"):
+            check_writable(path)
+            write_atomically(path, b"through")
+            assert os.read(reader, 100) == b"through"
+        with pytest.raises(SaveError, match="it is no plain file"):
+            write_together([(pipe, lambda file: file.write(b"x"))])
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and files_in(tmp_path) == ["link", "pipe"]
+
+
 def test_missing_folder(tmp_path):
     path = tmp_path / "none" / "a"
     for act in (lambda: write_atomically(path, b""), lambda: check_writable(path)):
