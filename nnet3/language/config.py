@@ -198,6 +198,14 @@ REQUIRED: Final = object()
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A default that is computed where the line has no value: in words, and the mark for it."""
+
+    words: str
+    mark: Any = None
+
+
+@dataclass(frozen=True)
 class Key:
     """A `key=value` of a config line.
 
@@ -282,7 +290,7 @@ def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleN
                     else f"{key.name}= is missing{nearest(key.name, line.keys())}"
                 )
             value = key.default
-        elif key.minimum is not None and value < key.minimum:
+        elif key.minimum is not None and not value >= key.minimum:  # nor nan
             raise line.error(f"{key.name}={value}: at least {key.minimum} is wanted")
         if key.type == "float" and value is not None:
             value = float(np.float32(value))

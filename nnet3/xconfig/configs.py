@@ -24,7 +24,7 @@ from ...framework.base.errors import FormatError, nearest
 from ..language.config import is_valid_name
 from . import basic, composite, convolution, gru, lstm, single
 from .inputs import InputError, Resolved, resolve
-from .layer import ALL_CONFIGS, LAYER_TYPES, Layer
+from .layer import ALL_CONFIGS, LAYER_TYPES, Layer, LayerType
 from .lines import XconfigLine, read_lines
 
 # Importing these registers their layer types.
@@ -75,6 +75,17 @@ def _matrix_text(matrix: np.ndarray) -> str:
 def layer_types() -> list[str]:
     """The layer types that a line may begin with, sorted."""
     return sorted(LAYER_TYPES)
+
+
+def layer_type_of(name: str) -> LayerType:
+    """The layer type of this name.
+
+    Raises:
+        FormatError: there is none; the message has the nearest names.
+    """
+    if name not in LAYER_TYPES:
+        raise FormatError(f"no such layer type: {name}{nearest(name, LAYER_TYPES)}")
+    return LAYER_TYPES[name]
 
 
 def xconfig_to_config(
@@ -129,11 +140,10 @@ class _Network:
 
     def add(self, line: XconfigLine) -> None:
         """Build the layer of `line`."""
-        kind = LAYER_TYPES.get(line.type)
-        if kind is None:
-            raise FormatError(
-                f"{line.place}: no such layer type: {line.type}{nearest(line.type, LAYER_TYPES)}"
-            )
+        try:
+            kind = layer_type_of(line.type)
+        except FormatError as error:
+            raise FormatError(f"{line.place}: {error}") from error
         name = line.values.get("name")
         if name is None or not is_valid_name(name):
             problem = "name= is missing" if name is None else f"{name!r} cannot be a name"
