@@ -99,7 +99,7 @@ def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
             line.check_unused([key.name for key in found.keys])
             done.append(found.run(edited, values))
         except OpscopeError as error:
-            raise (error if line.text in str(error) else line.error(str(error))) from error
+            raise (error if line.is_told_by(error) else line.error(str(error))) from error
     nnet.nodes, nnet.components = edited.nodes, edited.components
     return done
 

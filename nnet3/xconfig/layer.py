@@ -155,7 +155,11 @@ class Layer:
         Raises:
             FormatError: always, with the place and the layer's name and type.
         """
-        raise FormatError(f"{self.place}: {self.type} {self.name!r}: {message}")
+        raise self.error(message)
+
+    def error(self, message: str) -> FormatError:
+        """An error about the layer."""
+        return FormatError(f"{self.place}: {self.type} {self.name!r}: {message}")
 
     def connect(self, found: Resolved) -> None:
         """Take `found` as the input."""

@@ -22,7 +22,7 @@ from opscope.nnet3.language.descriptor_parse import parse_descriptor
 from opscope.nnet3.language.forms import FORMS
 from opscope.nnet3.language.nodes import LINES, nodes_from_lines
 from opscope.nnet3.network.edits import DIRECTIVES
-from opscope.nnet3.xconfig.configs import _Network
+from opscope.nnet3.xconfig.configs import LayerNetwork
 from opscope.nnet3.xconfig.inputs import SHORT_FORMS, Resolved, resolve
 from opscope.nnet3.xconfig.layer import LAYER_TYPES, LayerType
 from opscope.nnet3.xconfig.lines import read_lines
@@ -301,10 +301,10 @@ def test_defaults_of_layers_are_true(case: str, number: int) -> None:
 
 def dim_of_input(given: dict[str, str], before: list[str]) -> int:
     """Columns of what a layer reads that stands behind these lines."""
-    net = _Network({})
+    net = LayerNetwork({})
     for line in read_lines("\n".join([*before, ""])):
         net.add(line)
-    return resolve(given.get("input", "[-1]"), list(net._layers), net._find).dim
+    return resolve(given.get("input", "[-1]"), list(net.layers), net.find).dim
 
 
 def default_in_words(key: Key, given: dict[str, str], before: list[str]) -> str:

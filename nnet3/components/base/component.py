@@ -128,7 +128,7 @@ class Component:
             self.check()
             self.check_settings()
         except (ValueError, ShapeError, FormatError) as error:
-            told = line.text in str(error)  # else it may be about a file that the line names
+            told = line.is_told_by(error)  # else it may be about a file that the line names
             raise error if told else line.error(f"{self.type}: {error}") from error
 
     def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
