@@ -62,7 +62,7 @@ class ConfigLine:
 
     def is_told_by(self, error: Exception) -> bool:
         """Whether an error shows this line already."""
-        return self._shown() in str(error)
+        return str(error).endswith(f": {self._shown()}")
 
     def _shown(self) -> str:
         """The line as messages show it: of a long one its beginning."""
