@@ -23,7 +23,8 @@ _TEMPORARY = re.compile(r"(.+)\.[0-9a-f]{12}\.tmp")  # see `_name_beside`
 def atomic_file(path: PathLike) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
-    It is written under another name in the same folder, flushed to the disk, then renamed.
+    It is written under another name in the same folder, flushed to the disk, then renamed. A device
+    or a pipe is written to as it is: `/dev/null` stays what it is.
 
     Raises:
         SaveError: the folder is missing or not writable, or the disk is full; `path` is named, and
@@ -34,6 +35,10 @@ def atomic_file(path: PathLike) -> Iterator[BinaryIO]:
     try:
         with _naming(path):
             _check_target(path)
+            if _is_stream(path):
+                with open(path, "wb") as file:
+                    yield file
+                return
             temporary, file = _open_beside(path)
             with file:
                 yield file
@@ -55,6 +60,8 @@ def check_writable(path: PathLike) -> None:
     path = os.path.realpath(path)
     with _naming(path):
         _check_target(path)
+        if _is_stream(path):
+            return
         temporary, file = _open_beside(path)
         file.close()
         _remove(temporary)
@@ -110,6 +117,10 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
             path = os.path.realpath(target)
             with _naming(path):
                 _check_target(path)
+                if _is_stream(path):
+                    with open(path, "wb") as file:
+                        write(file)
+                    continue
                 temporary, file = _open_beside(path)
                 temporaries.append((temporary, path))
                 with file:
@@ -123,7 +134,8 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
         except SaveError:
             _restore(backups)
             raise
-        _flush_folder(temporaries[-1][1])
+        if temporaries:
+            _flush_folder(temporaries[-1][1])
     finally:
         for leftover in (*(t for t, _ in temporaries), *(b for _, b in backups if b)):
             _remove(leftover)
@@ -145,6 +157,11 @@ def _naming(path: str) -> Iterator[None]:
 def _check_target(path: str) -> None:
     if os.path.isdir(path):
         raise SaveError(f"cannot write {path}: it is a folder")
+
+
+def _is_stream(path: str) -> bool:
+    """Whether a path is a device or a pipe, which must not be replaced by a file."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _open_beside(path: str) -> tuple[str, BinaryIO]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.errors import FormatError, OpscopeError, check_kind, nearest
 from ..components import Component, UpdatableComponent
 from ..components.affine import (
     AffineComponent,
@@ -91,6 +91,8 @@ def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
         FormatError: an unknown directive, or one with missing or unknown values.
         OpscopeError: the rest would be no network.
     """
+    check_kind(nnet, Nnet, "the network")
+    check_kind(lines, list | tuple, "the directives (see parse_edits)")
     edited, done = nnet.copy(), []
     for line in lines:
         try:
@@ -106,6 +108,7 @@ def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
 
 def parse_edits(text: str) -> list[ConfigLine]:
     """The directives of the option `--edits`, with `;` between them."""
+    check_kind(text, str, "the text of edits")
     return split_lines(text.replace(";", "\n"), "--edits")
 
 

@@ -99,11 +99,11 @@ def xconfig_to_config(
         existing: dimensions of the nodes of a network that the layers are added to, by name.
 
     Raises:
-        FormatError: bad input, with file and line.
-        ValueError: there is no such config.
+        FormatError: bad input, with file and line; or there is no such config.
     """
     if config not in ALL_CONFIGS:
-        raise ValueError(f"config={config!r} is none of {', '.join(ALL_CONFIGS)}")
+        hint = nearest(config, ALL_CONFIGS)
+        raise FormatError(f"config={config!r} is none of {', '.join(ALL_CONFIGS)}{hint}")
     return getattr(xconfig_to_configs(source, existing), config)
 
 

@@ -11,7 +11,7 @@ import os
 import re
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, check_kind
 from ..language.config import is_valid_name, numbered_lines
 
 _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")
@@ -48,6 +48,7 @@ def split_lines(source: PathLike) -> list[tuple[str, str]]:
     Raises:
         FormatError: the file cannot be read, or there is no line at all.
     """
+    check_kind(source, str | os.PathLike, "an xconfig's text or path")
     if isinstance(source, str) and "\n" in source:
         text, name = source, ""
     else:

@@ -9,7 +9,18 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ....framework.base.errors import check_kind
 from ...files.kaldi_io import Reader
+
+
+def generator_of(rng: np.random.Generator | int | None) -> np.random.Generator:
+    """A generator, or that of a seed; None: of a seed that differs each time.
+
+    Raises:
+        AttributeTypeError: it is something else.
+    """
+    check_kind(rng, np.random.Generator | np.integer | int | None, "rng")
+    return np.random.default_rng(rng)
 
 
 def normal(
