@@ -30,7 +30,15 @@ from ..components.dropout import (
 )
 from ..language.config import ConfigLine, Key, is_valid_name, read_keys, split_lines
 from ..language.descriptor_parse import parse_descriptor
-from ..language.nodes import COMPONENT, DESCRIPTOR, INPUT, NetworkNode, input_name, orphan_names
+from ..language.nodes import (
+    COMPONENT,
+    DESCRIPTOR,
+    INPUT,
+    NetworkNode,
+    input_name,
+    orphan_names,
+    warn,
+)
 from .nnet import Nnet
 
 _DROPOUT: Final = (DropoutComponent, DropoutMaskComponent, GeneralDropoutComponent)
@@ -118,10 +126,12 @@ def name_matches(name: str, pattern: str) -> bool:
 
 
 def _matching(nnet: Nnet, pattern: str | None) -> Iterator[tuple[str, Any]]:
-    """Components whose names match the pattern, by default all."""
-    for name, component in list(nnet.components.items()):
-        if name_matches(name, "*" if pattern is None else pattern):
-            yield name, component
+    """Components whose names match the pattern, by default all; where none does, it is warned."""
+    found = [name for name in nnet.components if name_matches(name, pattern or "*")]
+    if not found:
+        warn(f"name={pattern}: no component is called so{nearest(pattern or '', nnet.components)}")
+    for name in found:
+        yield name, nnet.components[name]
 
 
 @directive("convert-to-fixed-affine", _NAMES)
@@ -217,6 +227,8 @@ def _remove_output_nodes(nnet: Nnet, o: SimpleNamespace) -> str:
     """Outputs go, but not all of them; `remove-orphans` then removes what only they needed."""
     outputs = [node.name for node in nnet.outputs()]
     removed = [name for name in outputs if name_matches(name, o.name)]
+    if not removed:
+        warn(f"name={o.name}: no output node is called so{nearest(o.name, outputs)}")
     if len(removed) == len(outputs):
         raise FormatError("this would remove all outputs")
     _remove_nodes(nnet, set(removed))

@@ -182,6 +182,8 @@ class Nnet(ShownNnet):
         """
         nnet = cls()
         start = reader.offset
+        if reader.peek_token() in LINES:
+            raise reader.error("a config, not a network: nnet3-init makes one of it")
         reader.expect_token("<Nnet3>")
         lines, begin, where = [], reader.offset, reader.offset
         if reader.read_line().strip():
