@@ -18,7 +18,6 @@ from ...framework.base.errors import FormatError
 from .compressed import CompressedMatrix
 from .tokens import TokenReader, TokenWriter
 
-_VECTORS, _MATRICES = ("FV", "DV"), ("FM", "DM", "CM", "CM2", "CM3")
 _FLOATS = {"F": np.dtype("<f4"), "D": np.dtype("<f8")}
 _KINDS = {np.dtype(np.float32): "F", np.dtype(np.float64): "D"}
 _WORD = re.compile(rb"\S+")
@@ -37,8 +36,6 @@ def read_vector(reader: TokenReader, dtype: type | None = None) -> np.ndarray:
         FormatError: the bytes are something else, or are cut off.
     """
     if reader.binary:
-        if reader.peek_token() in _MATRICES:
-            raise reader.error("a vector was expected here, but this is a matrix")
         kind = reader.expect_token("FV", "DV")[0]
         dim = reader.read_int32()
         vector = reader.read_array(_FLOATS[kind], dim)
@@ -77,8 +74,6 @@ def read_matrix(reader: TokenReader, dtype: type | None = None) -> np.ndarray:
         matrix = CompressedMatrix.read(reader).decompress()
     else:
         start = reader.offset
-        if reader.peek_token() in _VECTORS:
-            raise reader.error("a matrix was expected here, but this is a vector")
         kind = reader.expect_token("FM", "DM")[0]
         rows, columns = reader.read_int32(), reader.read_int32()
         check_dimensions(reader, rows, columns, start)

@@ -29,11 +29,6 @@ CONFIGS = [
     ),
     (
         7,
-        "component-node name=last component=last input=Sum(input in2)",
-        "error: bad.config:7: Sum: expected ',' or ')', got 'in2'",
-    ),
-    (
-        7,
         "component-node name=last component=last input=aff_input",
         "error: bad.config:7: there is no node 'aff_input' did you mean aff?",
     ),
@@ -115,6 +110,11 @@ CONFIGS = [
         6,
         "component-node name=relu component=relu input='aff",
         "error: bad.config:6: the quote after input= is not closed",
+    ),
+    (
+        7,
+        "component-node name=last component=last input=Sum(input in2)",
+        "error: bad.config:7: Sum: expected ',' or ')', got 'in2'",
     ),
     # -- allowed and unusual
     (
@@ -213,11 +213,19 @@ COMMANDS = [
     ),
     (
         "nnet3-compute --ivectors=ark:x.ark ivector.raw ark:x.ark ark:out.ark",
-        "x.ark: a vector was expected here, but this is a matrix (byte 6)",
+        "x.ark: a value of kind 'vector' was expected here, but this is a matrix (byte 6)",
     ),
     (
         "nnet3-compute good.raw ark:other.ark ark:out.ark",
-        "other.ark: a matrix was expected here, but this is a vector (byte 6)",
+        "other.ark: a value of kind 'matrix' was expected here, but this is a vector (byte 6)",
+    ),
+    (
+        "nnet3-train good.raw ark:x.ark out.raw",
+        "x.ark: a value of kind 'example' was expected here, but this is a matrix (byte 6)",
+    ),
+    (
+        "nnet3-compute good.raw ark:archived.raw ark:out.ark",
+        "archived.raw: a value of kind 'matrix' was expected here, but this is a network (byte 6)",
     ),
     ("nnet3-am-info good.raw", "good.raw: a raw network, not an acoustic model"),
     (

@@ -12,6 +12,13 @@ from kaldi_models import call_main
 from mistakes.kaldi import COMMANDS, CONFIGS, GOOD, TYPED
 from mistakes.test_newcomer import holds
 from opscope import OpscopeError, nnet3
+from opscope.nnet3 import (
+    ChunkComputer,
+    ChunkOptions,
+    LoopedComputer,
+    LoopedOptions,
+    Utterance,
+)
 from opscope.nnet3.language.nodes import warnings_to
 from opscope.nnet3.network.config_check import config_problems
 from opscope.nnet3.network.nnet import Nnet
@@ -56,6 +63,7 @@ def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     Path("mixed.config").write_text("input-node name=input dim=4\ncomponnt name=relu dim=5\n")
     Path("good.config").write_text(GOOD)
     Path("empty.config").write_text("# nothing\n")
+    Path("archived.raw").write_bytes(b"one " + Path("good.raw").read_bytes())
     Path("rates").write_text("set-learning-rate name=af learning-rate=0.5\n")
     Path("net.xconfig").write_text("input name=input dim=4\noutput-layer name=output dim=3\n")
     Path("bad.xconfig").write_text(
