@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from ...nnet3.network.nnet import Nnet
 
 
 @click.command()
@@ -152,9 +157,14 @@ def verify(file: str) -> None:
         if cli_cntk_files.is_dialect(desc):
             click.echo(f"{file}: {cli_cntk_files.check_dialect(desc)}, no error")
             return
+        from ...nnet3.inference.saved import load_nnet
+        from ...nnet3.network.dialect import DIALECT
         from ...nnet3.programs.listing import check_dialect
 
-        click.echo(f"{file}: {check_dialect(file, desc)}, no error")
+        if desc.metadata["dialect"] == DIALECT:
+            _tell_of_network(file, load_nnet(file), [])
+        else:
+            click.echo(f"{file}: {check_dialect(file, desc)}, no error")
         return
     found = problems(desc)
     told = [(problem.severity, problem.message) for problem in found]
@@ -180,7 +190,6 @@ def _verify_nnet3(file: str) -> None:
     from ...framework.base.errors import OpscopeError
     from ...nnet3.language.nodes import warnings_to
     from ...nnet3.network.file_check import model_problems
-    from ...nnet3.network.model_check import not_finite, unusual_parts
     from ...nnet3.programs.models import read_checked
 
     warnings: list[str] = []
@@ -191,6 +200,13 @@ def _verify_nnet3(file: str) -> None:
         told = [(problem.severity, problem.message) for problem in model_problems(file)]
         _tell(told or [("error", str(error))], f"{file}: ")
         raise
+    _tell_of_network(file, nnet, warnings)
+
+
+def _tell_of_network(file: str, nnet: Nnet, warnings: list[str]) -> None:
+    """Print NaN and infinities, and what is unusual in a network, with the warnings before."""
+    from ...nnet3.network.model_check import not_finite, unusual_parts
+
     warnings += unusual_parts(nnet)
     told = [("error", line) for line in not_finite(nnet)] + [("warning", line) for line in warnings]
     _tell([(severity, f"{file}: {line}") for severity, line in told], f"{file}: ")

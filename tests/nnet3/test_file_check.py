@@ -13,6 +13,7 @@ from kaldi_data import need
 from kaldi_models import TRANSITIONS, call_main
 from opscope.framework.base.errors import OpscopeError
 from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.inference.saved import save_nnet
 from opscope.nnet3.network.file_check import model_problems
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
@@ -257,6 +258,17 @@ def test_all_problems_of_an_acoustic_model() -> None:
         f"error: bad.mdl:{line}: descriptor 'a.afine', column 1: there is no node 'a.afine'",
         "error: bad.mdl: 2 priors for an output of dimension 3 (byte",
     )
+
+
+def test_numbers_of_a_saved_network() -> None:
+    nnet = Nnet.read_from(Reader(model()))
+    nnet.components["b"].learning_rate = 0.0  # type: ignore[attr-defined]
+    save_nnet(nnet, "net.pb")
+    rate = "warning: net.pb: Component b has the learning rate 0"
+    verify("net.pb", rate, "net.pb: 12 nodes, 5 components, 88 parameters, no error")
+    nnet.components["b"].linear_params[1] = np.inf  # type: ignore[attr-defined]
+    save_nnet(nnet, "net.pb")
+    verify("net.pb", "error: net.pb: component 'b': 5 of 25 numbers of linear_params are nan", rate)
 
 
 @pytest.mark.parametrize("binary", [False, True])
