@@ -342,7 +342,7 @@ TYPED = [
     ("Nnet.from_config_text(3)", "the text of a config is a str, not a int"),
     (
         'Nnet.from_config_text("", "seed")',
-        "rng: want a Generator or an integer or an int, not a str",
+        "rng: want a generator of NumPy, a seed or None, not 'seed'",
     ),
     ("Nnet.from_configs(3)", "the paths of configs: want a str or a PathLike or an Iterable"),
     ("Nnet.from_configs([])", "the list of configs is empty"),

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ....framework.base.errors import check_kind
+from ....framework.base.errors import AttributeTypeError
 from ...files.kaldi_io import Reader
 
 
@@ -19,8 +19,11 @@ def generator_of(rng: np.random.Generator | int | None) -> np.random.Generator:
     Raises:
         AttributeTypeError: it is something else.
     """
-    check_kind(rng, np.random.Generator | np.integer | int | None, "rng")
-    return np.random.default_rng(rng)
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        told = f"rng: want a generator of NumPy, a seed or None, not {rng!r}: {error}"
+        raise AttributeTypeError(told[:500]) from error
 
 
 def normal(
