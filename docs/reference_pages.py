@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +111,15 @@ def _programs() -> Iterator[str]:
 
 
 def _language() -> Iterator[str]:
-    """The lines of nnet3's configs, the forms of descriptors, and all component types."""
+    """The lines of nnet3's configs and xconfigs, descriptors, edits, and all component types."""
     from opscope.nnet3.components import COMPONENTS
     from opscope.nnet3.language.config import TYPES
     from opscope.nnet3.language.forms import FORMS
     from opscope.nnet3.language.nodes import LINES
+    from opscope.nnet3.network.edits import DIRECTIVES
+    from opscope.nnet3.xconfig.configs import layer_type_of, layer_types
     from opscope.nnet3.xconfig.inputs import SHORT_FORMS
-    from opscope.nnet3.xconfig.layer import LAYER_TYPES
-    from opscope.python_api.cli import nnet3_components as told
+    from opscope.python_api.cli import nnet3_language as told
 
     yield "## Types of values"
     yield table(("type", "what a value is"), ((f"`{name}`", doc) for name, doc in TYPES.items()))
@@ -140,10 +141,17 @@ def _language() -> Iterator[str]:
     shorts = ((f"`{k}`", f"`{v[0]}`", f"`{v[1]}`", v[2]) for k, v in SHORT_FORMS.items())
     yield table(("form", "example", "stands for", "meaning"), shorts)
     yield _LAYERS
-    rows = []
-    for name, layer in sorted(LAYER_TYPES.items()):
-        rows.append((f"`{name}`", ", ".join(map(_option, layer.options.items()))))
-    yield table(("layer", "keys and defaults"), rows)
+    alike: dict[tuple[str, Any], list[str]] = {}
+    for name in layer_types():
+        layer = layer_type_of(name)
+        alike.setdefault((layer.doc, layer.keys), []).append(name)
+    for (doc, keys), names in alike.items():
+        yield f"### {', '.join(names)}\n\n{doc}"
+        yield _keys(keys)
+    yield _EDITS
+    for name, directive in DIRECTIVES.items():
+        yield f"### {name}\n\n{directive.doc}"
+        yield _keys(directive.keys)
     yield "## Component types"
     for family, names in told.component_families().items():
         yield f"### {family}"
@@ -171,9 +179,16 @@ may also stand within forms. Names are those of layers that stand before. The ex
 edges these mean what they stand for."""
 _LAYERS = """## xconfig layers
 
-Each takes `name=` besides. `key=value` is a key with its default, where -1 often means "computed"
-or "as the input"; a key with a kind in brackets is not written to the config unless it is given, so
-that the component's default holds. `opscope nnet3-xconfig-to-config` shows what a layer becomes."""
+A line of an xconfig is a layer type, `name=` and other keys. Layer types with the same keys stand
+together. "That of the component" as a default: the key is written to the config only where it is
+given. `opscope nnet3-xconfig-to-config` shows what a layer becomes, and
+`opscope nnet3 xconfig-layers TYPE` prints what stands here about a type."""
+_EDITS = """## Edit directives
+
+`nnet3-copy --edits="set-learning-rate name=tdnn* learning-rate=0.001; remove-orphans" 1.raw 2.raw`
+changes a network; `nnet3-am-copy` and others take the same options, and `nnet3.apply_edits` is for
+Python. Directives are carried out in their order, with `;` between them; a file for
+`--edits-config` has one on each line. `opscope nnet3 edits` prints what stands here."""
 _TIMES = range(-1, 6)
 
 
@@ -200,20 +215,12 @@ def _rows_of(descriptor: str) -> Iterator[str]:
         yield " ".join(f"{value:g}" for value in computer.get_output("out")[0])
 
 
-def _option(option: tuple[str, Any]) -> str:
-    """A key of an xconfig layer with its default, or with its kind if it has none of its own."""
-    from opscope.nnet3.xconfig.layer import Unset
+def _keys(keys: Sequence[Any]) -> str:
+    from opscope.python_api.cli.nnet3_language import key_rows
 
-    key, default = option
-    if isinstance(default, bool):
-        return f"`{key}={str(default).lower()}`"
-    return f"`{key}` ({default.kind})" if isinstance(default, Unset) else f"`{key}={default}`"
-
-
-def _keys(keys: Iterable[Any]) -> str:
-    from opscope.python_api.cli.nnet3_components import key_rows
-
-    rows = ((f"`{name}`", kind, default, doc) for name, kind, default, doc in key_rows(list(keys)))
+    if not keys:
+        return "It has no keys."
+    rows = ((f"`{name}`", kind, default, doc) for name, kind, default, doc in key_rows(keys))
     return table(("key", "type", "default", "meaning"), rows)
 
 

@@ -14,7 +14,7 @@ from typing import cast
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
-from ..base.plugins import call_plugin, load_plugin
+from ...framework.base.plugins import call_plugin, load_plugin
 from ..config.commands import GROUP, Command, added, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say

@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from typing import Generic, TypeVar, cast
 
 from ...framework.base.errors import nearest
-from ..base.plugins import call_plugin, load_plugin
+from ...framework.base.plugins import call_plugin, load_plugin
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from .base.data import Deserializer

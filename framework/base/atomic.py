@@ -101,6 +101,10 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
         for target, write in targets:
             path = os.path.realpath(target)
             with _naming(path):
+                if _is_special(path):
+                    with open(path, "wb") as file:
+                        write(file)
+                    continue
                 _check_target(path)
                 temporary, file = _open_beside(path)
                 stack.callback(_remove, temporary)
@@ -116,7 +120,8 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
         except SaveError:
             _restore(backups)
             raise
-        _flush_folder(waiting[-1][2])
+        for path in {os.path.dirname(path): path for _, _, path in waiting}.values():
+            _flush_folder(path)
 
 
 def write_pair(

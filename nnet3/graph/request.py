@@ -42,6 +42,9 @@ class IoSpecification:
 
     def __post_init__(self) -> None:
         check_kind(self.name, str, "the name of an input or output")
+        if self.name.split() != [self.name]:
+            raise FormatError(f"{self.name!r} is no name of an input or output")
+        check_kind(self.has_deriv, bool | np.bool_, f"'{self.name}': has_deriv")
         self.indexes = as_indexes(self.indexes, f"'{self.name}'")
 
     def __str__(self) -> str:
@@ -67,6 +70,8 @@ class ComputationRequest:
             check_kind(listed, list, f"{what} of a request")
             for io in listed:
                 check_kind(io, IoSpecification, f"each of the {what} of a request")
+        for name in ("need_model_derivative", "store_component_stats"):
+            check_kind(getattr(self, name), bool | np.bool_, f"{name} of a request")
 
     @classmethod
     def parse(cls, text: str, where: str = "request") -> ComputationRequest:
@@ -74,7 +79,9 @@ class ComputationRequest:
 
         Raises:
             FormatError: with line number: what is wrong.
+            AttributeTypeError: the text is no str.
         """
+        check_kind(text, str, "the text of a request")
         request = cls()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...framework.base.errors import ShapeError, check_kind
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
 from ..compiler.compiler import Compiler
@@ -58,6 +59,12 @@ def compile_request(
         FormatError: as `for_inference`.
         OpscopeError: as `compile_computation`.
     """
+    for name, value, kind in (
+        ("optimize", optimize, bool | OptimizeOptions),
+        ("natural_gradient", natural_gradient, bool),
+        ("shortcut", shortcut, bool),
+    ):
+        check_kind(value, kind, name)
     nnet = for_request(nnet, request, test_mode)
     options = OptimizeOptions.chosen(optimize)
     computation = compile_optimized(nnet.topology(), request, options, shortcut)
@@ -83,6 +90,11 @@ def compile_segments(
         ShapeError: a request wants derivatives, or lists rows of an earlier one.
         OpscopeError: as `compile_computation`.
     """
+    check_kind(requests, list | tuple, "the requests")
+    for request in requests:
+        check_kind(request, ComputationRequest, "each request")
+    if not requests:
+        raise ShapeError("the list of requests is empty")
     nnet = for_inference(nnet, test_mode, collapse=False)
     computation = Compiler(nnet.topology(), *requests).compile()
     if optimize:

@@ -21,9 +21,7 @@ from ..files.examples import NnetExample
 from ..files.posterior import Posterior
 from ..files.sparse import SparseMatrix
 from ..graph.request import ComputationRequest
-from ..inference.saved import load_nnet
 from ..lower import command_dialect
-from ..network.dialect import DIALECT as NNET3
 from ..network.nnet import Nnet
 from ..tables.kinds import KINDS, Kind, guess_kind
 from ..tables.streams import Files, open_reader
@@ -112,19 +110,15 @@ def check(name: str, kind: str) -> Iterator[str]:
 
 
 def check_dialect(path: str, desc: OpList) -> str:
-    """The content of a `.pb` in one of the dialects of nnet3, as text.
+    """The content of a `.pb` in a dialect of nnet3 other than that of networks, as text.
 
     Raises:
-        FormatError: it is damaged, the parameters beside it are, or the dialect is unknown.
-        ShapeError: dimensions of the network do not fit.
+        FormatError: it is damaged, or the dialect is unknown.
     """
     dialect = desc.metadata["dialect"]
     if dialect == command_dialect.DIALECT:
         commands = command_dialect.from_desc(desc, None).commands
         return f"{len(commands)} commands of a compiled computation"
-    if dialect == NNET3:
-        nnet = load_nnet(path)
-        return f"{len(nnet.nodes)} nodes, {len(nnet.components)} components"
     raise FormatError(f"{path}: a net in the dialect {dialect!r}, which this opscope does not know")
 
 

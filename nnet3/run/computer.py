@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import ShapeError, VariableError, nearest
+from ...framework.base.errors import ShapeError, VariableError, check_kind, nearest
 from ...framework.base.scope import Scope, Variable
 from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, NetDesc
 from ...framework.ir.names import grad_name
@@ -19,6 +19,7 @@ from ..lower.commands import MODEL_DERIVATIVE
 from ..lower.spans import CommandSpans
 from ..lower.variables import first_value
 from ..network.for_inference import Model, nnet_of
+from .given import float_array, warn_of_nan
 from .trace import CommandTrace, root_mean_square
 
 
@@ -59,6 +60,8 @@ class NnetComputer:
         spans: CommandSpans | None = None,
         say: Callable[[str], None] = print,
     ):
+        check_kind(net, OpList | NetDesc, "the compiled request (see compile_request)")
+        check_kind(shared, Scope | None, "shared")
         self._nnet = nnet_of(nnet)
         self._net = PlainNet(net)
         self._scope = Scope(place, parent=shared)
@@ -113,8 +116,13 @@ class NnetComputer:
             )
         return array
 
-    def accept_input(self, name: str, matrix: Any) -> None:
+    def accept_input(self, name: str, matrix: Any, quiet: bool = False) -> None:
         """Give the rows of an input node, or the derivatives at an output node.
+
+        Args:
+            name: of the node.
+            matrix: [rows, columns].
+            quiet: no warning of NaN and infinities in the rows of an input node.
 
         Raises:
             VariableError: the computation takes no such thing.
@@ -126,22 +134,26 @@ class NnetComputer:
             raise VariableError(
                 f"the computation takes no '{name}'; it takes {self._listed(INPUT)}"
             )
-        try:
-            array = np.asarray(matrix, np.float32)
-        except (TypeError, ValueError) as error:
-            raise ShapeError(f"the input '{name}' is no matrix of numbers: {error}") from error
-        rows, cols = self._vars[variable].shape or (0, 0)
-        if array.shape != (rows, cols):
-            raise ShapeError(
-                f"the input '{name}' wants {rows} rows of {cols} columns, you gave"
-                f" {' x '.join(map(str, array.shape))}"
-            )
+        array = self._checked(name, variable, matrix)
+        if not quiet and variable.startswith("input."):
+            warn_of_nan(array, f"the input '{name}'")
         if variable.startswith("input."):
             self._ran_forward = self._ran_backward = False
         elif not self._ran_forward:
             raise VariableError(f"run the forward part before giving derivatives at '{name}'")
         self._scope.var(variable).set(array)
         self._given.add(variable)
+
+    def _checked(self, name: str, variable: str, matrix: Any) -> np.ndarray:
+        """A matrix that was given, if it has the size of its variable."""
+        array = float_array(matrix, f"the input '{name}'")
+        rows, cols = self._vars[variable].shape or (0, 0)
+        if array.shape != (rows, cols):
+            given = " x ".join(map(str, array.shape)) or "one number"
+            raise ShapeError(
+                f"the input '{name}' wants {rows} rows of {cols} columns, you gave {given}"
+            )
+        return array
 
     def run(self) -> None:
         """Computes the outputs; called again, with derivatives at the outputs, the derivatives.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import FormatError, ShapeError, VariableError
+from ...framework.base.errors import FormatError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OUTPUT, NetDesc
 from ...framework.ir.op_list import OpList
@@ -16,6 +16,7 @@ from ..lower.spans import CommandSpans
 from ..network.for_inference import Model
 from ..operators.marks import GOTO, LABEL, SEGMENT, mark
 from .computer import NnetComputer
+from .given import warn_of_nan
 
 
 class SegmentComputer(NnetComputer):
@@ -78,8 +79,11 @@ class SegmentComputer(NnetComputer):
         """How many segments there are; None: no end."""
         return len(self._spans) if self._label is None else None
 
-    def accept_input(self, name: str, matrix: Any) -> None:
+    def accept_input(self, name: str, matrix: Any, quiet: bool = False) -> None:
         """Give the rows of an input node for the next segment.
+
+        Args:
+            name, matrix, quiet: as `NnetComputer.accept_input` takes them.
 
         Raises:
             VariableError: the segment takes no such thing, or there is no further segment.
@@ -89,13 +93,9 @@ class SegmentComputer(NnetComputer):
         variable = _numbered(f"input.{name}", self._segment)
         if self._kind(variable) != INPUT:
             raise VariableError(f"segment {self._segment} takes no '{name}'")
-        array = np.asarray(matrix, np.float32)
-        rows, cols = self._vars[variable].shape or (0, 0)
-        if array.shape != (rows, cols):
-            raise ShapeError(
-                f"the input '{name}' wants {rows} rows of {cols} columns, you gave"
-                f" {' x '.join(map(str, array.shape))}"
-            )
+        array = self._checked(name, variable, matrix)
+        if not quiet:
+            warn_of_nan(array, f"the input '{name}'")
         self._scope.var(variable).set(array)
         self._given.add(variable)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.errors import FormatError, SaveError, check_kind
 from ..files.kaldi_io import Reader, Writer
 from .kinds import Kind, kind_of
 from .streams import Files, Pipes, SetAside, is_stream, open_output, open_stream
@@ -185,6 +185,7 @@ def read_table(
     Raises:
         FormatError: the specifier is wrong, or (while reading) an entry is.
     """
+    check_kind(rspecifier, str, "rspecifier")
     specifier = ReadSpecifier.parse(rspecifier)
     kind, files = kind_of(kind), Files(pipes)
     if specifier.source == "scp":

@@ -20,7 +20,7 @@ import numpy as np
 from ...framework.base.backend import Place, on_device
 from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.context import OpContext
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, check_kind
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
@@ -82,6 +82,8 @@ class NnetTrainer:
         log: Log | None = None,
         objective: Objective | None = None,
     ) -> None:
+        check_kind(options, NnetTrainerOptions, "options")
+        check_kind(nnet, Nnet, "the network")
         self.options, self.nnet, self.log = options, nnet, log or _log.info
         self.objective = objective or FrameObjectives()
         if options.zero_component_stats:

@@ -162,7 +162,7 @@ def test_requests_and_configs(call):
 def test_dialects(call):
     nnet = nnet3.Nnet.from_config_text(nnet3.xconfig_to_config(XCONFIG), 1)
     opscope.save_nnet(nnet, "net.pb")
-    assert call("verify", "net.pb") == "net.pb: 6 nodes, 2 components, no error\n"
+    assert call("verify", "net.pb") == "net.pb: 6 nodes, 2 components, 27 parameters, no error\n"
     assert call("show", "net.pb").startswith(f"{nnet.summary()}\n\nnet ")
     assert call("show", "net.pb", "--svg", "-") == nnet.to_svg()
     back = opscope.load_nnet("net")

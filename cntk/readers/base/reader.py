@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....framework.base.errors import RunError
-from ...base.plugins import call_plugin
+from ....framework.base.plugins import call_plugin
 from .data import Samples, Stream
 from .layout import packed
 from .pack import Minibatch

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from typing import TypeVar
 
-from ...framework.base.errors import OpscopeError, RunError
+from .errors import OpscopeError, RunError
 
 T = TypeVar("T")
 
