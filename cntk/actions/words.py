@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
+from ..base.plugins import call_plugin, owner_of
 from ..base.text import located
 from ..config.parameters import ConfigParameters
-from ..readers.base.reader import next_minibatch
+from ..readers.base.minibatches import minibatches
 from ..readers.catalogue import create_reader
 from ..sgd.report import general
 from .common import Run, refuse_overwriting, write_text
@@ -174,10 +175,9 @@ def create_label_map(run: Run, section: ConfigParameters) -> None:
         run.say(f"CreateLabelMap: Creating the mapping file '{path}' \n")
         count = 0
         with create_reader(part) as reader:
-            reader.start_minibatch_loop(section.int("minibatchSize", 2048), 0)
-            while (minibatch := next_minibatch(reader)) is not None:
+            for minibatch in minibatches(reader, section.int("minibatchSize", 2048)):
                 count += minibatch.samples
-            labels = reader.label_mapping(stream)
+            labels = call_plugin(owner_of("reader", reader), reader.label_mapping, stream)
         if not labels:
             raise FormatError(f"CreateLabelMap: the reader finds no labels of {stream!r}")
         if not Path(path).exists():  # some readers write it themselves

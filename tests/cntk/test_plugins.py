@@ -4,9 +4,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from opscope.cntk.actions import run
+from opscope.cntk.actions.run import PLUGINS, add_action
 from opscope.cntk.network import catalogue
-from opscope.cntk.network.nodes.kind import KINDS
+from opscope.cntk.network.nodes.kind import unregister
 from opscope.framework.base.errors import OpscopeError
 
 
@@ -24,15 +24,16 @@ def test_entry_points_are_loaded_when_a_node_is_unknown(tmp_path, monkeypatch):
     try:
         assert catalogue.kind("MyNode").inputs == (1, 1)
     finally:
-        KINDS.pop("MyNode", None)
+        unregister("MyNode")
         catalogue.load_plugins.cache_clear()
 
 
 def test_an_action_is_added_once():
-    run.add_action("my_action", print)
+    add_action("my_action", print)
     try:
-        with pytest.raises(OpscopeError, match="'my_action' already"):
-            run.add_action("my_action", print)
+        with pytest.raises(OpscopeError, match="'my_action' is there already"):
+            add_action("my_action", print)
     finally:
-        run.ACTIONS.pop("my_action", None)
-        run.added.discard("my_action")
+        PLUGINS.remove("my_action")
+    with pytest.raises(OpscopeError, match="'train' is there already"):
+        add_action("train", print)

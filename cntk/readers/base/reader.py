@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from ....framework.base.errors import RunError
-from ...base.plugins import call_plugin
+from ...base.plugins import call_plugin, owner_of
 from .data import Samples, Stream
-from .layout import packed
 from .pack import Minibatch
 
 
@@ -89,23 +87,4 @@ class DataReader(ABC):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def next_minibatch(reader: DataReader) -> Minibatch | None:
-    """The next minibatch of a reader, of whichever package; None at the end of the epoch.
-
-    Streams without a layout get one: their sequences packed side by side.
-
-    Raises:
-        OpscopeError: one that the reader raises.
-        RunError: the reader fails otherwise, or gives something else; it names the reader's class.
-    """
-    owner = f"the reader {type(reader).__module__}.{type(reader).__name__}"
-    found = call_plugin(owner, reader.get_minibatch)
-    if found is not None and not isinstance(found, Minibatch):
-        raise RunError(f"{owner} gave a {type(found).__name__}, not a Minibatch or None")
-    if found is None or found.streams.keys() <= found.layouts.keys():
-        return found
-    layouts = {name: packed(samples.lengths) for name, samples in found.streams.items()}
-    return replace(found, layouts={**layouts, **found.layouts})
+        call_plugin(owner_of("reader", self), self.close)
