@@ -148,6 +148,16 @@ def test_pieces_of_sequences():
     assert found.layouts["y"] is given
 
 
+def test_slots_of_the_last_minibatch():
+    reader = Given(only(), Minibatch(GOOD, {"x": layout(2, 3, [0, 1], [-4, 1], [3, 9])}))
+    coming = minibatches(reader, 5)
+    assert reader.parallel_sequences == 1 and reader.data_end()
+    next(coming)
+    assert reader.parallel_sequences == 2 and reader.data_end() and reader.sentence_ends().all()
+    next(coming)
+    assert not reader.data_end() and reader.sentence_ends().tolist() == [True, False]
+
+
 def test_many_single_samples_are_packed_at_once():
     found = packed(np.ones(200_000, np.int64))  # a search for a free slot would take minutes
     assert found.parallel == 200_000 and found.steps == 1 and found.samples == 200_000

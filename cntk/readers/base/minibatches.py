@@ -57,7 +57,8 @@ def _each(
         where = f"{owner}: minibatch {number} of epoch {epoch + 1}"
         if not isinstance(found, Minibatch):
             raise RunError(f"{where} is a {type(found).__name__}, not a Minibatch or None")
-        yield _checked(where, found, streams)
+        reader.last = _checked(where, found, streams)
+        yield reader.last
 
 
 def _checked(where: str, found: Minibatch, streams: Mapping[str, Stream]) -> Minibatch:

@@ -10,6 +10,7 @@ import numpy as np
 from ....framework.base.errors import RunError
 from ...base.plugins import call_plugin, owner_of
 from .data import Samples, Stream
+from .layout import Layout
 from .pack import Minibatch
 
 
@@ -18,9 +19,11 @@ class DataReader(ABC):
 
     Attributes:
         streams: of each minibatch.
+        last: the last minibatch of those that `minibatches` has given.
     """
 
     streams: list[Stream]
+    last: Minibatch = Minibatch()
 
     @property
     def parallel(self) -> int:
@@ -48,16 +51,28 @@ class DataReader(ABC):
 
     def data_end(self) -> bool:
         """Whether all sequences of the last minibatch ended with it (CNTK's `endDataSentence`)."""
-        return True
+        return all(
+            bool((layout.end <= layout.steps).all()) for layout in self.last.layouts.values()
+        )
+
+    def _layout(self) -> Layout | None:
+        """The layout with the most columns of the last minibatch."""
+        return max(self.last.layouts.values(), key=lambda layout: layout.columns, default=None)
 
     @property
     def parallel_sequences(self) -> int:
         """Slots of the last minibatch; 1 before the first one."""
-        return 1
+        layout = self._layout()
+        return 1 if layout is None else layout.parallel
 
     def sentence_ends(self) -> np.ndarray:
         """Whether the sequence of each slot ended within the last minibatch, bool, [slots]."""
-        return np.ones(self.parallel_sequences, bool)
+        layout = self._layout()
+        if layout is None:
+            return np.ones(1, bool)
+        ended = np.ones(layout.parallel, bool)
+        ended[layout.slot[layout.end > layout.steps]] = False
+        return ended
 
     def label_mapping(self, stream: str) -> Mapping[int, str]:
         """The labels of a stream by their numbers; empty where they have no names."""
