@@ -17,7 +17,7 @@ from ...framework.base.errors import OpscopeError
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator, unregister
 from ...operators.base.calls import copying
 from ...operators.optim.updates import merge_rows
 from ..base.plugins import Plugins
@@ -29,6 +29,7 @@ RATE_ATTR = AttrSpec("rate_factor", "float", "multiplies the learning rate of th
 
 
 def check_control(s: ShapeArgs) -> None:
+    """That `control` has its three numbers."""
     s.same("numbers in control and 3", s.rank("control", 1)[0], 3)
 
 
@@ -37,14 +38,19 @@ class Learner:
     """How a parameter follows its gradient.
 
     Attributes:
+        type: of the operator, `package.name`.
+        doc: of the operator, a sentence.
         states: names of the states of the parameter's shape, in the order of CNTK's checkpoints.
         counted: whether there is a state `count`, a number.
         counts: whether checkpoints hold `count`; CNTK's lack that of RMSProp.
         grows: whether a checkpoint from before the first update holds one matrix of zeros for each
             parameter in place of the states, as CNTK's do.
-        bind: (k, shape) -> update(control, p, g, states, count): changes p and the states in
-            place; g is scratch. It gets arrays of `shape`, or for sparse gradients rows of them,
-            where `shape` is None.
+        bind: (k, shape) -> update(control, p, g, states, count): changes p, the states and `count`
+            in place; g is scratch; `control` is rate per sample, momentum, columns. It gets arrays
+            of `shape`, or for sparse gradients rows of them, where `shape` is None. `k.attrs` has
+            the attributes, `rate_factor` of the parameter among them.
+        attrs: attributes, which a config gives in a section that is called as the learner is.
+        initial: first values of states, where not 0.
     """
 
     type: str
@@ -100,6 +106,8 @@ def find_learner(name: str) -> Learner | None:
         found = type(learner).__name__
         raise OpscopeError(f"{PLUGINS.owner(name)} is an object of the class {found}, no Learner")
     if _MADE.get(learner.type) is not learner:
+        if learner.type in _MADE:  # that of a name which was removed and added anew
+            unregister(learner.type)
         _operator_of(learner)
         _MADE[learner.type] = learner
     return learner
