@@ -98,5 +98,6 @@ LION = Learner(
 def count_parameters(run, section):
     """The action `countParameters`: of the model `modelPath`."""
     network = build_or_load(run, section)
-    values = [node.value for node in network.nodes.values() if node.is_parameter]
-    run.say(f"{sum(np.size(value) for value in values)} parameters\n")
+    parameters = (node for node in network.nodes.values() if node.is_parameter)
+    count = sum(node.value.size for node in parameters if node.value is not None)
+    run.say(f"{count} parameters\n")
