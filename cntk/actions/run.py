@@ -13,6 +13,7 @@ from pathlib import Path
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ..base.plugins import call_plugin
+from ..base.text import reason
 from ..config.commands import PLUGINS, Command, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
@@ -78,8 +79,8 @@ def log_file(path: str) -> Iterator[Say]:
         SaveError: it cannot be written.
     """
 
-    def save_error(error: OSError) -> SaveError:
-        return SaveError(f"{path}: cannot be written: {error.strerror}")
+    def save_error(error: OSError | ValueError) -> SaveError:
+        return SaveError(f"{path}: cannot be written: {reason(error)}")
 
     def write(text: str) -> None:
         try:
@@ -90,7 +91,7 @@ def log_file(path: str) -> Iterator[Say]:
     make_folder_of(path)
     try:
         file = open(path, "wb", buffering=0)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise save_error(error) from None
     with file:
         try:

@@ -176,7 +176,11 @@ def located(
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a file could not be opened; a ValueError tells of a NUL character in its name."""
+    """Why a file could not be read; a ValueError tells of a NUL character in its name, or that its
+    text is not encoded as it should be.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text in UTF-8"
     return getattr(error, "strerror", None) or str(error)
 
 

@@ -79,7 +79,7 @@ class ModelFiles:
     def read_state(self, done: int) -> Checkpoint | None:
         """The checkpoint after `done` epochs, or None where there is none."""
         path = self.checkpoint(done)
-        return read_checkpoint(path) if path.exists() else None
+        return read_checkpoint(path) if os.path.exists(path) else None
 
     def remove(self, *paths: Path) -> None:
         for path in paths:
@@ -105,9 +105,9 @@ def _up_to_date(path: Path, before: Path) -> bool:
     """Whether a file is there and not older than another, which need not be there."""
     try:
         own = path.stat().st_mtime_ns
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL character in the path
         return False
     try:
         return own >= before.stat().st_mtime_ns
-    except OSError:
+    except (OSError, ValueError):
         return True

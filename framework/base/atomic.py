@@ -29,7 +29,7 @@ def atomic_file(path: PathLike) -> Iterator[BinaryIO]:
         SaveError: the folder is missing or not writable, or the disk is full; `path` is named, and
             what was there before is untouched.
     """
-    path = os.path.realpath(path)  # what a link points to is replaced, not the link
+    path = _real(path)
     temporary = None
     try:
         with _naming(path):
@@ -52,7 +52,7 @@ def check_writable(path: PathLike) -> None:
     Raises:
         SaveError: its folder is missing or not writable, or it is a folder itself.
     """
-    path = os.path.realpath(path)
+    path = _real(path)
     with _naming(path):
         _check_target(path)
         temporary, file = _open_beside(path)
@@ -67,7 +67,7 @@ def make_folder_of(path: PathLike) -> None:
         SaveError: a folder cannot be made.
     """
     with _naming(os.fspath(path)):
-        os.makedirs(os.path.dirname(os.path.realpath(path)), exist_ok=True)
+        os.makedirs(os.path.dirname(_real(path)), exist_ok=True)
 
 
 def remove_leftovers(*paths: PathLike) -> None:
@@ -77,7 +77,7 @@ def remove_leftovers(*paths: PathLike) -> None:
     """
     begins: dict[str, set[str]] = {}
     for path in paths:
-        folder, name = os.path.split(os.path.realpath(path))
+        folder, name = os.path.split(_real(path))
         begins.setdefault(folder, set()).add(f".{name[:64]}")
     for folder, names in begins.items():
         with contextlib.suppress(OSError):
@@ -107,7 +107,7 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
     backups: list[tuple[str, str | None]] = []
     try:
         for target, write in targets:
-            path = os.path.realpath(target)
+            path = _real(target)
             with _naming(path):
                 _check_target(path)
                 temporary, file = _open_beside(path)
@@ -129,6 +129,13 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
             _remove(leftover)
 
 
+def _real(path: PathLike) -> str:
+    """The file that is written: what a link points to is replaced, not the link."""
+    if "\0" in os.fspath(path):
+        raise SaveError(f"cannot write {os.fspath(path)!r}: a path holds no NUL character")
+    return os.path.realpath(path)
+
+
 @contextlib.contextmanager
 def _naming(path: str) -> Iterator[None]:
     """Turns the operating system's errors into a SaveError that names `path`."""
@@ -143,8 +150,9 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _check_target(path: str) -> None:
-    if os.path.isdir(path):
-        raise SaveError(f"cannot write {path}: it is a folder")
+    with contextlib.suppress(FileNotFoundError):  # other errors tell that the name is no good
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            raise SaveError(f"cannot write {path}: it is a folder")
 
 
 def _open_beside(path: str) -> tuple[str, BinaryIO]:
