@@ -71,6 +71,8 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
         RunError: there was no model.
     """
     path = Path(section.string("modelPath"))
+    if not path.name:
+        raise section["modelPath"].error(f"it names a file, which {str(path)!r} is not")
     interval = section.array("crossValidationInterval").ints()
     pause = section.int("sleepTimeBetweenRuns", 0)
     names = section.array("evalNodeNames", "").strings()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...framework.base.atomic import make_folder_of, remove_leftovers
+from ...framework.base.errors import SaveError
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model
 from ..network.network import Network
@@ -26,10 +27,17 @@ class ModelFiles:
     Attributes:
         path: of the final model.
         epochs: of the whole training.
+
+    Raises:
+        SaveError: the path ends in no name.
     """
 
     path: Path
     epochs: int
+
+    def __post_init__(self) -> None:
+        if not self.path.name:  # then there is no name for the models of epochs
+            raise SaveError(f"modelPath names a file, which {str(self.path)!r} is not")
 
     def model(self, done: int) -> Path:
         """The model after `done` epochs; 0: the one that training starts from."""
