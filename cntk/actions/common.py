@@ -207,6 +207,6 @@ def whole(size: int) -> int | None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file, with the folders it needs."""
+    """Write a text file, with the folders it needs; bytes that are no UTF-8 as they were read."""
     make_folder_of(path)
-    write_atomically(path, text.encode())
+    write_atomically(path, text.encode("utf-8", "surrogateescape"))

@@ -20,7 +20,7 @@ from ..config.parameters import ConfigParameters
 from .runtime import NodeValue
 
 _ESCAPES = (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ("\\s", " "))
-_PRECISION = re.compile(r"[-+ #0]*\d*(\.\d+)?")
+_PRECISION = re.compile(r"[-+ #0]{,5}\d{,3}(\.\d{1,3})?")
 
 
 @dataclass(frozen=True)

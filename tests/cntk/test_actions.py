@@ -126,6 +126,19 @@ class TestAdapt:
         more = "origModelFileName = m.dnn ; modelPath = a.dnn"
         with pytest.raises(VariableError, match="refNodeName"):
             trained(command("adapt", f"{READER} {sgd} {more}"))
+        for name, shape in (("h", "9"), ("ce", "1")):
+            message = rf"the outputs of {name} \[{shape}\] are not like the labels labels \[2\]"
+            with pytest.raises(FormatError, match=message):
+                trained(command("adapt", f"{READER} {sgd} {more} ; refNodeName = {name}"))
+
+    @pytest.mark.parametrize("action", ["train", "adapt", "cv"])
+    def test_a_model_has_a_name(self, trained, action):
+        for path in (".", "/"):
+            more = (
+                f"modelPath = {path} ; crossValidationInterval = 0:1:2 ; origModelFileName = m.dnn"
+            )
+            with pytest.raises(OpscopeError, match=rf"names a file, which '{path}' is not"):
+                trained(command(action, f"{READER} {SGD[:-1]} ] ; {more}"), modelPath=path)
 
 
 class TestWrite:
@@ -147,8 +160,15 @@ class TestWrite:
             trained(command("write", READER))
         with pytest.raises(FormatError, match="type must be"):
             trained(command("write", f"{READER} outputPath = o ; format = [ type = hex ]"))
-        with pytest.raises(FormatError, match="no precision"):
-            trained(command("write", f"{READER} outputPath = o ; format = [ precisionFormat = x ]"))
+        for precision in ("x", "99999", ".2147483648"):
+            form = f"format = [ precisionFormat = {precision} ]"
+            with pytest.raises(FormatError, match="no precision"):
+                trained(command("write", f"{READER} outputPath = o ; {form}"))
+
+    @pytest.mark.parametrize("size", ["0", "-1"])
+    def test_minibatches_of_no_samples(self, trained, size):
+        with pytest.raises(RunError, match=f"minibatchSize is {size}: a minibatch has one sample"):
+            trained(command("write", f"{READER} outputPath = o ; minibatchSize = {size}"))
 
     def test_through_a_writer(self, trained):
         Path("tags").write_text("no\nyes\n")

@@ -31,10 +31,12 @@ def minibatches(
 
     Raises:
         OpscopeError: one that the reader raises.
-        RunError: the reader fails otherwise, or gives something else than minibatches of its
-            streams; the message names its class, the minibatch and the stream.
+        RunError: the size is not above 0; the reader fails otherwise, or gives something else than
+            minibatches of its streams; the message names its class, the minibatch and the stream.
         ShapeError: the arrays of a stream do not fit each other, its dimension or its layout.
     """
+    if size < 1:
+        raise RunError(f"minibatchSize is {size}: a minibatch has one sample at least")
     owner = owner_of("reader", reader)
     streams = _streams(owner, reader)
     call_plugin(owner, reader.start_minibatch_loop, size, epoch, epoch_size)
