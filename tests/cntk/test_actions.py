@@ -133,12 +133,10 @@ class TestAdapt:
 
     @pytest.mark.parametrize("action", ["train", "adapt", "cv"])
     def test_a_model_has_a_name(self, trained, action):
+        more = f"{READER} {SGD} crossValidationInterval = 0:1:2 ; origModelFileName = m.dnn"
         for path in (".", "/"):
-            more = (
-                f"modelPath = {path} ; crossValidationInterval = 0:1:2 ; origModelFileName = m.dnn"
-            )
             with pytest.raises(OpscopeError, match=rf"names a file, which '{path}' is not"):
-                trained(command(action, f"{READER} {SGD[:-1]} ] ; {more}"), modelPath=path)
+                trained(command(action, f"{more} ; modelPath = {path}"))
 
 
 class TestWrite:
@@ -333,6 +331,13 @@ class TestWords:
         assert Path("o/map").read_text().split() == [line[2] for line in lines]
         log = run(command("writeWordAndClass", f"{more} ; vocabSize = 5 ; nbrClass = 2"))
         assert "All output files up to date." in log
+        Path("text").write_bytes(b"a \xe9\n")  # no UTF-8: the bytes are kept
+        run(
+            command(
+                "writeWordAndClass", f"{more} ; vocabSize = 5 ; nbrClass = 2 ; makeMode = false"
+            )
+        )
+        assert b"\xe9" in Path("o/vocab").read_bytes()
         with pytest.raises(FormatError, match="No word remained"):
             run(command("writeWordAndClass", f"{more.replace('cutoff = 0', 'cutoff = 9')}"
                         " ; vocabSize = 5 ; makeMode = false"))  # fmt: skip
