@@ -22,6 +22,7 @@ from .base.data import Deserializer
 from .base.reader import DataReader
 from .base.sections import check_not_read
 from .base.writer import DataWriter
+from .foreign import ForeignDeserializer
 from .multi import MultiReader
 
 T = TypeVar("T")
@@ -221,4 +222,8 @@ def create_deserializer(config: ConfigParameters) -> Deserializer:
         FormatError: there is no such type; or the deserializer refuses the section.
     """
     value = config["type"]
-    return DESERIALIZERS.function(str(value), value)(config)
+    name = str(value)
+    made = DESERIALIZERS.function(name, value)(config)
+    if name in DESERIALIZERS.own:
+        return made
+    return ForeignDeserializer(DESERIALIZERS.plugins.owner(name), made)

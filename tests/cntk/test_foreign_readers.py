@@ -12,7 +12,7 @@ import pytest
 from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config import parse_config
-from opscope.cntk.readers.base.data import Samples, Stream
+from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
 from opscope.cntk.readers.base.layout import Layout, packed
 from opscope.cntk.readers.base.minibatches import minibatches
 from opscope.cntk.readers.base.pack import Minibatch
@@ -241,6 +241,53 @@ class TestRegistration:
             RunError, match="'Mine' gave an object of the class int, which is no De"
         ):
             create_deserializer(parse_config("type = Mine"))
+
+
+class Source(Deserializer):
+    """One chunk of two sequences."""
+
+    def __init__(self, found: Any, chunk: Any = None) -> None:
+        self.streams = [Stream("x", 2)]
+        self.chunks = [ChunkInfo(np.array([3, 2])) if chunk is None else chunk]
+        self.found = found
+
+    def read_chunk(self, number: int) -> list[Samples]:
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+@pytest.mark.usefixtures("names")
+class TestDeserializers:
+    @pytest.mark.parametrize(
+        ("source", "message"),
+        [
+            (Source(KeyError("u7")), "failed: KeyError: 'u7'"),
+            (Source([dense(), dense()]), ": chunk 0 is no list of 1 Samples, one a stream"),
+            (Source(dense()), ": chunk 0 is no list of 1 Samples"),
+            (
+                Source([dense(ROWS[:4])]),
+                r": chunk 0: the stream 'x': begin is .* the 4 samples",
+            ),
+            (
+                Source([dense(begin=np.array([0, 5]))]),
+                "the stream 'x' has 1 sequences, the chunk 2",
+            ),
+            (Source([dense()], [3, 2]), ": chunk 0 is no ChunkInfo with an array of lengths"),
+            (Source([dense()], ChunkInfo(np.array([3, 2]), ["a"])), "has 1 keys for 2 sequences"),
+        ],
+    )
+    def test_faults_are_named(self, source, message):
+        add_deserializer("Mine", lambda config: source)
+        text = "randomize = false ; deserializers = ( [ type = Mine ] )"
+        with pytest.raises(OpscopeError, match=f"^the deserializer 'Mine'.*{message}"):
+            list(minibatches(create_reader(parse_config(text)), 5))
+
+    def test_one_that_works(self):
+        add_deserializer("Mine", lambda config: Source([dense()]))
+        text = "randomize = false ; deserializers = ( [ type = Mine ] )"
+        with create_reader(parse_config(text)) as reader:
+            assert [found.samples for found in minibatches(reader, 5)] == [5]
 
 
 WRITE = """command = C ; deviceId = -1

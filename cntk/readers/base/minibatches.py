@@ -9,7 +9,7 @@ import numpy as np
 
 from ....framework.base.errors import RunError, ShapeError, nearest
 from ...base.plugins import call_plugin, owner_of
-from .data import Samples, Stream
+from .data import Deserializer, Samples, Stream
 from .layout import Layout, packed
 from .pack import Minibatch
 from .reader import DataReader
@@ -38,12 +38,17 @@ def minibatches(
     if size < 1:
         raise RunError(f"minibatchSize is {size}: a minibatch has one sample at least")
     owner = owner_of("reader", reader)
-    streams = _streams(owner, reader)
+    streams = streams_of(owner, reader)
     call_plugin(owner, reader.start_minibatch_loop, size, epoch, epoch_size)
     return _each(owner, reader, streams, epoch)
 
 
-def _streams(owner: str, reader: DataReader) -> dict[str, Stream]:
+def streams_of(owner: str, reader: DataReader | Deserializer) -> dict[str, Stream]:
+    """The streams of a reader or deserializer, by name.
+
+    Raises:
+        RunError: it has no list of them.
+    """
     streams = call_plugin(owner, getattr, reader, "streams", None)
     if not isinstance(streams, Sequence) or not all(isinstance(s, Stream) for s in streams):
         raise RunError(f"{owner} has no list of Stream objects as its `streams`: {streams!r:.80}")
@@ -74,7 +79,7 @@ def _checked(where: str, found: Minibatch, streams: Mapping[str, Stream]) -> Min
         if name not in found.streams:
             raise RunError(f"{where}: the stream {name!r} is missing")
     for name, samples in found.streams.items():
-        _check_samples(f"{where}: the stream {name!r}", samples, streams[name])
+        check_samples(f"{where}: the stream {name!r}", samples, streams[name])
     for name, layout in found.layouts.items():
         _check_layout(f"{where}: the layout of {name!r}", layout, found.streams[name].lengths)
     if not any(len(samples.lengths) for samples in found.streams.values()):
@@ -99,7 +104,12 @@ def _derived(found: Minibatch) -> dict[str, Layout]:
     return layouts
 
 
-def _check_samples(where: str, samples: Samples, stream: Stream) -> None:
+def check_samples(where: str, samples: Samples, stream: Stream) -> None:
+    """That the arrays of a stream fit each other and its dimension.
+
+    Raises:
+        RunError, ShapeError: they do not; `where` is put before the message.
+    """
     if not isinstance(samples, Samples):
         raise RunError(f"{where} is a {type(samples).__name__}, not a Samples")
     if not isinstance(samples.values, np.ndarray) or samples.values.dtype.kind not in "fiub":
