@@ -82,8 +82,10 @@ class Catalogue(Generic[T]):
             found, wanted = type(made).__name__, self._base.__name__
             raise RunError(f"{owner} gave an object of the class {found}, which is no {wanted}")
         for name in self._base.__annotations__:
-            if not call_plugin(owner, hasattr, made, name):
-                raise RunError(f"{owner}: {type(made).__name__} has no attribute {name!r}")
+            part = call_plugin(owner, getattr, made, name, None)
+            if part is None or isinstance(part, str):
+                held = "no attribute" if part is None else "a text, no list, as"
+                raise RunError(f"{owner}: {type(made).__name__} has {held} {name!r}")
         return made
 
 
