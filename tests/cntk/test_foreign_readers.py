@@ -235,6 +235,17 @@ class TestRegistration:
         ):
             create_writer(parse_config("writerType = Mine"))
 
+    def test_a_writer_whose_names_are_a_text(self):
+        class Texts(DataWriter):
+            names = "out"  # type: ignore[assignment]
+
+            def save_data(self, values: object) -> None:
+                pass
+
+        add_writer("Mine", lambda config: Texts())
+        with pytest.raises(RunError, match="Texts has a text, no list, as 'names'"):
+            create_writer(parse_config("writerType = Mine"))
+
     def test_a_deserializer(self):
         add_deserializer("Mine", lambda config: 3)  # type: ignore[arg-type,return-value]
         with pytest.raises(
