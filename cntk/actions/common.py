@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -175,7 +176,7 @@ def refuse_overwriting(
         FormatError: a path is one of them, however it is written.
     """
     targets = [Path(path) for path in paths]
-    targets = [path for path in targets if path.is_file()]
+    targets = [path for path in targets if os.path.isfile(path)]
     if not targets:
         return
     for name, value in _values(section):
@@ -183,7 +184,7 @@ def refuse_overwriting(
             continue
         read = Path(str(value))
         for path in targets:
-            if read.is_file() and read.samefile(path):
+            if os.path.isfile(read) and read.samefile(path):
                 raise value.error(f"{path} would be overwritten while {name!r} is read from it")
 
 
@@ -206,6 +207,6 @@ def whole(size: int) -> int | None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file, with the folders it needs."""
+    """Write a text file, with the folders it needs; bytes that are no UTF-8 as they were read."""
     make_folder_of(path)
-    write_atomically(path, text.encode())
+    write_atomically(path, text.encode("utf-8", "surrogateescape"))

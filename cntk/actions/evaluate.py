@@ -5,6 +5,7 @@ Source: CNTK's `ActionsLib/EvalActions.cpp`.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -70,6 +71,8 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
         RunError: there was no model.
     """
     path = Path(section.string("modelPath"))
+    if not path.name:
+        raise section["modelPath"].error(f"it names a file, which {str(path)!r} is not")
     interval = section.array("crossValidationInterval").ints()
     pause = section.int("sleepTimeBetweenRuns", 0)
     names = section.array("evalNodeNames", "").strings()
@@ -78,9 +81,9 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
     with reader_of(section) as reader:
         for number in range(interval[0], interval[2] + 1, max(interval[1], 1)):
             model = path.with_name(f"{path.name}.{number}")
-            if not model.exists():
+            if not os.path.exists(model):
                 run.say(f"Model {model} does not exist.\n")
-                if final or not path.exists():
+                if final or not os.path.exists(path):
                     continue
                 model, final = path, True
             run.say(f"Model {model} --> \n")

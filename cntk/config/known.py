@@ -117,7 +117,7 @@ def _unknown(section: ConfigParameters, used: set[str], in_reader: bool = False)
         if reader and any(inner.has(kind) and not _is_own(inner, kind) for kind in _TYPES):
             continue
         if names is not None:
-            known = {**names, **_inside(inner)}
+            known = {**names, **_inside(inner), **_learner_of(inner)}
             for key in inner:
                 named = key.lower() in known or key.lower() in used
                 if not named and not (reader and _is_section(inner, key)):
@@ -129,6 +129,12 @@ def _unknown(section: ConfigParameters, used: set[str], in_reader: bool = False)
 def _is_own(section: ConfigParameters, kind: str) -> bool:
     text = section.raw(kind).string if section.has_value(kind) else ""
     return "$" in text or text.lower() in _OWN_TYPES
+
+
+def _learner_of(section: ConfigParameters) -> dict[str, str]:
+    """The section with the attributes of a learner that is plugged in."""
+    name = section.raw("gradUpdateType").string if section.has_value("gradUpdateType") else ""
+    return {name.lower(): name} if _is_section(section, name) else {}
 
 
 def _is_section(section: ConfigParameters, name: str) -> bool:

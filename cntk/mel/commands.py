@@ -400,8 +400,7 @@ def _remove_node(session: Session, command: Command) -> None:
     for parameter in command.parameters:
         model, nodes = session.find(parameter)
         session.settle(model)
-        for node in nodes:
-            model.network.delete(node)
+        model.network.delete(*nodes)
 
 
 @_command("Rename", takes=2, usage="oldNodeName, newNodeName")

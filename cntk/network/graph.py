@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from ...framework.base.errors import (
@@ -55,6 +56,22 @@ class NodeGraph:
         self.order: list[Node] = []
         self.loops: list[Loop] = []
         self._lower: dict[str, Node] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NodeGraph:
+        """A network with nodes of its own; kinds and places of texts are shared.
+
+        All nodes are made before one is filled, so that a chain of them is not as many calls deep.
+        """
+        made = memo[id(self)] = type(self).__new__(type(self))
+        for node in self.nodes.values():
+            memo[id(node)] = Node.__new__(Node)
+            memo[id(node.kind)], memo[id(node.location)] = node.kind, node.location
+        for node in self.nodes.values():
+            for part in Node.__slots__[1:]:  # all but the list of weak references
+                setattr(memo[id(node)], part, deepcopy(getattr(node, part), memo))
+        for name, part in vars(self).items():
+            setattr(made, name, deepcopy(part, memo))
+        return made
 
     def add(
         self,

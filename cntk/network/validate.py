@@ -185,7 +185,7 @@ class _Passes:
         before = _state(node)
         known = node.axis
         rules.check_inputs(node, final)
-        node.kind.rule(node, final)
+        node.run("the shape rule", node.kind.rule, node, final)
         if node.axis is not None and node.axis is not known and node.axis.origin is node:
             node.axis.name = self.names.unique(node.axis.name)
         if any(child.needs_gradient for child in node.inputs):

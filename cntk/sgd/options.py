@@ -16,17 +16,10 @@ from ..base.text import located
 from ..config.parameters import ConfigParameters
 from ..config.value import ArgVector
 from ..network.kinds.criteria import SEQUENCE_OPTIONS
+from ..operators.learning import GRADIENT_UPDATES
 from ..run.tracing import names_of
+from .plugged import plugged_attributes
 
-_LEARNERS = {
-    "": "momentum_sgd",
-    "none": "momentum_sgd",
-    "normal": "momentum_sgd",
-    "simple": "momentum_sgd",
-    "adagrad": "adagrad",
-    "rmsprop": "rms_prop",
-    "fsadagrad": "fs_adagrad",
-}
 _SEARCHES = {
     "false": "none",
     "none": "none",
@@ -94,7 +87,8 @@ class SgdOptions:
         epoch_size: in samples; None: all there are.
         rates, rates_per: learning rates, for minibatches of these sizes.
         momenta, momenta_per: momentum, for minibatches of these sizes.
-        learner: type of the operator that updates parameters, without "cntk.".
+        learner: type of the operator that updates parameters, without "cntk."; or the name of a
+            learner that is plugged in.
         learner_attrs: its attributes.
         noise: standard deviation of noise on parameters after an update; 0 = none.
         clip, clip_norm: largest gradient of a sample, inf = any; of its norm, not of its elements.
@@ -301,12 +295,9 @@ def _within(section: ConfigParameters, name: str) -> ArgVector[float]:
 
 def _learner(section: ConfigParameters) -> tuple[str, dict[str, Any]]:
     name = section.string("gradUpdateType", "None").lower()
-    if name not in _LEARNERS:
-        raise section["gradUpdateType"].error(
-            "Invalid Gradient Updating Type. Valid values are (none | adagrad | rmsProp | "
-            "fsAdagrad )"
-        )
-    learner = _LEARNERS[name]
+    if name not in GRADIENT_UPDATES:
+        return name, plugged_attributes(section, name)
+    learner = GRADIENT_UPDATES[name]
     if section.bool("useAdagrad", False):
         learner = "adagrad"
     average = section.bool("normWithAveMultiplier", True)

@@ -32,7 +32,7 @@ def atomic_file(path: PathLike, *, mode: int = 0o666) -> Iterator[BinaryIO]:
         SaveError: the folder is missing or not writable, or the disk is full; `path` is named, and
             what was there before is untouched.
     """
-    path = os.path.realpath(path)  # what a link points to is replaced, not the link
+    path = _real(path)
     temporary = None
     if _is_special(path):
         with _naming(path), open(path, "wb") as file:
@@ -59,7 +59,7 @@ def check_writable(path: PathLike) -> None:
     Raises:
         SaveError: its folder is missing or not writable, or it is a folder itself.
     """
-    path = os.path.realpath(path)
+    path = _real(path)
     if _is_special(path):
         return
     with _naming(path):
@@ -76,7 +76,7 @@ def make_folder_of(path: PathLike) -> None:
         SaveError: a folder cannot be made.
     """
     with _naming(os.fspath(path)):
-        os.makedirs(os.path.dirname(os.path.realpath(path)), exist_ok=True)
+        os.makedirs(os.path.dirname(_real(path)), exist_ok=True)
 
 
 def write_atomically(path: PathLike, data: bytes) -> None:
@@ -99,7 +99,7 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
     backups: list[tuple[str, str | None]] = []
     with contextlib.ExitStack() as stack:
         for target, write in targets:
-            path = os.path.realpath(target)
+            path = _real(target)
             with _naming(path):
                 if _is_special(path):
                     with open(path, "wb") as file:
@@ -136,7 +136,7 @@ def write_pair(
     Raises:
         SaveError: see `atomic_file`; the old pair is untouched.
     """
-    path, held = os.path.realpath(data[0]), os.path.realpath(waiting)
+    path, held = _real(data[0]), _real(waiting)
     with _naming(path):
         _check_target(path)
         temporary, file = _open_beside(path)
@@ -168,6 +168,13 @@ def _naming(path: str) -> Iterator[None]:
         raise SaveError(f"cannot write {path}: {why}") from error
 
 
+def _real(path: PathLike) -> str:
+    """The file that is written: what a link points to is replaced, not the link."""
+    if "\0" in os.fspath(path):
+        raise SaveError(f"cannot write {os.fspath(path)!r}: a path holds no NUL character")
+    return os.path.realpath(path)
+
+
 def _is_special(path: str) -> bool:
     """Whether `path` is a device, a pipe or the like, which no file must replace."""
     try:
@@ -178,8 +185,9 @@ def _is_special(path: str) -> bool:
 
 
 def _check_target(path: str) -> None:
-    if os.path.isdir(path):
-        raise SaveError(f"cannot write {path}: it is a folder")
+    with contextlib.suppress(FileNotFoundError):  # other errors tell that the name is no good
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            raise SaveError(f"cannot write {path}: it is a folder")
     if _is_special(path):
         raise SaveError(f"cannot write {path}: it is no plain file")
 

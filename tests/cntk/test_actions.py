@@ -126,6 +126,17 @@ class TestAdapt:
         more = "origModelFileName = m.dnn ; modelPath = a.dnn"
         with pytest.raises(VariableError, match="refNodeName"):
             trained(command("adapt", f"{READER} {sgd} {more}"))
+        for name, shape in (("h", "9"), ("ce", "1")):
+            message = rf"the outputs of {name} \[{shape}\] are not like the labels labels \[2\]"
+            with pytest.raises(FormatError, match=message):
+                trained(command("adapt", f"{READER} {sgd} {more} ; refNodeName = {name}"))
+
+    @pytest.mark.parametrize("action", ["train", "adapt", "cv"])
+    def test_a_model_has_a_name(self, trained, action):
+        more = f"{READER} {SGD} crossValidationInterval = 0:1:2 ; origModelFileName = m.dnn"
+        for path in (".", "/"):
+            with pytest.raises(OpscopeError, match=rf"names a file, which '{path}' is not"):
+                trained(command(action, f"{more} ; modelPath = {path}"))
 
 
 class TestWrite:
@@ -147,8 +158,15 @@ class TestWrite:
             trained(command("write", READER))
         with pytest.raises(FormatError, match="type must be"):
             trained(command("write", f"{READER} outputPath = o ; format = [ type = hex ]"))
-        with pytest.raises(FormatError, match="no precision"):
-            trained(command("write", f"{READER} outputPath = o ; format = [ precisionFormat = x ]"))
+        for precision in ("x", "99999", ".2147483648"):
+            form = f"format = [ precisionFormat = {precision} ]"
+            with pytest.raises(FormatError, match="no precision"):
+                trained(command("write", f"{READER} outputPath = o ; {form}"))
+
+    @pytest.mark.parametrize("size", ["0", "-1"])
+    def test_minibatches_of_no_samples(self, trained, size):
+        with pytest.raises(RunError, match=f"minibatchSize is {size}: a minibatch has one sample"):
+            trained(command("write", f"{READER} outputPath = o ; minibatchSize = {size}"))
 
     def test_through_a_writer(self, trained):
         Path("tags").write_text("no\nyes\n")
@@ -317,6 +335,13 @@ class TestWords:
         assert Path("o/map").read_text().split() == [line[2] for line in lines]
         log = run(command("writeWordAndClass", f"{more} ; vocabSize = 5 ; nbrClass = 2"))
         assert "All output files up to date." in log
+        Path("text").write_bytes(b"a \xe9\n")  # no UTF-8: the bytes are kept
+        run(
+            command(
+                "writeWordAndClass", f"{more} ; vocabSize = 5 ; nbrClass = 2 ; makeMode = false"
+            )
+        )
+        assert b"\xe9" in Path("o/vocab").read_bytes()
         with pytest.raises(FormatError, match="No word remained"):
             run(command("writeWordAndClass", f"{more.replace('cutoff = 0', 'cutoff = 9')}"
                         " ; vocabSize = 5 ; makeMode = false"))  # fmt: skip

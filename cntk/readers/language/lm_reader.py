@@ -15,9 +15,9 @@ one. Sentences are shuffled, and those of equal length come together. Source: CN
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from ..base.words import Classes, Vocabulary, read_lines, read_word_classes, rea
 from .noise_words import NoiseWords
 
 _CACHE = 50000
+_MOST_NOISE = 1_000_000
 _SHORTEST = 3
 _EPSILON = 1e-6
 
@@ -139,12 +140,15 @@ def _targets(part: ConfigParameters, classes: Classes | None, counts: np.ndarray
         raise complaint(part, f"mode = {mode!r} needs a wordclass file")
     if mode == "class":
         return Targets(classes)
-    return Targets(None, counts, part.size("noise_number", 0))
+    noise = part.size("noise_number", 0)
+    if noise > _MOST_NOISE:
+        raise part["noise_number"].error(f"{noise} words of noise; {_MOST_NOISE} are possible")
+    return Targets(None, counts, noise)
 
 
 def _vocabulary(part: ConfigParameters, words: Vocabulary | None, unknown: str) -> Vocabulary:
     path = part.string("labelMappingFile")
-    if Path(path).exists():
+    if os.path.exists(path):
         return read_words(path, unknown)
     if words is None:
         raise part["labelMappingFile"].error(f"there is no file {path}, and no wordclass file")

@@ -72,13 +72,16 @@ def lu_sequence_reader(config: ConfigParameters) -> DataReader:
         Stream(first, ins.size * len(context), True, dtype),
         Stream(out_name, outs.size if classes is None else 4, classes is None, dtype),
     ]
+    slots = config.size("nbruttsineachrecurrentiter", 1)
+    if not slots:
+        raise config["nbruttsineachrecurrentiter"].error("a minibatch has one sentence at least")
     packer = TaggedMinibatches(
         text,
         streams,
         context,
         classes,
         words=ins.size,
-        slots=config.size("nbruttsineachrecurrentiter", 1),
+        slots=slots,
         shuffle=config.string("randomize", "none").lower() in ("auto", "true"),
         equal=config.bool("equalLength", True),
         repeat=config.bool("dataMultiPass", False),

@@ -15,7 +15,7 @@ Source: CNTK's `UCIFastReader/UCIFastReader.cpp`.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def uci_fast_reader(config: ConfigParameters) -> DataReader:
         FormatError: a parameter is missing or wrong, or a file is.
     """
     cache = config.string("wfile", "") if config.has("writerType") else ""
-    if cache and Path(cache).exists():
+    if cache and os.path.exists(cache):
         return cached(config, [cache])
     features, labels = file_sections(config)
     if not features:
@@ -105,7 +105,7 @@ def _categories(
     found, where, inverse = np.unique(words, return_index=True, return_inverse=True)
     texts = [word.decode("utf-8", "surrogateescape") for word in found.tolist()]
     file = part.string("labelMappingFile")
-    if Path(file).exists():
+    if os.path.exists(file):
         names = load_array(file).strings()
     elif part.bool("allowMapCreation", False):
         names = [texts[place] for place in np.argsort(where)]
