@@ -11,7 +11,7 @@ MOST_FILES = {
     "first run": 35,
     "second run": 10,
     "nnet3 config": 8,
-    "nnet3 compile and lower": 44,
+    "nnet3 compile and lower": 45,  # lower/requests.py: recurrences as commands or as operators
     "nnet3 computer": 10,
     "nnet3 run": 26,
     "NDL to Network": 25,

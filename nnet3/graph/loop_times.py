@@ -50,16 +50,13 @@ class LoopTimes:
         self._there = np.zeros((len(topology), len(self._t)), bool)
         self._needed = np.zeros_like(self._there)
         self._reads: dict[int, list[tuple[_Candidate, np.ndarray]]] = {}
-        self._given: set[int] = set()
         ios = zip([*request.inputs, *request.outputs], listed, strict=True)
         for place, (io, times) in enumerate(ios):
             flags = self._there if place < len(request.inputs) else self._needed
             node = topology.number(io.name)
             flags[node, times - self._first] = True
-            if flags is self._there:
-                self._given.add(node)
-        if not self._given.isdisjoint(of_member):
-            raise IrregularError("rows of a loop are given")
+            if flags is self._there and topology.nodes[node].kind != "input":
+                raise IrregularError("values of a component are given")
         for members, _ in topology.stages:
             loop = of_member.get(members[-1])
             for node in loop.members if loop else members[-1:]:
@@ -76,7 +73,7 @@ class LoopTimes:
 
     def _compute(self, node: int) -> None:
         """Which rows of a node can be computed, and which candidates they use."""
-        if node in self._given or self._topology.nodes[node].kind == "input":
+        if self._topology.nodes[node].kind == "input":
             return
         candidates = [self._candidate(*place) for place in self._dependencies(node)]
         present = [self._there[nodes, at] & inside for nodes, at, inside in candidates]
@@ -97,7 +94,7 @@ class LoopTimes:
 
     def _steps(self, loop: Loop) -> np.ndarray:
         """The times at which a whole step of a loop can be computed."""
-        there = self._there[loop.members].all(axis=0)
+        there = np.logical_and.reduce(self._there[loop.members])
         sources = list({term.node for term in loop.states})
         # Else a step would see zeros where Kaldi's computation sees a state.
         if (self._there[sources] != there).any() or there[0] or there[-1]:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...framework.base.errors import OpscopeError
 from ...framework.ir.desc import TEMPORARY
 from ...framework.ir.op_list import OpList
 from ..compile.command import Command
 from ..compile.compiler import Compiler
 from ..compile.computation import Computation
 from ..components import ComponentOps
-from ..graph.graph import NotComputableError
 from ..graph.loop_times import LoopTimes
 from ..graph.loops import IrregularError, Loop, Term, find_loops
 from ..graph.request import ComputationRequest, IoSpecification
@@ -38,8 +38,9 @@ from .commands import Lowering, lower_computation
 from .composite_rows import split_composites
 from .step_net import StepNet
 
-LONG = 32
-"""Steps from which on a recurrence is one operator."""
+LONG = 64
+"""Steps from which on a recurrence is one operator. With fewer, wide layers take longer: their
+weights are packed once a run."""
 
 
 def lower_request(
@@ -52,23 +53,23 @@ def lower_request(
     """The net that runs a request; see `commands.py` for its variables.
 
     Args:
-        options: of the passes; None: none of them run, and each command is an operator.
+        options: of the passes. Where they are off, each command is an operator.
         compiled: gives the computation, where one is needed.
         natural_gradient: as `lower_computation` takes it.
 
     Raises:
-        As `compiled`.
+        OpscopeError: as `compiled`.
     """
-    if options is not None and topology.is_recurrent and _is_plain(request):
+    if options and options.optimize and topology.is_recurrent and _is_plain(request):
         try:
             return _lower_with_loops(topology, request, options)
-        except (IrregularError, NotComputableError):
-            pass  # what is wrong with the request, the compiler says
+        except (IrregularError, OpscopeError):
+            pass  # what is wrong with a request, the compiler says
     return lower_computation(compiled(), natural_gradient=natural_gradient)
 
 
 def _is_plain(request: ComputationRequest) -> bool:
-    """Whether a request asks for outputs alone, for rows enough to be long."""
+    """Whether a request asks for outputs alone, and has rows enough to be long."""
     derivatives = request.need_model_derivative or any(
         io.has_deriv for io in (*request.inputs, *request.outputs)
     )
@@ -100,7 +101,7 @@ def _lower_with_loops(
 
     Raises:
         IrregularError: one of them cannot be one, or all of them are short.
-        NotComputableError: as `Compiler`.
+        OpscopeError: as `Compiler`.
     """
     loops = find_loops(topology)
     found = LoopTimes(topology, request, loops)
