@@ -36,7 +36,7 @@ from ..optimize import OptimizeOptions
 from ..optimize import optimize as run_passes
 from .commands import Lowering, lower_computation
 from .composite_rows import split_composites
-from .step_net import StepNet
+from .step_net import LoopStep
 
 LONG = 64
 """Steps from which on a recurrence is one operator. With fewer, wide layers take longer: their
@@ -194,11 +194,11 @@ class _LoopLowering(Lowering):
     def _mark(self, c: Command) -> None:
         run, nodes = self._runs.pop(0), self.nodes
         title = f"loop.{nodes[run.loop.members[0]].name}"
-        step = StepNet(self.computation.topology, run.loop, title, self._ops_of)
+        step = LoopStep(self.computation.topology, run.loop, title, self._ops_of)
         reads = []
         for node in run.reads:
             reads.append(f"{node.name}.sequences")
-            attrs = {"lengths": run.lengths}
+            attrs = {"lengths": run.lengths.tolist()}
             self._op("nnet3.as_sequences", {"x": f"output.{node.name}"}, reads[-1], attrs)
         outputs = {node: f"{nodes[node].name}.sequences" for node in run.outputs}
         self.appended += 1

@@ -14,6 +14,7 @@ from ...framework.ir.desc import FORWARD, INPUT, RECURRENT, make_op, make_var
 from ...framework.ir.names import COPY_OP, EMPTY
 from ...framework.ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl
 from ...framework.ir.registry import lookup
+from ...framework.loops.recurrent.description import step_net
 from ...framework.loops.recurrent.net import recurrent_op
 from ..components import ComponentOps
 from ..components.base.lowered_op import Attrs, field_of_indexes
@@ -23,14 +24,14 @@ from ..graph.loops import IrregularError, Loop, Term
 from ..graph.topology import Topology
 from ..graph.topology_node import FLAGS, TopologyNode
 
-_PASSED_ON = frozenset({"nnet3.truncate_gradient"})
-"""Operators that copy and hold facts of their rows for the gradient, which nobody asks for here."""
+_PASSED_ON = {"nnet3.truncate_gradient", "nnet3.clip_gradient", "nnet3.scale_gradient"}
+"""Operators that copy and do something to the gradient, which nobody asks for here."""
 
 _PERHAPS_BY_ROW = FLAGS.RANDOM | FLAGS.USES_MEMO
 """Of components that compute row by row in test mode: dropout, batch normalisation."""
 
 
-class StepNet:
+class LoopStep:
     """Writes the step net of a loop.
 
     Args:
@@ -139,4 +140,7 @@ class StepNet:
         for term, before in self._before.items():
             step.memories.append(MemoryDecl(self._values[term.node], before))
         step.out_links = [Link(outer, self._values[node]) for node, outer in outputs.items()]
-        return recurrent_op(OpList(self.net.name, RECURRENT, steps=[step]))
+        op = recurrent_op(OpList(self.net.name, RECURRENT, steps=[step]))
+        if not step_net(op.attrs["net"]).regular:
+            raise IrregularError("a step writes a variable twice")  # each would run by itself
+        return op

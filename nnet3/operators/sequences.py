@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...framework.base.sequence import offsets_of
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
@@ -17,7 +15,7 @@ as_sequences = operator(
     " lengths the other way round: rows that belong to no sequence.",
     inputs=[Slot("x", "[N, D]")],
     outputs=[Slot("out", "[N, D]", inplace="x")],
-    attrs=[AttrSpec("lengths", "tensor", "integers [S] that add up to N; none: plain rows", ())],
+    attrs=[AttrSpec("lengths", "ints", "of the sequences; none: plain rows", (), minimum=0)],
     source="Paddle: paddle/fluid/operators/lod_reset_op.cc",
     no_gradient="compiled computations hold it, whose backward part is compiled, too",
 )
@@ -25,11 +23,11 @@ as_sequences = operator(
 
 @as_sequences.shape_rule
 def as_sequences_shape(s: ShapeArgs) -> None:
-    lengths = np.asarray(s.attrs["lengths"], np.int64)
-    if len(lengths):
-        s.same("rows of x and the sum of lengths", s.rank("x", 2)[0], int(lengths.sum()))
+    lengths = s.attrs["lengths"]
+    if lengths:
+        s.same("rows of x and the sum of lengths", s.rank("x", 2)[0], sum(lengths))
     s.set("out", (s["x"], s.dtype("x")))
-    s.set_offsets("out", (offsets_of(lengths),) if len(lengths) else ())
+    s.set_offsets("out", (offsets_of(lengths),) if lengths else ())
 
 
 @as_sequences.kernel
