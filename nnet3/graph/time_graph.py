@@ -24,12 +24,12 @@ Keys = dict[int, np.ndarray]  # node -> keys of (t, x), sorted
 Masks = dict[int, list[int]]  # unit -> for which rows each candidate is used
 Level = tuple[int, int, np.ndarray]  # level within the epoch, node, keys of (t, x), sorted
 _MOST_TIMES = 1 << 20
-_MOST_TIMES_OF_LOOPS = 1 << 16
-"""Of a loop that is followed, which takes as many passes as it has steps."""
+_MOST_TIMES_OF_LOOPS, _MOST_PASSES = 1 << 16, 64
+"""With more times than these, no more passes over a loop than these."""
 
 
 class _TooManyTimesError(Exception):
-    """A loop is to be followed over more times than is quick."""
+    """A loop is to be followed over more times than is quick: a pass for each of its steps."""
 
 
 @dataclass
@@ -163,15 +163,15 @@ class TimeRows:
         reached, outside, reads = self.wanted.copy(), ~self._inside, self.units.reads
         done = [bits | outside for bits in self.given]
         for members, is_loop in reversed(self.units.stages):
-            again = True
+            again, passes = True, 0
             while again:
-                again = False
+                again, passes = False, passes + 1
+                if passes > _MOST_PASSES and self._size > _MOST_TIMES_OF_LOOPS:
+                    raise _TooManyTimesError
                 for unit in reversed(members):
                     new = reached[unit] & ~done[unit]
                     if not new:
                         continue
-                    if is_loop and self._size > _MOST_TIMES_OF_LOOPS:
-                        raise _TooManyTimesError
                     done[unit] |= new
                     again = is_loop
                     masks = used.get(unit)
