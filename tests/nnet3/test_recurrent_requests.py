@@ -216,6 +216,20 @@ def test_the_first_run_grows_little_with_the_frames(layers):
     assert long[1] <= 2.2 * short[1]
 
 
+def test_compiling_does_not_grow_with_the_frames():
+    """Neither with a dropout mask, which is said to read itself, nor beyond 65,536 times."""
+    nnet = _nnet(_LAYERS["fast lstmp"])
+    counts = []
+    for frames in (600, 600, 70000):
+        profile = cProfile.Profile()
+        request = _request(range(frames), range(frames))
+        profile.enable()
+        nnet3.compile_request(nnet, request)
+        profile.disable()
+        counts.append(pstats.Stats(profile).total_calls)
+    assert counts[2] < 1.2 * counts[1]
+
+
 class TestAsSequences(OpTest):
     type = "nnet3.as_sequences"
 
