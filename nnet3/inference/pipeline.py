@@ -11,6 +11,7 @@ from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
+from ..lower.requests import lower_request
 from ..network.for_inference import Model, for_inference, for_request, nnet_of
 from ..optimize import OptimizeOptions, compile_optimized
 from ..optimize import optimize as run_passes
@@ -67,8 +68,12 @@ def compile_request(
         check_kind(value, kind, name)
     nnet = for_request(nnet, request, test_mode)
     options = OptimizeOptions.chosen(optimize)
-    computation = compile_optimized(nnet.topology(), request, options, shortcut)
-    return lower_computation(computation, natural_gradient=natural_gradient)
+    topology = nnet.topology()
+
+    def compiled() -> Computation:
+        return compile_optimized(topology, request, options, shortcut)
+
+    return lower_request(topology, request, options, compiled, natural_gradient)
 
 
 @gc_disabled()

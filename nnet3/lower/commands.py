@@ -315,15 +315,16 @@ class Lowering:
         indexes = self.computation.precomputed[c.precomputed]
         rows = self.submatrices[out][2]
         found = self.components.get(c.node)
+        return found or self._component_of(c.node, indexes, rows), indexes, rows
+
+    def _component_of(self, node: int, indexes: Any = None, rows: int = -1) -> _Component:
+        """The component of a node that is used for the first time."""
+        name = self.nodes[node].component_name
+        found = self.components_by_name.get(name)
         if found is None:
-            name = self.nodes[c.node].component_name
-            found = self.components_by_name.get(name)
-            if found is None:
-                found = self.components_by_name[name] = self._declare_component(
-                    c.node, indexes, rows
-                )
-            self.components[c.node] = found
-        return found, indexes, rows
+            found = self.components_by_name[name] = self._declare_component(node, indexes, rows)
+        self.components[node] = found
+        return found
 
     def _declare_component(self, node: int, indexes: Any, rows: int) -> _Component:
         """Declare the variables of a component that is used for the first time."""

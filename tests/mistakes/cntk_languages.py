@@ -226,5 +226,5 @@ LANGUAGES = [
         "a value of type int is needed, not 'one'",
     ),
     ("two_nodes('Plus')", "takes 2 inputs, not 1"),
-    ("add_action('train', print)", "there is an action 'train' already"),
+    ("add_action('train', print)", "the action 'train' is there already"),
 ]
