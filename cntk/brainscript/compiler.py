@@ -15,6 +15,7 @@ from collections.abc import Callable
 from ...framework.base.errors import nearest
 from ..network.network import Network
 from ..network.nodes.node import Node
+from .failures import Failure
 from .language import syntax
 from .language.depth import MAX_ELEMENTS
 from .language.syntax import PRECEDENCE
@@ -23,7 +24,6 @@ from .values import (
     Array,
     Closure,
     Code,
-    Failure,
     Instance,
     Overload,
     Partial,

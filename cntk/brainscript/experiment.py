@@ -25,6 +25,7 @@ from ..network.initialize import initialize
 from ..network.network import Network
 from ..network.nodes.node import Node
 from .build import TYPES, evaluate, file_finder, model_loader
+from .failures import Failure
 from .language import syntax
 from .language.depth import MAX_NESTING, deep_calls
 from .language.parser import parse_expression, parse_members
@@ -35,7 +36,6 @@ from .library import REDESIGNED
 from .redesign import FEATURE_READERS, LABEL_READERS, READERS, REDESIGNED_TYPES
 from .values import (
     Array,
-    Failure,
     Instance,
     Record,
     Session,

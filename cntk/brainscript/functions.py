@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import re
 
+from .failures import Failure, too_nested
 from .language.depth import MAX_SHOWN, MAX_STRING
 from .language.printer import number_text
 from .language.syntax import Expression
 from .values import (
     Array,
-    Failure,
     Path,
     Record,
     RuntimeType,
@@ -24,7 +24,6 @@ from .values import (
     Value,
     flatten,
     force,
-    too_nested,
     type_name,
 )
 

@@ -16,19 +16,17 @@ from ...framework.base.errors import OpscopeError, nearest
 from ..network.graph import GROUPS, group_of_tag
 from ..network.network import Network
 from ..network.nodes.node import Node
+from .failures import Failure, LimitFailure, as_failure
 from .language.syntax import Expression
 from .nodes import attach_late
 from .values import (
     Array,
-    Failure,
     Function,
-    LimitFailure,
     Path,
     Record,
     RuntimeType,
     Session,
     Value,
-    as_failure,
     flatten,
     force,
     path_text,

@@ -17,21 +17,18 @@ from ..base.text import Location
 from ..network.catalogue import kind as find_kind
 from ..network.nodes.initial_values import RANDOM, kind_of_values
 from ..network.nodes.node import Node
+from .failures import Failure, Where, as_failure, too_nested
 from .language.depth import MAX_SHOWN
 from .language.syntax import Expression, LibrarySource
 from .values import (
     Array,
-    Failure,
     Path,
     Record,
     Session,
     Shape,
     Value,
-    Where,
-    as_failure,
     flatten,
     path_text,
-    too_nested,
     type_name,
 )
 

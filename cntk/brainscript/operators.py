@@ -14,13 +14,13 @@ from typing import Any
 from ...framework.base.errors import nearest
 from ..network.network import Network
 from ..network.nodes.node import Node
+from .failures import Failure
 from .language.depth import MAX_STRING
 from .language.syntax import Expression, If, Infix, Unary
 from .nodes import constant, make_node
 from .values import (
     Array,
     Composition,
-    Failure,
     Function,
     Instance,
     Path,

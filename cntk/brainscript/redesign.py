@@ -21,16 +21,15 @@ from ..network.network import Network
 from ..network.nodes.node import Node
 from ..network.standard.settings import SimpleNetworkSettings
 from ..network.standard.simple_builder import build_simple_network
+from .failures import Failure, as_failure
 from .language.syntax import Expression
 from .networks import computation_network, duplicate, network_of
 from .nodes import make_node, plain
 from .values import (
-    Failure,
     Instance,
     Path,
     Record,
     RuntimeType,
-    as_failure,
     expect_record,
     path_text,
     type_name,
