@@ -15,6 +15,15 @@ from collections.abc import Callable
 from ...framework.base.errors import nearest
 from ..network.network import Network
 from ..network.nodes.node import Node
+from .edits import (
+    Changes,
+    change_members,
+    changeable,
+    changed,
+    changed_member,
+    changed_value,
+    refuse_pending,
+)
 from .failures import Failure
 from .language import syntax
 from .language.depth import MAX_ELEMENTS
@@ -92,7 +101,24 @@ def _identifier(expression: syntax.Identifier) -> Code:
         hint = nearest(name, scope.visible())
         raise Failure(f"unknown identifier {name!r}{hint}", expression)
 
-    return identifier
+    def with_changes(scope: Record, path: Path, changes: Changes) -> Value:
+        found = _raw(scope, name)
+        if found is Thunk:
+            return identifier(scope, path)  # tells that it is unknown
+        return changed_member(found, path, changes, expression)
+
+    return changeable(identifier, with_changes)
+
+
+def _raw(scope: Record, name: str) -> Value:
+    """What a name stands for, perhaps not computed yet; the class Thunk itself if nothing."""
+    record: Record | None = scope
+    while record is not None:
+        found = record.members.get(name, Thunk)
+        if found is not Thunk:
+            return found
+        record = record.parent
+    return Thunk
 
 
 def _access(expression: syntax.Access) -> Code:
@@ -120,22 +146,52 @@ def _access(expression: syntax.Access) -> Code:
             return member_of_network(owner, name, expression)
         raise Failure(f"expected a record, not a {type_name(owner)}", expression.record)
 
-    return access
+    def with_changes(scope: Record, path: Path, changes: Changes) -> Value:
+        owner = run_record(scope, path)
+        record = owner.record if isinstance(owner, Instance) else owner
+        found = _raw(record, name) if isinstance(record, Record) else Thunk
+        if found is Thunk:
+            return changed_value(access(scope, path), path, changes, expression)
+        return changed_member(found, path, changes, expression)
+
+    return changeable(access, with_changes)
 
 
 def _record(expression: syntax.Record) -> Code:
-    codes = [
-        (m.name, compile_expression(m.value), m.value, f".{m.name}") for m in expression.members
-    ]
+    codes = []
+    inner = []  # a.b.c = x
+    for m in expression.members:
+        code = (m.name, compile_expression(m.value), m.value, f".{m.name}")
+        (inner if "." in m.name else codes).append(code)
 
     def record(scope: Record, path: Path) -> Record:
-        inside = Record(scope.session, scope, expression)
+        session = scope.session
+        inside = Record(session, scope, expression)
         members = inside.members
         for name, code, value, piece in codes:
             members[name] = Thunk(code, inside, (path, piece), value)
+        if inner:
+            changes = [
+                (tuple(name.split(".")), Thunk(code, inside, (path, piece), value))
+                for name, code, value, piece in inner
+            ]
+            change_members(inside, changes, False)
+        if session.watched is not None:
+            session.watch(inside)
         return inside
 
-    return record
+    def with_changes(scope: Record, path: Path, changes: Changes) -> Record:
+        return change_members(record(scope, path), changes, True)
+
+    return changeable(record, with_changes)
+
+
+def _delete(expression: syntax.Delete) -> Code:
+    def delete(scope: Record, path: Path) -> Value:
+        message = "delete is for records that change others: base + [ name = delete ]"
+        raise Failure(message, expression)
+
+    return delete
 
 
 def _array(expression: syntax.Array) -> Code:
@@ -204,7 +260,7 @@ def _apply(expression: syntax.Apply) -> Code:
     count = len(codes)
     called = _called_name(expression.function)
 
-    def apply(scope: Record, path: Path) -> Value:
+    def apply(scope: Record, path: Path, changes: Changes = ()) -> Value:
         function = expect_function(run_function(scope, path), expression.function)
         if isinstance(function, Overload):
             function = function.choose(count)
@@ -227,12 +283,19 @@ def _apply(expression: syntax.Apply) -> Code:
         if partial:
             return Partial(function, arguments, named)
         try:
-            return function.call(arguments, named, path)
+            if not changes:
+                return function.call(arguments, named, path)
+            if isinstance(function, Closure):
+                body = function.body
+                inside = lambda scope, path: changed(body, scope, path, changes, expression)  # noqa: E731
+                return function.run(inside, arguments, named, path)
+            value = function.call(arguments, named, path)
+            return changed_value(value, path, changes, expression)
         except Failure as failure:
             failure.chain.append((called, expression.location))
             raise
 
-    return apply
+    return changeable(apply, apply)
 
 
 def _called_name(function: syntax.Expression) -> str:
@@ -305,29 +368,45 @@ def _if(expression: syntax.If) -> Code:
             return node_if(expression, condition, then, otherwise, scope, path)
         return expect_boolean(condition, expression.condition)
 
-    return choose
+    def with_changes(scope: Record, path: Path, changes: Changes) -> Value:
+        condition = run_condition(scope, (path, ".if"))
+        if condition is True:
+            return changed(run_then, scope, path, changes, expression.then)
+        if condition is False:
+            return changed(run_otherwise, scope, path, changes, expression.otherwise)
+        return changed_value(choose(scope, path), path, changes, expression)
+
+    return changeable(choose, with_changes)
 
 
 def _new(expression: syntax.New) -> Code:
     run_argument = compile_expression(expression.argument)
     name = expression.type
 
-    def new(scope: Record, path: Path) -> Value:
+    def new(scope: Record, path: Path, changes: Changes = ()) -> Value:
         types = scope.session.types
         runtime = types.get(name)
         if runtime is None:
             raise Failure(f"unknown runtime type {name!r}{nearest(name, types)}", expression)
-        record = run_argument(scope, None if runtime.names_inside_start_anew else path)
+        inside = None if runtime.names_inside_start_anew else path
+        if changes:
+            record = changed(run_argument, scope, inside, changes, expression.argument)
+        else:
+            record = run_argument(scope, inside)
         record = expect_record(record, expression.argument)
+        refuse_pending(record)
+        if not record.owner:
+            record.owner = name
         return runtime.construct(record, path, expression)
 
-    return new
+    return changeable(new, new)
 
 
 _COMPILERS: dict[type, Callable[..., Code]] = {
     syntax.Number: _literal,
     syntax.String: _literal,
     syntax.Boolean: _literal,
+    syntax.Delete: _delete,
     syntax.Identifier: _identifier,
     syntax.Access: _access,
     syntax.Record: _record,

@@ -120,13 +120,15 @@ def string_function(record: Record, path: Path, where: Expression) -> str:
         return text[begin:] if count < 0 else text[begin : begin + count]
     if what == "Replace":
         text, old = _string(record, "arg"), _string(record, "replacewhat")
-        new = _string(record, "withwhat")
-        if not old:
-            return text
-        if len(text) + text.count(old) * len(new) > MAX_STRING:
-            raise Failure(f"a string of more than {MAX_STRING} characters", where)
-        return text.replace(old, new)
+        return replaced_text(text, old, _string(record, "withwhat"), where)
     raise _unknown(record, what)
+
+
+def replaced_text(text: str, old: str, new: str, where: Expression) -> str:
+    """The text with every `old` in it replaced; as it is if that is empty."""
+    if old and len(text) + text.count(old) * len(new) > MAX_STRING:
+        raise Failure(f"a string of more than {MAX_STRING} characters", where)
+    return text.replace(old, new) if old else text
 
 
 def numeric_function(record: Record, path: Path, where: Expression) -> float:

@@ -275,7 +275,7 @@ class ClonedFunction(Function):
             raise Failure(
                 f"'parameters' must be one of {', '.join(_TREATMENTS)}", record.place("parameters")
             )
-        below = _all_below(record.session, outputs)
+        below = all_below(record.session, outputs)
         for node in self._inputs:
             if node not in below:
                 raise Failure(
@@ -321,7 +321,7 @@ class ClonedFunction(Function):
         return Record(session, None, self._record.expression, dict(results))
 
 
-def _all_below(session: Session, roots: Iterable[Node]) -> dict[Node, None]:
+def all_below(session: Session, roots: Iterable[Node]) -> dict[Node, None]:
     """The roots and all nodes that they need, in the order of a depth-first search."""
     found: dict[Node, None] = {}
     stack = list(roots)

@@ -107,9 +107,13 @@ def force(value: Value) -> Value:
 
 
 class Record:
-    """Members by name, and the scope around, where names are looked up that it lacks."""
+    """Members by name, and the scope around, where names are looked up that it lacks.
 
-    __slots__ = ("expression", "members", "parent", "session")
+    `pending` holds its changes `a.b = x` of a member `a` that it does not have, for the record that
+    it will be added to; `owner` is the class of the object that it defines.
+    """
+
+    __slots__ = ("expression", "members", "owner", "parent", "pending", "session")
 
     def __init__(
         self,
@@ -122,6 +126,8 @@ class Record:
         self.parent = parent
         self.expression = expression
         self.members: dict[str, Value] = {} if members is None else members
+        self.pending: tuple[tuple[tuple[str, ...], Thunk], ...] = ()
+        self.owner = ""
 
     def find(self, name: str, default: Value = None) -> Value:
         """The value of a name here or in the scopes around."""
@@ -191,6 +197,8 @@ class Session:
         warn: takes warnings.
         curried: whether a call with too few arguments gives a function of the others, as in the
             redesigned language; in CNTK's own it is an error.
+        watched: all records of the user's text that were evaluated, where somebody wants to know
+            which members nobody reads.
     """
 
     types: Mapping[str, RuntimeType]
@@ -199,11 +207,17 @@ class Session:
     warn: Callable[[str], None] = log.warning
     seeds: Iterator[int] = field(default_factory=lambda: count(1))
     curried: bool = False
+    watched: list[Record] | None = None
     calls: int = 0
     depth: int = 0
     waiting: list[Thunk] = field(default_factory=list)
     # Delay nodes whose inputs are not attached yet, with the record that names them.
     late: MutableMapping[Node, tuple[Record, Expression]] = field(default_factory=dict)
+
+    def watch(self, record: Record) -> None:
+        """Keep a record in `watched`, if that is wanted."""
+        if self.watched is not None and len(self.watched) < MAX_ELEMENTS:
+            self.watched.append(record)
 
 
 class Array:
@@ -301,6 +315,10 @@ class Closure(Function):
         self.expression = expression
 
     def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        return self.run(self.body, arguments, named, path)
+
+    def run(self, body: Code, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        """The result of the body, or of other code in its place, for these arguments."""
         session = self.scope.session
         session.calls += 1
         if session.calls > MAX_CALLS:
@@ -311,7 +329,7 @@ class Closure(Function):
         members.update(zip(self.parameters, arguments, strict=True))
         session.depth += 1
         try:
-            return self.body(Record(session, self.scope, self.expression, members), path)
+            return body(Record(session, self.scope, self.expression, members), path)
         finally:
             session.depth -= 1
 
@@ -381,6 +399,11 @@ class Instance:
 
     def __repr__(self) -> str:
         return f"new {self.type} [...]"
+
+    def with_record(self, record: Record) -> Instance:
+        """An object of the same class that another record defines."""
+        record.owner = self.type
+        return Instance(self.type, record, self.path, self.expression)
 
 
 class Shape(tuple):

@@ -40,8 +40,8 @@ PLAIN = [
     # (what is run, words of the message)
     # -- the redesigned language
     (
-        f"experiment(redesigned('strems = {_STREAMS}'))",
-        "'strems' must hold numbers, strings or booleans, not a record (did you mean streams?)",
+        f"experiment(redesigned('streams = (1 : {_STREAMS})'))",
+        "train.bs:19:9: 'streams' must hold records, not a number",
     ),
     (
         "experiment(redesigned(rates='(0.8 : [ a = 1 ])'))",

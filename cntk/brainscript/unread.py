@@ -1,0 +1,66 @@
+"""Members that nobody reads: misspelt ones, mostly.
+
+A member is read if its value was computed, if its record defines an object whose class has it, or
+if an expression anywhere in the text names it, used or not. Functions and objects count as a
+library that need not be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...framework.base.errors import nearest
+from .classes import TOP_CLASSES
+from .edits import change_of
+from .language.syntax import Access, Expression, Identifier, Lambda, LibrarySource, Member, New
+from .language.syntax import Record as RecordText
+from .values import Record, Thunk
+
+
+def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]:
+    """A line with the place for each member of the evaluated records that nobody reads."""
+    members, named = _walk(text)
+    read: set[int] = set()
+    unread: dict[int, tuple[str, str]] = {}
+    for record in records:
+        for name, thunk in record.members.items():
+            if not isinstance(thunk, Thunk):
+                continue
+            change = change_of(thunk)
+            if thunk.value is not Thunk or _is_known(name, record.owner):
+                read.add(id(thunk.expression))
+                read.update(id(inner.expression) for _, inner in (change[1] if change else ()))
+            else:
+                unread.setdefault(id(thunk.expression), (name, record.owner))
+    for key, (name, owner) in unread.items():
+        member = members.get(key)
+        if key in read or name in named or member is None:
+            continue
+        if isinstance(member.value, (Lambda, New)):
+            continue
+        known = named | set(TOP_CLASSES[owner].names() if owner in TOP_CLASSES else ())
+        yield f"{member.location}: {name!r} is read by nobody{nearest(name, known)}"
+
+
+def _is_known(name: str, owner: str) -> bool:
+    return owner in TOP_CLASSES and name.lower() in TOP_CLASSES[owner].settings
+
+
+def _walk(text: Expression) -> tuple[dict[int, Member], set[str]]:
+    """The members of all records in the user's text, by the ids of their values; and all names that
+    expressions use."""
+    members: dict[int, Member] = {}
+    named: set[str] = set()
+    stack = [text]
+    while stack:
+        expression = stack.pop()
+        if isinstance(expression.source, LibrarySource):
+            continue
+        if isinstance(expression, (Identifier, Access)):
+            named.add(expression.name)
+        elif isinstance(expression, RecordText):
+            for member in expression.members:
+                members[id(member.value)] = member
+                named.update(member.name.split(".")[:-1])
+        stack.extend(expression.children())
+    return members, named
