@@ -20,12 +20,15 @@ def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
     Raises:
         OpscopeError: something is wrong in the file, or an action fails.
     """
-    experiment = load_experiment(arguments)
+    told: list[str] = []
+    experiment = load_experiment(arguments, told.append)
     with ExitStack() as stack:
         path = experiment.settings.get("stderr", "")
         if run is None:
             run = Run(say=stack.enter_context(log_file(path))) if path else Run()
         stack.enter_context(warnings_to(run.say))
+        for text in told:
+            run.say(f"WARNING: {text}\n")
         _run(experiment, run)
         done = experiment.settings.get("doneFile", "")
         if done:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...framework.base.errors import FormatError, OpscopeError
 from ..base.text import Location, is_located, located
 from .language.depth import MAX_SHOWN
-from .language.syntax import Expression, Member
+from .language.syntax import Expression, LibrarySource, Member
 
 # A place for an error: in the text itself, or that of a part of the tree.
 Where = Expression | Member | Location | None
@@ -34,10 +34,26 @@ class Failure(Exception):
         self.others: list[Failure] = []
 
     def error(self) -> OpscopeError:
-        """The error with its place and chain; it has the attribute `others`, a list of errors."""
-        error = located(self.error_class, self.message, self.location, self.chain)
+        """The error with its place and chain; it has the attribute `others`, a list of errors.
+
+        What fails inside the library is told at the place that called it.
+        """
+        message, location, chain = self.message, self.location, self.chain
+        if _in_library(location):
+            number = next(
+                (n for n, (_, at) in enumerate(chain) if at and not _in_library(at)), None
+            )
+            if number is not None:
+                called, location = chain[number]
+                message = f"{message}, {called.removesuffix(', called at')}"
+                chain = chain[number + 1 :]
+        error = located(self.error_class, message, location, chain)
         vars(error)["others"] = [other.error() for other in self.others]
         return error
+
+
+def _in_library(location: Location | None) -> bool:
+    return location is not None and isinstance(location.source, LibrarySource)
 
 
 class LimitFailure(Failure):

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 from ...framework.base.errors import nearest
 from .classes import TOP_CLASSES
-from .edits import change_of
 from .language.syntax import Access, Expression, Identifier, Lambda, LibrarySource, Member, New
 from .language.syntax import Record as RecordText
 from .values import Record, Thunk
@@ -26,10 +25,8 @@ def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]
         for name, thunk in record.members.items():
             if not isinstance(thunk, Thunk):
                 continue
-            change = change_of(thunk)
             if thunk.value is not Thunk or _is_known(name, record.owner):
                 read.add(id(thunk.expression))
-                read.update(id(inner.expression) for _, inner in (change[1] if change else ()))
             else:
                 unread.setdefault(id(thunk.expression), (name, record.owner))
     for key, (name, owner) in unread.items():

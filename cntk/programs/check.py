@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ...framework.base.errors import FormatError, OpscopeError
@@ -188,7 +189,8 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
     if not is_redesigned(source):
         parse_members(source, file_finder([path.parent]))
     elif not parse_only:
-        for action in load_experiment([f"configFile={path}", *extra]).actions:
+        warn = partial(report.add, WARNING)
+        for action in load_experiment([f"configFile={path}", *extra], warn).actions:
             networks = (
                 [action.network]
                 if isinstance(action, TrainAction)

@@ -95,7 +95,10 @@ def _experiment(arguments: tuple[str, ...], only_list: bool) -> None:
     from ..brainscript.experiment import TrainAction, load_experiment
     from ..network.describe import describe
 
-    for action in load_experiment(arguments).actions:
+    def warn(text: str) -> None:
+        click.echo(f"warning: {text}", err=True)
+
+    for action in load_experiment(arguments, warn).actions:
         click.echo(f"{action.name}: {'train' if isinstance(action, TrainAction) else 'edit'}")
         if isinstance(action, TrainAction) and not only_list:
             action.network.validate()
