@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ..brainscript.experiment import EditAction, Experiment, load_experiment
+from ..brainscript.experiment import EditAction, Experiment, LaterAction, load_experiment
 from ..config.commands import banner
 from .common import Run, write_text
 from .run import log_file
@@ -36,7 +36,8 @@ def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
 
 
 def _run(experiment: Experiment, run: Run) -> None:
-    for action in experiment.actions:
+    for listed in experiment.actions:
+        action = listed.action() if isinstance(listed, LaterAction) else listed
         edits = isinstance(action, EditAction)
         run.say(banner(action.name, "edit" if edits else "train"))
         if isinstance(action, EditAction):

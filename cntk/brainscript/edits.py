@@ -88,7 +88,6 @@ def changed_value(value: Value, path: Path, changes: Changes, where: Any) -> Val
             changes[0][1].expression,
         )
     result = _merged(record, None, record.members, path, record.expression)
-    result.pending = record.pending
     change_members(result, changes, True)
     return value.with_record(result) if isinstance(value, Instance) else result
 
@@ -160,7 +159,6 @@ def with_members(base: Record, changes: Record, path: Path, e: Expression | None
         else:
             plain[name] = value
     result = _merged(base, changes, {**base.members, **plain}, path, e)
-    result.pending = base.pending
     moved = _Mover(base, changes, result, e)
     inner = [(names, moved(thunk, path, names)) for names, thunk in changes.pending]
     return change_members(result, [*inner, *deleted], False)
@@ -192,6 +190,7 @@ def _merged(
         result.members[name] = (
             moved(value, path, (name,)) if isinstance(value, Thunk) else force(value)
         )
+    result.pending = tuple((names, moved(thunk, path, names)) for names, thunk in base.pending)
     base.session.watch(result)
     return result
 

@@ -9,8 +9,11 @@ The command line `configFile=train.bs a=b c=d` means `new CNTK [ the file ] + [ 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +28,18 @@ from ..network.initialize import initialize
 from ..network.network import Network
 from ..network.nodes.node import Node
 from .build import TYPES, evaluate, file_finder, model_loader
-from .classes import TOP_CLASSES
-from .failures import Failure
+from .failures import Failure, LimitFailure
 from .language import syntax
 from .language.depth import MAX_NESTING, deep_calls
 from .language.parser import parse_expression, parse_members
 from .language.syntax import New, Number
 from .language.tokens import Finder
 from .library import REDESIGNED
-from .members import PLAIN, find_setting, local_path
-from .redesign import REDESIGNED_TYPES
-from .sections import object_of, train_section
-from .unread import unread_members
+from .redesign.classes import TOP_CLASSES
+from .redesign.members import PLAIN, find_setting, local_path
+from .redesign.objects import REDESIGNED_TYPES
+from .redesign.sections import object_of, train_section
+from .redesign.unread import unread_members
 from .values import Instance, Record, Session, Thunk, flatten, force, log, type_name
 
 
@@ -78,10 +81,21 @@ class EditAction:
 
 
 @dataclass(frozen=True)
+class LaterAction:
+    """An action that loads a model which an action before it writes.
+
+    `action` evaluates it, when those before it have run; what is wrong is an `OpscopeError` then.
+    """
+
+    name: str
+    action: Callable[[], TrainAction | EditAction]
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A file of the redesigned language: its actions in order, and its settings."""
 
-    actions: tuple[TrainAction | EditAction, ...]
+    actions: tuple[TrainAction | EditAction | LaterAction, ...]
     settings: dict[str, Any]
 
 
@@ -135,21 +149,29 @@ def read_experiment(
         changes = syntax.Record(members[0].source, 0, members)
         record = syntax.Infix(source, record.at, "with", record, changes)
     expression = New(source, record.at, "CNTK", record)
+    models = _Models(folders)
     session = Session(
         {**TYPES, **REDESIGNED_TYPES},
-        model_loader(folders, "float"),
+        models.load,
         warn=warn or log.warning,
         curried=True,
         watched=[],
     )
     settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0}
     program = evaluate(expression, session, settings, "", REDESIGNED)
+    with _evaluating():
+        experiment = _experiment(program, models)
+        for text in unread_members(expression, session.watched or ()):
+            session.warn(text)
+        return experiment
+
+
+@contextmanager
+def _evaluating() -> Iterator[None]:
+    """A context for lazy values, which turns what fails into errors of the package."""
     with deep_calls():
         try:
-            experiment = _experiment(program)
-            for text in unread_members(expression, session.watched or ()):
-                session.warn(text)
-            return experiment
+            yield
         except Failure as failure:
             raise failure.error() from None
         except RecursionError:
@@ -210,9 +232,45 @@ def _override(name: str, value: str) -> syntax.Member:
 # --- from objects to actions
 
 
-def _experiment(program: Instance) -> Experiment:
+class _NotYet(LimitFailure):
+    """A model is not written yet: an action before writes it."""
+
+
+class _Models:
+    """Loads models, but none that an action of the same run is yet to write."""
+
+    def __init__(self, folders: Sequence[Path]):
+        self._load = model_loader(folders, "float")
+        self.written: set[str] = set()
+        self.open = False  # whether models without a file may be written by then
+
+    def load(self, name: str) -> Network:
+        """The network of a model file."""
+        if os.path.normpath(name.replace("\\", "/")) in self.written:
+            raise _NotYet(f"the model {name!r} is not written yet", None)
+        try:
+            return self._load(name)
+        except FormatError:
+            if self.open:
+                raise _NotYet(f"there is no model {name!r} yet", None) from None
+            raise
+
+    def add(self, action: TrainAction | EditAction) -> None:
+        """Note what an action writes."""
+        paths = [action.config.string("modelPath")] if isinstance(action, TrainAction) else []
+        if isinstance(action, EditAction):
+            paths += [str(path) for what, _, path in action.steps if what == "SaveModel"]
+        self.written.update(map(os.path.normpath, paths))
+
+    def done(self) -> None:
+        """All that was to be written is."""
+        self.written.clear()
+        self.open = False
+
+
+def _experiment(program: Instance, models: _Models) -> Experiment:
     record = program.record
-    actions = []
+    actions: list[TrainAction | EditAction | LaterAction] = []
     value = record.members.get("actions")
     if value is None:
         raise Failure("the top level has no member 'actions'", record.expression)
@@ -223,7 +281,13 @@ def _experiment(program: Instance) -> Experiment:
                 record.place("actions"),
             )
         name = _action_name(record, action) or f"action{number + 1}"
-        actions.append(_ACTIONS[action.type](name, action))
+        try:
+            made = _ACTIONS[action.type](name, action)
+            models.add(made)
+            actions.append(made)
+        except _NotYet:
+            actions.append(LaterAction(name, partial(_evaluated, name, action, models)))
+            models.open = True
     settings = {}
     for setting in TOP_CLASSES["CNTK"].settings.values():
         if setting.kind in PLAIN:
@@ -231,6 +295,12 @@ def _experiment(program: Instance) -> Experiment:
             if found is not None:
                 settings[setting.name] = found[0]
     return Experiment(tuple(actions), settings)
+
+
+def _evaluated(name: str, action: Instance, models: _Models) -> TrainAction | EditAction:
+    models.done()
+    with _evaluating():
+        return _ACTIONS[action.type](name, action)
 
 
 def _action_name(record: Record, action: Instance) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...framework.base.errors import FormatError, OpscopeError
 from ..brainscript.build import file_finder, network_expression, source_of
-from ..brainscript.experiment import TrainAction, is_redesigned, load_experiment
+from ..brainscript.experiment import LaterAction, TrainAction, is_redesigned, load_experiment
 from ..brainscript.language.parser import parse_members
 from ..config.commands import commands
 from ..config.files import parse_command_line, read_config_text, read_source
@@ -191,6 +191,8 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
     elif not parse_only:
         warn = partial(report.add, WARNING)
         for action in load_experiment([f"configFile={path}", *extra], warn).actions:
+            if isinstance(action, LaterAction):
+                continue  # its model is not there before an action has run
             networks = (
                 [action.network]
                 if isinstance(action, TrainAction)

@@ -41,7 +41,7 @@ PLAIN = [
     # -- the redesigned language
     (
         f"experiment(redesigned('streams = (1 : {_STREAMS})'))",
-        "train.bs:19:9: 'streams' must hold records, not a number",
+        "train.bs:17:22: 'streams' must hold records, not a number",
     ),
     (
         "experiment(redesigned(rates='(0.8 : [ a = 1 ])'))",

@@ -205,7 +205,9 @@ def test_overrides_inside_records():
     assert action.network.parameter_count() == 40 * 16 + 5 * 17 * 16 + 17 * 91
 
 
-@pytest.mark.parametrize("name", ["Nothing.x", "numLayers.x", "TIMIT_TrainNDL.optimizer.maxEpochs.x"])
+@pytest.mark.parametrize(
+    "name", ["Nothing.x", "numLayers.x", "TIMIT_TrainNDL.optimizer.maxEpochs.x"]
+)
 def test_overrides_that_have_no_place(name):
     with pytest.raises(FormatError, match="to look into"):
         load_experiment([f"configFile={HERE / 'timit_ndl.bs'}", f"{name}=1"])

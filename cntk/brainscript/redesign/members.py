@@ -6,12 +6,12 @@ scopes around: `traceLevel` and `minibatchSize` may stand at the top of a file f
 
 from __future__ import annotations
 
-from ...framework.base.errors import nearest
-from ..base.text import Location
+from ....framework.base.errors import nearest
+from ...base.text import Location
+from ..failures import Failure
+from ..language.syntax import Lambda, LibrarySource
+from ..values import Array, Record, Thunk, Value, flatten, force, type_name
 from .classes import REQUIRED, TOP_CLASSES, Setting
-from .failures import Failure
-from .language.syntax import Lambda, LibrarySource
-from .values import Array, Record, Thunk, Value, flatten, force, type_name
 
 PLAIN = frozenset(
     ("number", "integer", "numbers", "integers", "boolean")

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..base.text import Location, Source, Text, join
-from ..config.parameters import ConfigParameters
-from ..network.network import Network
-from ..network.nodes.node import Node
-from .classes import REQUIRED, STREAM, TOP_CLASSES
-from .failures import Failure
-from .language.printer import number_text
-from .language.syntax import LibrarySource
-from .members import PLAIN, find_setting, setting_value
-from .values import (
+from ...base.text import Location, Source, Text, join
+from ...config.parameters import ConfigParameters
+from ...network.network import Network
+from ...network.nodes.node import Node
+from ..failures import Failure
+from ..language.printer import number_text
+from ..language.syntax import LibrarySource
+from ..values import (
     Instance,
     Record,
     Thunk,
@@ -26,6 +24,8 @@ from .values import (
     force,
     type_name,
 )
+from .classes import REQUIRED, STREAM, TOP_CLASSES
+from .members import PLAIN, find_setting, setting_value
 
 FEATURE_READERS = ("HTKFeatReader",)
 LABEL_READERS = ("HTKMLFReader",)

@@ -17,20 +17,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...framework.base.errors import OpscopeError
-from ..network.network import Network
-from ..network.nodes.node import Node
-from ..network.standard.settings import SimpleNetworkSettings
-from ..network.standard.simple_builder import build_simple_network
-from .classes import is_argument
-from .failures import Failure, as_failure
-from .functions import replaced_text, show
-from .language.syntax import Expression
-from .members import setting_value
-from .networks import all_below, computation_network, duplicate, network_of
-from .nodes import computation_node, make_node, plain, warn_of_unknown
-from .sections import READERS
-from .values import (
+from ....framework.base.errors import OpscopeError
+from ...network.network import Network
+from ...network.nodes.node import Node
+from ...network.standard.settings import SimpleNetworkSettings
+from ...network.standard.simple_builder import build_simple_network
+from ..failures import Failure, as_failure
+from ..functions import replaced_text, show
+from ..language.syntax import Expression
+from ..networks import all_below, computation_network, duplicate, network_of
+from ..nodes import computation_node, make_node, plain, warn_of_unknown
+from ..values import (
     Array,
     Instance,
     Path,
@@ -45,6 +42,9 @@ from .values import (
     path_text,
     type_name,
 )
+from .classes import is_argument
+from .members import setting_value
+from .sections import READERS
 
 
 def _instance(name: str) -> RuntimeType:

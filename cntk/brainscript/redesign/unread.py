@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...framework.base.errors import nearest
+from ....framework.base.errors import nearest
+from ..language.syntax import Access, Expression, Identifier, Lambda, LibrarySource, Member, New
+from ..language.syntax import Record as RecordText
+from ..values import Record, Thunk
 from .classes import TOP_CLASSES
-from .language.syntax import Access, Expression, Identifier, Lambda, LibrarySource, Member, New
-from .language.syntax import Record as RecordText
-from .values import Record, Thunk
 
 
 def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]:
@@ -40,7 +40,11 @@ def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]
 
 
 def _is_known(name: str, owner: str) -> bool:
-    return owner in TOP_CLASSES and name.lower() in TOP_CLASSES[owner].settings
+    """Whether a class reads a member, or says itself which it does not know."""
+    found = TOP_CLASSES.get(owner)
+    if found is None:
+        return owner == "ComputationNode"
+    return found.open or name.lower() in found.settings
 
 
 def _walk(text: Expression) -> tuple[dict[int, Member], set[str]]:
