@@ -207,7 +207,9 @@ REDESIGNED = ROOT / "examples/redesigned"
 
 def criteria(log: pathlib.Path, name: str) -> list[float]:
     """The criterion of this name after each epoch."""
-    return [float(v) for v in re.findall(rf"\b{name} = ([0-9.]+)", log.read_text())]
+    return [
+        float(v) for v in re.findall(rf"Finished Epoch.*?\b{name} = ([0-9.]+)", log.read_text())
+    ]
 
 
 def test_the_notes_first_example(tmp_path: pathlib.Path) -> None:
