@@ -54,13 +54,11 @@ class ObjectClass:
         doc: one or two sentences.
         settings: by name in lower case: members are found whatever capitals they have.
         open: whether any other member is used as well, as the nodes of a network are.
-        top: whether it belongs to the redesigned top level alone.
     """
 
     doc: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
     open: bool = False
-    top: bool = True
 
     def names(self) -> list[str]:
         """The members' names as the table has them."""
@@ -232,7 +230,6 @@ TOP_CLASSES: dict[str, ObjectClass] = {
             source | RandomizingSource | required | the data
             deviceId | setting | -1 | -1 or 'cpu', a GPU's number, 'gpu' or 'auto'
             makeMode | boolean | true | go on from the last checkpoint that is there
-            forceConstantRandomSeed | boolean | false | all random parameters have seed 1
             """
             + _ANYWHERE
         ),
@@ -322,6 +319,126 @@ TOP_CLASSES: dict[str, ObjectClass] = {
         _table("model | network | required | \n pathName | path | required | the file"),
     ),
 }
+
+"""The classes of the redesigned top level alone."""
+
+_INPUT_NODES = "inputNodes | nodes | required | the nodes to give as parameters"
+SHARED_CLASSES: dict[str, ObjectClass] = {
+    "ComputationNetwork": ObjectClass(
+        "A network of all nodes among the members, under the members' names, and all they need. "
+        "Arrays `featureNodes`, `labelNodes`, `criterionNodes`, `evaluationNodes` and "
+        "`outputNodes` put nodes into groups.",
+        _table("precision | string | 'float' | 'float' or 'double'"),
+        open=True,
+    ),
+    "ComputationNode": ObjectClass(
+        "A node. Other members are attributes of its kind.",
+        _table(
+            """
+            operation | string | required | kind of the node
+            inputs | nodes | | its inputs; numbers become constants
+            tag | string | '' | group of the network that it is in
+            """
+        ),
+        open=True,
+    ),
+    "ComputationNetworkFromFile": ObjectClass(
+        "Behind `BS.Network.Load (pathName)` and `LoadModel (pathName)`: a network from a model.",
+        _table("pathName | path | required | the file"),
+    ),
+    "ComputationNetworkWithEdits": ObjectClass(
+        "Behind `BS.Network.Edit`: a network in which functions replace nodes.",
+        _table(
+            """
+            inputModel | network | required | the network
+            editFunctions | function | required | one or several of a node; they give a node
+            additionalRoots | nodes | required | nodes to add, or none
+            """
+        ),
+    ),
+    "CloneFunctionConfigLambda": ObjectClass(
+        "Behind `BS.Network.CloneFunction`: a part of a network as a function that copies it.",
+        _table(
+            _INPUT_NODES
+            + """
+            outputNodes | nodes | required | a node, or a record of nodes: what the function gives
+            parameters | string | required | 'learnable', 'constant' or 'shared'
+            """
+        ),
+    ),
+    "NodeFunction": ObjectClass(
+        "A function that makes one node; a class of this package.",
+        _table(
+            """
+            operation | string | required | kind of the node
+            inputs | string | required | names of the parameters that are inputs
+            parameters | string | inputs | names of all parameters
+            options | record | [] | optional parameters with their defaults
+            """
+        ),
+    ),
+    "Overload": ObjectClass(
+        "Several functions under one name, chosen by the number of parameters.",
+        _table("functions | function | required | the functions, joined by `:`"),
+    ),
+    "StringFunction": ObjectClass(
+        "Behind the functions on strings.",
+        _table(
+            """
+            what | string | required | 'Format', 'Chr', 'Substr' or 'Replace'
+            arg | value | required | the value, or the text
+            how | string | | of Format: the middle of a printf format
+            pos | integer | | of Substr: where it begins
+            chars | integer | | of Substr: how many; below 0: all
+            replacewhat | string | | of Replace: what is looked for
+            withwhat | string | | of Replace: what takes its place
+            """
+        ),
+    ),
+    "NumericFunction": ObjectClass(
+        "Behind the functions on numbers.",
+        _table(
+            """
+            what | string | required | 'Floor', 'Ceil', 'Round', 'Abs', 'Length', 'Mod', 'IntDiv'
+            arg | value | | the number; of Length: a string or an array
+            args | numbers | | of Mod and IntDiv: the two numbers
+            """
+        ),
+    ),
+    "CompareFunction": ObjectClass(
+        "Behind questions about values.",
+        _table(
+            """
+            what | string | required | 'IsSameObject', 'IsArray', 'IsDouble' or 'IsBool'
+            args | values | required | the value; of IsSameObject: the two
+            """
+        ),
+    ),
+    "PrintAction": ObjectClass(
+        "Says a value in the log, and is that value.",
+        _table("what | value | required | \n how | string | '' | the middle of a printf format"),
+    ),
+    "FailAction": ObjectClass(
+        "Ends the evaluation with an error.", _table("what | string | required | the message")
+    ),
+    "Debug": ObjectClass(
+        "Says a value in the log, and is that value.",
+        _table(
+            """
+            value | value | required |
+            say | string | '' | what to say before
+            enabled | boolean | true | whether to say anything
+            """
+        ),
+    ),
+    "TensorShape": ObjectClass("Dimensions.", _table("dims | integers | required |")),
+    "IntVector": ObjectClass("Whole numbers.", _table("items | integers | required |")),
+    "SizeVector": ObjectClass("Whole numbers.", _table("items | integers | required |")),
+    "BoolVector": ObjectClass("Booleans.", _table("items | boolean | required | or several")),
+}
+"""The classes that networks in BrainScript have as well."""
+
+CLASSES = {**TOP_CLASSES, **SHARED_CLASSES}
 
 
 def is_argument(name: str) -> bool:

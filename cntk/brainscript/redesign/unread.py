@@ -13,7 +13,7 @@ from ....framework.base.errors import nearest
 from ..language.syntax import Access, Expression, Identifier, Lambda, LibrarySource, Member, New
 from ..language.syntax import Record as RecordText
 from ..values import Record, Thunk
-from .classes import TOP_CLASSES
+from .classes import CLASSES
 
 
 def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]:
@@ -35,16 +35,14 @@ def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]
             continue
         if isinstance(member.value, (Lambda, New)):
             continue
-        known = named | set(TOP_CLASSES[owner].names() if owner in TOP_CLASSES else ())
+        known = named | set(CLASSES[owner].names() if owner in CLASSES else ())
         yield f"{member.location}: {name!r} is read by nobody{nearest(name, known)}"
 
 
 def _is_known(name: str, owner: str) -> bool:
     """Whether a class reads a member, or says itself which it does not know."""
-    found = TOP_CLASSES.get(owner)
-    if found is None:
-        return owner == "ComputationNode"
-    return found.open or name.lower() in found.settings
+    found = CLASSES.get(owner)
+    return found is not None and (found.open or name.lower() in found.settings)
 
 
 def _walk(text: Expression) -> tuple[dict[int, Member], set[str]]:
