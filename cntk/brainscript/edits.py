@@ -95,6 +95,9 @@ def changed_value(value: Value, path: Path, changes: Changes, where: Any) -> Val
 def change_members(record: Record, changes: Iterable[Change], must_be_there: bool) -> Record:
     """Change the members of a record that nobody has seen yet.
 
+    The names in a new value are, as in `a + [ b = x ]`, those of the record that it comes into,
+    then those of the records around that, then those of the place where it is written.
+
     Raises:
         Failure: there is no member to delete or, if it must be there, to look into.
     """
@@ -102,6 +105,9 @@ def change_members(record: Record, changes: Iterable[Change], must_be_there: boo
     for names, thunk in changes:
         name = names[0]
         old = members.get(name)
+        if thunk.scope.members is not members:
+            scope = Record(record.session, thunk.scope, record.expression, members)
+            thunk = Thunk(thunk.code, scope, thunk.path, thunk.expression)
         if len(names) == 1:
             if not isinstance(thunk.expression, Delete):
                 members[name] = thunk
@@ -216,6 +222,6 @@ class _Mover:
             around = thunk.scope.parent
             scope = Record(self.result.session, around, self.expression, self.result.members)
             self.scopes[id(thunk.scope)] = scope
-        elif scope is None:  # put there by `a.b = x`: its names are those of that place
+        elif scope is None:
             scope = thunk.scope
         return Thunk(thunk.code, scope, inside, thunk.expression)

@@ -21,7 +21,7 @@ from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError
 from ..base.text import Location, Source, located
 from ..config import ConfigParameters
-from ..config.files import read_source
+from ..config.files import find_file, read_source
 from ..models.dump import dump
 from ..models.v1 import write_model
 from ..network.initialize import initialize
@@ -128,7 +128,7 @@ def load_experiment(
         if not equals or not all(part.isidentifier() for part in name.split(".")):
             raise FormatError(f"{argument!r}: an argument must have the form name=value")
         if name.lower() == "configfile":
-            path = Path(value.replace("\\", "/"))
+            path = find_file(value)
         else:
             overrides[name] = value
     if path is None:

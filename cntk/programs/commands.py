@@ -84,10 +84,12 @@ def networks(arguments: tuple[str, ...], only_list: bool) -> None:
 def _is_redesigned(arguments: tuple[str, ...]) -> bool:
     """Whether the config file of a command line is one of the redesigned language."""
     from ..brainscript.experiment import is_redesigned
-    from ..config.files import read_source
+    from ..config.files import find_file, read_source
 
     files = [word[11:] for word in arguments if word.lower().startswith("configfile=")]
-    return len(files) == 1 and files[0].endswith(".bs") and is_redesigned(read_source(files[0]))
+    if len(files) != 1 or not files[0].endswith(".bs"):
+        return False
+    return is_redesigned(read_source(find_file(files[0])))
 
 
 def _experiment(arguments: tuple[str, ...], only_list: bool) -> None:

@@ -52,8 +52,13 @@ CHANGES = [
     ("[ base = [ x = 1 ; y = x ] ; one = base ; one.x = 5 ; r = one.y * 10 + base.y ].r", 51),
     ("[ base = [ x = 1 ] ; a = base + [ y = x ] ; a.x = 5 ].a.y", 5),
     ("[ all = [ base = [ x = 1 ; y = x ] ] ; a = all.base ; a.x = 5 ].a.y", 5),
-    # a change is evaluated where it stands; the last one counts
-    ("[ s = 7 ; a = [ b = 1 ; s = 1 ] ; a.b = s ; z = (a + [ c = 2 ]).b ].z", 7),
+    # names are those of the record first, as for +; then those of the place
+    ("[ s = 7 ; a = [ b = 1 ; s = 2 ] ; a.b = s ; z = (a + [ c = 2 ]).b ].z", 2),
+    ("[ s = 7 ; a = [ b = 1 ; s = 2 ] ; a.b = s ; z = (a + [ s = 3 ]).b ].z", 3),
+    ("[ s = 7 ; a = [ s = 2 ; i = [ b = 1 ] ] ; a.i.b = s ; z = a.i.b ].z", 2),
+    ("[ f (n) = base + [ i.b = n ] ; base = [ i = [ b = 1 ; c = b ] ] ; z = f (6).i.c ].z", 6),
+    ("[ a = [ b = [ c = 1 ] ] ; a.d = 5 ; a.b.c = d ].a.b.c", 5),
+    # the last one counts
     ("[ a = [ b = 1 ] ; a.b = 2 ; c = a ; c.b = 3 ; z = a.b * 10 + c.b ].z", 23),
     # what is not asked for does not count
     ("[ a = [ b = Fail ('no') ; c = 1 ] ; a.b = 2 ; z = a.b + a.c ].z", 3),
@@ -110,6 +115,42 @@ def test_a_change_reaches_a_network_before_it_is_made():
     assert network.find("x").attributes["shape"] == (9,)
     ((_, network, _),) = read(text, {"e.net.n": "(3 * 4)"})[0].actions[0].steps
     assert network.find("x").attributes["shape"] == (12,)
+
+
+OPTIMIZERS = {
+    "a function": "optimizer = make (256)",
+    "new X (base + [...])": "optimizer = new SGDOptimizer (base + [ maxEpochs = 5 ])",
+    "new X (function)": "optimizer = new SGDOptimizer (record (5))",
+    "a condition": "optimizer = if 1 < 2 then make (3) else new SGDOptimizer base",
+    "an edited object": "optimizer = make (3) + [ maxEpochs = 6 ]",
+    "an object elsewhere": "optimizer = shared",
+    "outside of the action": "",
+}
+
+
+@pytest.mark.parametrize("written", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("in_file", [False, True])
+def test_changes_reach_through(written, in_file):
+    text = redesigned()
+    line = next(line for line in text.split("\n") if "new SGDOptimizer" in line)
+    text = (
+        text.replace(line, written)
+        + """
+    base = [ minibatchSize = 32 ; learningRatesPerMB = rate ; rate = 0.5 ]
+    record (n) = base + [ maxEpochs = n ]
+    make (size) = new SGDOptimizer [ minibatchSize = size ; learningRatesPerMB = 1 ; maxEpochs = 9 ]
+    shared = make (5)
+    """
+    )
+    name = "train.optimizer"
+    if not written:
+        text, name = text + "\noptimizer = make (7)\n", "optimizer"
+    overrides = {f"{name}.maxEpochs": "77", f"{name}.learningRatesPerMB": "0.25:0.125"}
+    if in_file:
+        text += f"\n{name}.maxEpochs = 70 + 7\n{name}.learningRatesPerMB = 0.25 : 0.125\n"
+    section = sgd(read(text, {} if in_file else overrides)[0])
+    assert section.int("maxEpochs") == 77
+    assert list(section.array("learningRatesPerMB").floats()) == [0.25, 0.125]
 
 
 def test_text_with_changes_is_printed_and_laid_out():
