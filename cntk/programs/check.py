@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from ...framework.base.errors import FormatError, OpscopeError
+from ..actions.experiment import check_settings
 from ..brainscript.build import file_finder, network_expression, source_of
 from ..brainscript.experiment import LaterAction, TrainAction, is_redesigned, load_experiment
 from ..brainscript.language.parser import parse_members
@@ -202,6 +203,9 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
                 with report.collected():
                     network.validate()
                     report.networks[action.name] = network
+            if isinstance(action, TrainAction):
+                with report.collected():
+                    check_settings(action)
 
 
 def _check_model(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:

@@ -30,6 +30,15 @@ from .members import PLAIN, find_setting, setting_value
 FEATURE_READERS = ("HTKFeatReader",)
 LABEL_READERS = ("HTKMLFReader",)
 READERS = FEATURE_READERS + LABEL_READERS
+INPUT_FILES = tuple(
+    dict.fromkeys(
+        setting.name
+        for owner in ("RandomizingSource", *READERS)
+        for setting in TOP_CLASSES[owner].settings.values()
+        if setting.kind == "path" and setting.name not in ("dataSetFile", "prefixPathInSCP")
+    )
+)
+"""The settings of sources and readers that name a file to read."""
 
 
 class _Line(Source):
