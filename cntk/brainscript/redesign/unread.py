@@ -2,7 +2,8 @@
 
 A member is read if its value was computed, if its record defines an object whose class has it, or
 if an expression anywhere in the text names it, used or not. Functions and objects count as a
-library that need not be used.
+library that need not be used, and so do members of the plain records that functions give, unless
+their names look misspelt.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .classes import CLASSES
 
 def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]:
     """A line with the place for each member of the evaluated records that nobody reads."""
-    members, named = _walk(text)
+    members, named, given = _walk(text)
     read: set[int] = set()
     unread: dict[int, tuple[str, str]] = {}
     for record in records:
@@ -35,8 +36,9 @@ def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]
             continue
         if isinstance(member.value, (Lambda, New)):
             continue
-        known = named | set(CLASSES[owner].names() if owner in CLASSES else ())
-        yield f"{member.location}: {name!r} is read by nobody{nearest(name, known)}"
+        hint = nearest(name, named | set(CLASSES[owner].names() if owner in CLASSES else ()))
+        if hint or owner or key not in given:
+            yield f"{member.location}: {name!r} is read by nobody{hint}"
 
 
 def _is_known(name: str, owner: str) -> bool:
@@ -45,14 +47,15 @@ def _is_known(name: str, owner: str) -> bool:
     return found is not None and (found.open or name.lower() in found.settings)
 
 
-def _walk(text: Expression) -> tuple[dict[int, Member], set[str]]:
-    """The members of all records in the user's text, by the ids of their values; and all names that
-    expressions use."""
+def _walk(text: Expression) -> tuple[dict[int, Member], set[str], set[int]]:
+    """The members of all records in the user's text, by the ids of their values; all names that
+    expressions use; and the ids of those members that are inside functions."""
     members: dict[int, Member] = {}
     named: set[str] = set()
-    stack = [text]
+    given: set[int] = set()
+    stack = [(text, False)]
     while stack:
-        expression = stack.pop()
+        expression, inside = stack.pop()
         if isinstance(expression.source, LibrarySource):
             continue
         if isinstance(expression, (Identifier, Access)):
@@ -60,6 +63,9 @@ def _walk(text: Expression) -> tuple[dict[int, Member], set[str]]:
         elif isinstance(expression, RecordText):
             for member in expression.members:
                 members[id(member.value)] = member
+                if inside:
+                    given.add(id(member.value))
                 named.update(member.name.split(".")[:-1])
-        stack.extend(expression.children())
-    return members, named
+        inside = inside or isinstance(expression, Lambda)
+        stack.extend((child, inside) for child in expression.children())
+    return members, named, given

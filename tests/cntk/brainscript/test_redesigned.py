@@ -179,7 +179,7 @@ def test_misspelt_names(overrides, message, line):
 
 
 def test_misspelt_names_in_plain_records_and_functions():
-    head = "make (h) = [ hiden = 4 ; hidden = h ]\noptions = make (3) + [ hidn = 2 ]\n"
+    head = "make (h) = [ hiden = 4 ; hidden = h ; unused = 1 ]\noptions = make (3) + [ hidn = 2 ]\n"
     text = redesigned().replace("2 : 4 : 3", "2 : options.hidden : 3")
     _, told = read(head + text)
     assert told == [
