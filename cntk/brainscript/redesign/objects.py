@@ -26,7 +26,7 @@ from ..failures import Failure, as_failure
 from ..functions import replaced_text, show
 from ..language.syntax import Expression
 from ..networks import all_below, computation_network, duplicate, network_of
-from ..nodes import computation_node, make_node, plain, warn_of_unknown
+from ..nodes import computation_node, make_node, user_place, warn_of_unknown
 from ..values import (
     Array,
     Instance,
@@ -46,6 +46,8 @@ from .classes import is_argument
 from .members import setting_value
 from .sections import READERS
 
+MAX_DIMENSION = 1 << 31
+
 
 def _instance(name: str) -> RuntimeType:
     def construct(record: Record, path: Path, where: Expression) -> Instance:
@@ -60,7 +62,11 @@ def node_reference(record: Record, path: Path, where: Expression) -> Node:
     Something else feeds it, or takes its place. It is called as the reader whose `data` it is, or
     else as its member.
     """
-    dim = plain(record.get("dim"))
+    dim = record.get("dim")
+    if not isinstance(dim, float) or not dim.is_integer() or not 0 < dim < MAX_DIMENSION:
+        shown = f"{dim:g}" if isinstance(dim, float) else f"a {type_name(dim)}"
+        message = f"'dim' must be a positive number without a fraction, not {shown}"
+        raise Failure(message, record.place("dim"))
     pieces = path_text(path).split(".")
     if pieces[-1] == "data" and len(pieces) > 1:
         pieces.pop()
@@ -121,6 +127,8 @@ def simple_network(record: Record, path: Path, where: Expression) -> Network:
             node.tags.append(group)
     for old, new in replaced.items():
         new.tags += [tag for tag in old.tags if tag not in new.tags]
+    for node in network.nodes.values():
+        node.location = node.location or user_place(session, where)
     result = network_of(session, roots, replaced)
     result.precision = network.precision
     return result
@@ -128,6 +136,8 @@ def simple_network(record: Record, path: Path, where: Expression) -> Network:
 
 def _list(record: Record, name: str, default: Value = None) -> list[Any]:
     items = flatten(setting_value(record, name, default))
+    if not items:
+        raise Failure(f"{name!r} is an empty array", record.place(name))
     return [int(v) if isinstance(v, float) and v.is_integer() else v for v in items]
 
 

@@ -5,6 +5,7 @@ Each line of a section has the place of the member that it is made of, which err
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ...base.text import Location, Source, Text, join
@@ -139,7 +140,7 @@ def _reader(source: Record, network: Network) -> Iterator[Text | str]:
         network.add_to_group("feature" if feature else "label", node)
         size = "dim" if feature else "labelDim"
         place = reader.record.place("data")
-        count = node.attributes["shape"][0] // _frames(reader, node)
+        count = _elements(node) // _frames(reader, node)
         lines.append(_line(f"{node.name} = [\n", place))
         lines += _settings(reader.record)
         if feature and not _has(reader.record, "scpFile"):
@@ -164,6 +165,20 @@ def _data_set(source: Record, reader: Instance) -> str:
     return f'"{path}"'
 
 
+def _data_of(reader: Instance) -> Node | None:
+    """The input node that a reader gives; None if it has none of its own."""
+    data = reader.record.own("data")
+    if data is None or (isinstance(data, Node) and data.is_input):
+        return data
+    message = f"'data' must be a ComputeNodeRef, not a {type_name(data)}"
+    raise Failure(message, reader.record.place("data"))
+
+
+def _elements(node: Node) -> int:
+    """How many numbers a sample of an input node has."""
+    return math.prod(node.attributes["shape"])
+
+
 def _frames(reader: Instance, node: Node) -> int:
     """How many frames of a file make one sample: `contextWindow`, or left and right context."""
     if reader.type not in FEATURE_READERS:
@@ -171,9 +186,9 @@ def _frames(reader: Instance, node: Node) -> int:
     given = setting_value(reader.record, "contextWindow", 1.0)
     window = [expect_integer(w, reader.expression) for w in flatten(given)]
     frames = window[0] if len(window) == 1 else 1 + sum(window)
-    if frames < 1 or node.attributes["shape"][0] % frames:
+    if frames < 1 or _elements(node) % frames:
         raise Failure(
-            f"{node.attributes['shape'][0]} dimensions are not those of {frames} frames",
+            f"{_elements(node)} dimensions are not those of {frames} frames",
             reader.record.place("contextWindow"),
         )
     return frames
@@ -188,8 +203,8 @@ def _streams(source: Record, network: Network) -> Iterator[tuple[Instance, Node]
             # What the network uses is computed already; nothing else is.
             reader = member.value if isinstance(member, Thunk) else member
             if isinstance(reader, Instance) and reader.type in READERS:
-                node = reader.record.own("data")
-                if isinstance(node, Node) and network.nodes.get(node.name) is node:
+                node = _data_of(reader)
+                if node is not None and network.nodes.get(node.name) is node:
                     yield reader, node
         return
     for stream in flatten(streams):
@@ -199,18 +214,15 @@ def _streams(source: Record, network: Network) -> Iterator[tuple[Instance, Node]
         stream.owner = STREAM
         reader = object_of(stream, "reader", *READERS)
         node = stream.own("input")
-        if not isinstance(node, Node):
-            raise Failure("'input' of a stream must be a node", stream.place("input"))
+        if not isinstance(node, Node) or not node.is_input:
+            raise Failure("'input' of a stream must be an input node", stream.place("input"))
         if network.nodes.get(node.name) is not node:
             message = f"the network does not use the node {node.name!r}"
             raise Failure(message, stream.place("input"))
-        data = reader.record.own("data")
-        if isinstance(data, Node) and data.attributes["shape"] != node.attributes["shape"]:
-            raise Failure(
-                f"the reader gives {data.attributes['shape'][0]} dimensions, but {node.name!r} has"
-                f" {node.attributes['shape'][0]}",
-                stream.place("input"),
-            )
+        data = _data_of(reader)
+        if data is not None and _elements(data) != _elements(node):
+            message = f"the reader gives {_elements(data)} dimensions, but {node.name!r} has"
+            raise Failure(f"{message} {_elements(node)}", stream.place("input"))
         yield reader, node
 
 

@@ -251,3 +251,35 @@ def test_records_where_plain_members_are_wanted(line):
     except OpscopeError as error:
         assert str(error).startswith("train.bs:")
         assert max(map(len, str(error).split("\n"))) <= 500
+
+
+WRONG = [
+    ("dim = 2 ]", "dim = [| |] ]", "train.bs:18:94: 'dim' must be a positive number without a f"),
+    ("dim = 2 ]", "dim = 2.5 ]", "train.bs:18:94: 'dim' must be a positive number"),
+    (
+        "dim = 3 ]",
+        "dim = 'x' ]",
+        "'dim' must be a positive number without a fraction, not a string",
+    ),
+    (
+        "layerTypes = 'Sigmoid'",
+        "layerTypes = [| |]",
+        "train.bs:8:26: 'layerTypes' is an empty array",
+    ),
+    ("2 : 4 : 3", "5 : 4 : 3", "train.bs:6:19: W0*features Times operation"),
+    ("new ComputeNodeRef [ dim = 2 ]", "Sigmoid (Input (2))", "'data' must be a ComputeNodeRef"),
+    (
+        "        features =",
+        "streams = [ reader = labels ; input = 1 ]\nfeatures =",
+        "must be an input",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=[new for _, new, _ in WRONG])
+def test_wrong_values(old, new, message):
+    text = redesigned().replace(old, new)
+    assert text != redesigned()
+    with pytest.raises(OpscopeError) as caught:
+        read(text)[0].actions[0].network.validate()
+    assert message in str(caught.value) and str(caught.value).startswith("train.bs:")
