@@ -233,6 +233,9 @@ def test_the_notes_first_example(tmp_path: pathlib.Path) -> None:
     told = (tmp_path / "TrainNDLNetwork/model/cntkSpeech.dnn.0.dump.txt").read_text()
     assert re.search(r"^outZ\.z\.PlusArgs\[0\]=Times \( outZ\.W , added\.Eh \)", told, re.MULTILINE)
     assert (tmp_path / "TrainNDLNetwork/model/cntkSpeech.dnn.0").stat().st_size > 0
+    only = (*folders, "DeviceNumber=-1", "actions=TIMIT_TrainNDL", "--list")
+    some = run("-m", "opscope", "cntk", "networks", config, *only)
+    assert some == "TIMIT_TrainNDL: train\n"
 
 
 def test_the_notes_second_example(tmp_path: pathlib.Path) -> None:

@@ -98,7 +98,8 @@ def _identifier(expression: syntax.Identifier) -> Code:
                 found = members[name]
                 return found.force() if found.__class__ is Thunk else found
             record = record.parent
-        hint = nearest(name, scope.visible())
+        # Names with `_` in front are the library's own business.
+        hint = nearest(name, (n for n in scope.visible() if n[:1] != "_" or name[:1] == "_"))
         raise Failure(f"unknown identifier {name!r}{hint}", expression)
 
     def with_changes(scope: Record, path: Path, changes: Changes) -> Value:

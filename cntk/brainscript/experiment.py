@@ -115,7 +115,8 @@ def load_experiment(
 
     A name with dots, such as `Train.optimizer.maxEpochs`, goes into the records of the file. A
     value is BrainScript if it is one constant, record or array, `delete`, a string in quotes, or an
-    expression in parentheses; anything else is a string. `warn` takes warnings with their places.
+    expression in parentheses; anything else is a string, but `actions=Train` names an action.
+    `warn` takes warnings with their places.
 
     Raises:
         OpscopeError: no configFile, or something is wrong in it or in a value; with the place.
@@ -224,7 +225,8 @@ def _override(name: str, value: str) -> syntax.Member:
             parsed = expression
         literal = (Number, syntax.String, syntax.Boolean, syntax.Record, syntax.Array)
         negative = isinstance(parsed, syntax.Unary) and isinstance(parsed.operand, Number)
-        if isinstance(parsed, literal) or negative or value.startswith("("):
+        names = name == "actions"  # of members, never a string
+        if isinstance(parsed, literal) or negative or names or value.startswith("("):
             expression = parsed
     return syntax.Member(source, -source.before, name, expression)
 

@@ -205,6 +205,16 @@ def test_overrides_inside_records():
     assert action.network.parameter_count() == 40 * 16 + 5 * 17 * 16 + 17 * 91
 
 
+@pytest.mark.parametrize("given", ["b", "b : c", "(b : c)"])
+def test_actions_on_the_command_line(given):
+    text = "actions = a\n" + "\n".join(
+        f"{name} = new EditAction [ do = Dump (new NDL [ x = Input (2) ], '{name}') ]"
+        for name in "abc"
+    )
+    actions = read_experiment(Source("t.bs", text), {"actions": given}).actions
+    assert [action.name for action in actions] == [name for name in given if name in "bc"]
+
+
 @pytest.mark.parametrize(
     "name", ["Nothing.x", "numLayers.x", "TIMIT_TrainNDL.optimizer.maxEpochs.x"]
 )
