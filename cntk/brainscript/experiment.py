@@ -102,10 +102,10 @@ class Experiment:
 def is_redesigned(source: Source) -> bool:
     """Whether a text is of the redesigned language: `new CNTK [...]`, or members with `actions`."""
     try:
-        top = _top_record(source, file_finder(()))
+        _, record = _top(source, file_finder(()))
     except FormatError:
         return False
-    return any(member.name == "actions" for member in top.members)
+    return any(member.name == "actions" for member in record.members)
 
 
 def load_experiment(
@@ -144,12 +144,11 @@ def read_experiment(
     warn: Callable[[str], None] | None = None,
 ) -> Experiment:
     """The actions of a text, with members of its top level, or inside, replaced by `overrides`."""
-    record: syntax.Expression = _top_record(source, file_finder(folders))
+    expression, _ = _top(source, file_finder(folders))
     if overrides:
         members = tuple(_override(name, value) for name, value in overrides.items())
         changes = syntax.Record(members[0].source, 0, members)
-        record = syntax.Infix(source, record.at, "with", record, changes)
-    expression = New(source, record.at, "CNTK", record)
+        expression = syntax.Infix(source, expression.at, "with", expression, changes)
     models = _Models(folders)
     session = Session(
         {**TYPES, **REDESIGNED_TYPES},
@@ -179,18 +178,18 @@ def _evaluating() -> Iterator[None]:
             raise located(FormatError, "the actions need each other too deeply", None) from None
 
 
-def _top_record(source: Source, find: Finder | None) -> syntax.Record:
-    """What `new CNTK` takes: the whole text, or the record of the `new CNTK` that it is."""
-    if source.text.lstrip().startswith("new"):
-        expression = parse_expression(source, find)
-        if (
-            isinstance(expression, New)
-            and expression.type == "CNTK"
-            and isinstance(expression.argument, syntax.Record)
-        ):
-            return expression.argument
-        raise located(FormatError, "new CNTK [ ... ] expected", expression.location)
-    return parse_members(source, find)
+def _top(source: Source, find: Finder | None) -> tuple[syntax.Expression, syntax.Record]:
+    """The object that a text defines and its record: `new CNTK` of all the text or, if that is so
+    written, `new CNTK [ ... ] + [ ... ]`."""
+    if not source.text.lstrip().startswith("new"):
+        record = parse_members(source, find)
+        return New(source, record.at, "CNTK", record), record
+    expression = top = parse_expression(source, find)
+    while isinstance(top, syntax.Infix) and top.operator in ("+", "-", "with"):
+        top = top.left
+    if isinstance(top, New) and top.type == "CNTK" and isinstance(top.argument, syntax.Record):
+        return expression, top.argument
+    raise located(FormatError, "new CNTK [ ... ] expected", expression.location)
 
 
 _SHOWN = 60  # characters of an argument in the place of an error

@@ -92,6 +92,15 @@ def test_a_change_reaches_a_network_before_it_is_made():
     assert network.find("x").attributes["shape"] == (12,)
 
 
+def test_a_whole_file_can_be_changed():
+    text = redesigned().replace("train = new TrainAction", "train=TrainAction")
+    changes = "[ train.optimizer.maxEpochs = 6 ; stderr = 'log' ]"
+    experiment, _ = read(f"new CNTK [ {text} ] + {changes}", {"stderr": "other"})
+    assert sgd(experiment).int("maxEpochs") == 6 and experiment.settings["stderr"] == "other"
+    with pytest.raises(FormatError, match="no member 'trian' to look into .did you mean train"):
+        read(f"new CNTK [ {text} ] + [ trian.optimizer.maxEpochs = 6 ]")
+
+
 OPTIMIZERS = {
     "a function": "optimizer = make (256)",
     "new X (base + [...])": "optimizer = new SGDOptimizer (base + [ maxEpochs = 5 ])",

@@ -271,6 +271,8 @@ def test_models_are_edited_and_saved(model):
 def test_what_is_redesigned():
     assert is_redesigned(Source("a", "actions = x"))
     assert is_redesigned(Source("a", "new CNTK [ actions = x ]"))
+    assert is_redesigned(Source("a", "new CNTK [ actions = x ] + [ a = 1 ]"))
+    assert not is_redesigned(Source("a", "new CNTK [ a = 1 ] + [ actions = x ] : 2"))
     assert not is_redesigned(Source("a", "command = x"))
     assert not is_redesigned(Source("a", "command = train\nx = [ = ]"))
 
