@@ -342,9 +342,13 @@ def _edit(name: str, action: Instance) -> EditAction:
                 f"'do' must hold Dump or SaveModel, not a {type_name(step)}", record.place("do")
             )
         network, path = step.record.get("model"), step.record.get("pathName")
-        if not isinstance(network, Network) or not isinstance(path, str):
-            raise Failure(f"{step.type} takes a network and a file name", step.expression)
         place = step.record.place("pathName")
+        if not isinstance(network, Network):
+            message = f"{step.type} takes a network, not a {type_name(network)}"
+            raise Failure(message, step.record.place("model"))
+        if not isinstance(path, str):
+            message = f"{step.type} takes the name of a file, not a {type_name(path)}"
+            raise Failure(message, place)
         steps.append((step.type, network, Path(local_path(path, "pathName", place))))
     return EditAction(name, tuple(steps))
 

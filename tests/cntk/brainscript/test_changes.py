@@ -181,6 +181,14 @@ def test_wrong_strings(text, message):
     assert message in str(caught.value)
 
 
+def test_what_fails_in_the_library_is_told_where_it_is_called():
+    with pytest.raises(FormatError) as caught:
+        build_network("{\n  f (t) = Substr (t, 0, 1)\n  x = Input {2, tag = f (3)}\n}", "net.bs")
+    text = str(caught.value)
+    assert text.startswith("net.bs:2:11: expected a string, not a number, in Substr (...)\n")
+    assert "in f (...), called at net.bs:3:23" in text and "library/" not in text
+
+
 def test_a_network_builder_keeps_the_order_of_cntk():
     network = build_network("{ x = Input {3, tag = Format (1.5, '.2')} }")
     assert network.find("x").tags == ["1.50"]

@@ -284,6 +284,11 @@ def test_what_is_redesigned():
         ("actions = 1", "an action must be one of TrainAction, EditAction, not a number"),
         ("actions = new TrainAction []", "'model' must be a Model"),
         ("actions = new EditAction [ do = 1 ]", "'do' must hold Dump or SaveModel"),
+        ("actions = new EditAction [ do = Dump (1, 'a') ]", "bad.bs:1:39: Dump takes a network"),
+        (
+            "actions = new EditAction [ do = Dump (new NDL [ x = Input (2) ], 2) ]",
+            "bad.bs:1:66: Dump takes the name of a file, not a number",
+        ),
         ("new Other []", "expected"),
         ("actions = new TrainAction [ model = new Model [ network = 1 ] ]", "must be a network"),
         ("actions = nothing", "unknown identifier 'nothing'"),
