@@ -18,11 +18,11 @@ from ..network.nodes.node import Node
 from .edits import (
     Changes,
     change_members,
-    changeable,
     changed,
     changed_member,
     changed_value,
     refuse_pending,
+    with_changes_in,
 )
 from .failures import Failure
 from .language import syntax
@@ -90,7 +90,11 @@ def _literal(expression: syntax.Number | syntax.String | syntax.Boolean) -> Code
 def _identifier(expression: syntax.Identifier) -> Code:
     name = expression.name
 
-    def identifier(scope: Record, path: Path) -> Value:
+    def identifier(scope: Record, path: Path, changes: Changes = ()) -> Value:
+        if changes:
+            raw = _raw(scope, name)
+            if raw is not Thunk:
+                return changed_member(raw, path, changes, expression)
         record = scope
         while record is not None:
             members = record.members
@@ -102,13 +106,7 @@ def _identifier(expression: syntax.Identifier) -> Code:
         hint = nearest(name, (n for n in scope.visible() if n[:1] != "_" or name[:1] == "_"))
         raise Failure(f"unknown identifier {name!r}{hint}", expression)
 
-    def with_changes(scope: Record, path: Path, changes: Changes) -> Value:
-        found = _raw(scope, name)
-        if found is Thunk:
-            return identifier(scope, path)  # tells that it is unknown
-        return changed_member(found, path, changes, expression)
-
-    return changeable(identifier, with_changes)
+    return identifier
 
 
 def _raw(scope: Record, name: str) -> Value:
@@ -126,8 +124,14 @@ def _access(expression: syntax.Access) -> Code:
     run_record = compile_expression(expression.record)
     name = expression.name
 
-    def access(scope: Record, path: Path) -> Value:
+    def access(scope: Record, path: Path, changes: Changes = ()) -> Value:
         owner = run_record(scope, path)
+        if changes:
+            record = owner.record if isinstance(owner, Instance) else owner
+            raw = _raw(record, name) if isinstance(record, Record) else Thunk
+            if raw is not Thunk:
+                return changed_member(raw, path, changes, expression)
+            return changed_value(access(scope, path), path, changes, expression)
         if isinstance(owner, Instance):
             # A reader has the dimensions of its data.
             if name == "dim" and "dim" not in owner.record.members:
@@ -147,15 +151,7 @@ def _access(expression: syntax.Access) -> Code:
             return member_of_network(owner, name, expression)
         raise Failure(f"expected a record, not a {type_name(owner)}", expression.record)
 
-    def with_changes(scope: Record, path: Path, changes: Changes) -> Value:
-        owner = run_record(scope, path)
-        record = owner.record if isinstance(owner, Instance) else owner
-        found = _raw(record, name) if isinstance(record, Record) else Thunk
-        if found is Thunk:
-            return changed_value(access(scope, path), path, changes, expression)
-        return changed_member(found, path, changes, expression)
-
-    return changeable(access, with_changes)
+    return access
 
 
 def _record(expression: syntax.Record) -> Code:
@@ -165,26 +161,23 @@ def _record(expression: syntax.Record) -> Code:
         code = (m.name, compile_expression(m.value), m.value, f".{m.name}")
         (inner if "." in m.name else codes).append(code)
 
-    def record(scope: Record, path: Path) -> Record:
+    def record(scope: Record, path: Path, changes: Changes = ()) -> Record:
         session = scope.session
         inside = Record(session, scope, expression)
         members = inside.members
         for name, code, value, piece in codes:
             members[name] = Thunk(code, inside, (path, piece), value)
         if inner:
-            changes = [
+            own = [
                 (tuple(name.split(".")), Thunk(code, inside, (path, piece), value))
                 for name, code, value, piece in inner
             ]
-            change_members(inside, changes, False)
+            change_members(inside, own, False)
         if session.watched is not None:
             session.watch(inside)
-        return inside
+        return change_members(inside, changes, True) if changes else inside
 
-    def with_changes(scope: Record, path: Path, changes: Changes) -> Record:
-        return change_members(record(scope, path), changes, True)
-
-    return changeable(record, with_changes)
+    return record
 
 
 def _delete(expression: syntax.Delete) -> Code:
@@ -288,7 +281,7 @@ def _apply(expression: syntax.Apply) -> Code:
                 return function.call(arguments, named, path)
             if isinstance(function, Closure):
                 body = function.body
-                inside = lambda scope, path: changed(body, scope, path, changes, expression)  # noqa: E731
+                inside = with_changes_in(body, changes, expression)
                 return function.run(inside, arguments, named, path)
             value = function.call(arguments, named, path)
             return changed_value(value, path, changes, expression)
@@ -296,7 +289,7 @@ def _apply(expression: syntax.Apply) -> Code:
             failure.chain.append((called, expression.location))
             raise
 
-    return changeable(apply, apply)
+    return apply
 
 
 def _called_name(function: syntax.Expression) -> str:
@@ -357,8 +350,13 @@ def _if(expression: syntax.If) -> Code:
     run_then = compile_expression(expression.then)
     run_otherwise = compile_expression(expression.otherwise)
 
-    def choose(scope: Record, path: Path) -> Value:
+    def choose(scope: Record, path: Path, changes: Changes = ()) -> Value:
         condition = run_condition(scope, (path, ".if"))
+        if changes and condition.__class__ is bool:
+            branch = run_then if condition else run_otherwise
+            return changed(branch, scope, path, changes, expression)
+        if changes:
+            return changed_value(choose(scope, path), path, changes, expression)
         if condition is True:
             return run_then(scope, path)
         if condition is False:
@@ -369,15 +367,7 @@ def _if(expression: syntax.If) -> Code:
             return node_if(expression, condition, then, otherwise, scope, path)
         return expect_boolean(condition, expression.condition)
 
-    def with_changes(scope: Record, path: Path, changes: Changes) -> Value:
-        condition = run_condition(scope, (path, ".if"))
-        if condition is True:
-            return changed(run_then, scope, path, changes, expression.then)
-        if condition is False:
-            return changed(run_otherwise, scope, path, changes, expression.otherwise)
-        return changed_value(choose(scope, path), path, changes, expression)
-
-    return changeable(choose, with_changes)
+    return choose
 
 
 def _new(expression: syntax.New) -> Code:
@@ -400,7 +390,7 @@ def _new(expression: syntax.New) -> Code:
             record.owner = name
         return runtime.construct(record, path, expression)
 
-    return changeable(new, new)
+    return new
 
 
 _COMPILERS: dict[type, Callable[..., Code]] = {

@@ -12,7 +12,7 @@ BrainScriptEvaluator.cpp (the list "main TODO items": dictionary merging).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from ...framework.base.errors import nearest
 from .failures import Failure, LimitFailure
@@ -23,7 +23,8 @@ from .values import Code, Instance, Path, Record, Thunk, Value, force, type_name
 # A change: the names that lead to the member, and its new value.
 Change = tuple[tuple[str, ...], Thunk]
 Changes = tuple[Change, ...]
-# Code that evaluates an expression with changes of the record that it gives.
+# Code that hands changes on to what its value is made of, as that of names, records and calls does.
+# Other code takes no third parameter; this one's has a default.
 ChangedCode = Callable[[Record, Path, Changes], Value]
 
 
@@ -45,17 +46,19 @@ def change_of(thunk: Thunk) -> tuple[Thunk, Changes] | None:
     return vars(thunk.code).get("change_of")
 
 
-def changeable(code: Code, with_changes: ChangedCode) -> Code:
-    """The code of an expression that hands changes on to what it is made of."""
-    vars(code)["with_changes"] = with_changes
-    return code
+def with_changes_in(code: Code, changes: Changes, where: Any) -> Code:
+    """Code that gives what other code gives, with changes in it."""
+
+    def inside(scope: Record, path: Path) -> Value:
+        return changed(code, scope, path, changes, where)
+
+    return inside
 
 
 def changed(code: Code, scope: Record, path: Path, changes: Changes, where: Any) -> Value:
     """What code gives with changes in it."""
-    with_changes: ChangedCode | None = vars(code).get("with_changes")
-    if with_changes is not None:
-        return with_changes(scope, path, changes)
+    if getattr(code, "__defaults__", None):
+        return cast(ChangedCode, code)(scope, path, changes)
     return changed_value(code(scope, path), path, changes, where)
 
 
