@@ -224,6 +224,50 @@ def _keys(keys: Sequence[Any]) -> str:
     return table(("key", "type", "default", "meaning"), rows)
 
 
+def _brainscript() -> Iterator[str]:
+    """The classes of BrainScript and of its redesigned top level; the functions of the library."""
+    from opscope.cntk.brainscript.redesign.classes import KINDS, SHARED_CLASSES, TOP_CLASSES
+
+    yield "## Types of members"
+    yield table(("type", "what a value is"), ((name, doc) for name, doc in KINDS.items()))
+    for title, classes in (
+        ("Classes of the redesigned top level", TOP_CLASSES),
+        ("Classes of networks and values", SHARED_CLASSES),
+    ):
+        yield f"## {title}"
+        for name, found in classes.items():
+            yield f"### {name}\n\n{found.doc}"
+            rows = ((f"`{s.name}`", s.kind, s.default, s.doc) for s in found.settings.values())
+            yield table(("member", "type", "default", "meaning"), rows)
+    yield from _library()
+
+
+def _library() -> Iterator[str]:
+    """The functions of BrainScript's library by topic."""
+    from opscope.cntk.brainscript.library import STANDARD
+    from opscope.cntk.brainscript.signatures import library_functions
+
+    for name in (*STANDARD, "redesign"):
+        yield f"## {_FILES[name]}"
+        topics: dict[str, list[tuple[str, str]]] = {}
+        for found in library_functions((name,)):
+            shown = "<br>".join(f"`{signature}`" for signature in found.signatures)
+            topics.setdefault(found.topic, []).append((shown, found.doc))
+        for topic, rows in topics.items():
+            if topic:
+                yield f"### {topic[0].upper() + topic[1:]}"
+            yield table(("function", "meaning"), rows)
+
+
+_FILES = {
+    "layers": "Functions: layers",
+    "operations": "Functions: operations",
+    "helpers": "Functions: values, texts and numbers",
+    "namespaces": "Functions: the name space BS",
+    "redesign": "Functions of the redesigned top level",
+}
+
+
 def _operators() -> Iterator[str]:
     """The operators that are methods of NetBuilder, by topic; then optimizers and schedules."""
     from opscope.framework.ir.registry import lookup, operator_types
@@ -246,6 +290,7 @@ _OPERATORS = "opscope.operators."
 _OPTIM = f"{_OPERATORS}optim."
 
 FILLED: dict[str, Callable[[], Iterator[str]]] = {
+    "reference/brainscript.md": _brainscript,
     "reference/builder.md": _builder,
     "cntk_names.md": cntk_names,
     "reference/cntk_commands.md": cntk_pages.commands,

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
-from ..brainscript.experiment import EditAction, Experiment, load_experiment
+from ..brainscript.experiment import (
+    EditAction,
+    Experiment,
+    LaterAction,
+    TrainAction,
+    load_experiment,
+)
+from ..brainscript.redesign.sections import INPUT_FILES
 from ..config.commands import banner
-from .common import Run, write_text
+from ..config.device import device_of
+from ..sgd.options import SgdOptions
+from .common import Run, precision_of, write_text
 from .run import log_file
 from .settings import done_text, warnings_to
 from .train import train
@@ -20,20 +30,48 @@ def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
     Raises:
         OpscopeError: something is wrong in the file, or an action fails.
     """
-    experiment = load_experiment(arguments)
+    told: list[str] = []
+    experiment = load_experiment(arguments, told.append)
     with ExitStack() as stack:
         path = experiment.settings.get("stderr", "")
         if run is None:
             run = Run(say=stack.enter_context(log_file(path))) if path else Run()
         stack.enter_context(warnings_to(run.say))
+        for text in told:
+            run.say(f"WARNING: {text}\n")
         _run(experiment, run)
         done = experiment.settings.get("doneFile", "")
         if done:
             write_text(done, done_text())
 
 
+def check_settings(action: TrainAction) -> None:
+    """Read the settings of a training as its run does.
+
+    Raises:
+        FormatError: one is wrong, with its place.
+    """
+    SgdOptions.of(action.config.section("SGD"))
+    precision_of(action.config)
+    device_of(action.config)
+
+
+def _check_files(action: TrainAction) -> None:
+    reader = action.config.section("reader")
+    parts = [reader.section(name) for name in reader if reader.is_section(name)]
+    for part in [reader, *parts]:
+        for name in INPUT_FILES:
+            if part.has_value(name) and not Path(part.string(name)).exists():
+                raise part[name].error(f"there is no file {part.string(name)!r}")
+
+
 def _run(experiment: Experiment, run: Run) -> None:
-    for action in experiment.actions:
+    for action in experiment.actions:  # all of them before the first one runs for hours
+        if isinstance(action, TrainAction):
+            check_settings(action)
+            _check_files(action)
+    for listed in experiment.actions:
+        action = listed.action() if isinstance(listed, LaterAction) else listed
         edits = isinstance(action, EditAction)
         run.say(banner(action.name, "edit" if edits else "train"))
         if isinstance(action, EditAction):

@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ...framework.base.errors import FormatError, OpscopeError
+from ..actions.experiment import check_settings
 from ..brainscript.build import file_finder, network_expression, source_of
-from ..brainscript.experiment import TrainAction, is_redesigned, load_experiment
+from ..brainscript.experiment import LaterAction, TrainAction, is_redesigned, load_experiment
 from ..brainscript.language.parser import parse_members
 from ..config.commands import commands
 from ..config.files import parse_command_line, read_config_text, read_source
@@ -188,7 +190,10 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
     if not is_redesigned(source):
         parse_members(source, file_finder([path.parent]))
     elif not parse_only:
-        for action in load_experiment([f"configFile={path}", *extra]).actions:
+        warn = partial(report.add, WARNING)
+        for action in load_experiment([f"configFile={path}", *extra], warn).actions:
+            if isinstance(action, LaterAction):
+                continue  # its model is not there before an action has run
             networks = (
                 [action.network]
                 if isinstance(action, TrainAction)
@@ -198,6 +203,9 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
                 with report.collected():
                     network.validate()
                     report.networks[action.name] = network
+            if isinstance(action, TrainAction):
+                with report.collected():
+                    check_settings(action)
 
 
 def _check_model(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:

@@ -79,10 +79,16 @@ def networks(arguments: tuple[str, ...], only_list: bool) -> None:
 
 def _experiment(arguments: tuple[str, ...], only_list: bool) -> None:
     """Print the actions of a file of the redesigned language, and their networks."""
-    from ..brainscript.experiment import TrainAction, load_experiment
+    from ..brainscript.experiment import LaterAction, TrainAction, load_experiment
     from ..network.describe import describe
 
-    for action in load_experiment(arguments).actions:
+    def warn(text: str) -> None:
+        click.echo(f"warning: {text}", err=True)
+
+    for action in load_experiment(arguments, warn).actions:
+        if isinstance(action, LaterAction):
+            click.echo(f"{action.name}: waits for a model that an action before it writes")
+            continue
         click.echo(f"{action.name}: {'train' if isinstance(action, TrainAction) else 'edit'}")
         if isinstance(action, TrainAction) and not only_list:
             action.network.validate()
