@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...framework.base.errors import FormatError
 from ..brainscript import experiment
-from ..config.files import parse_command_line, read_source
+from ..config.files import find_file, parse_command_line, read_source
 from .common import Run
 from .experiment import run_experiment
 from .run import run_commands
