@@ -136,6 +136,15 @@ def bench(arguments: argparse.Namespace) -> None:
     run([environment.python, Path("benchmarks", "run.py"), *arguments.rest], "benchmarks/run.py")
 
 
+def campaign(arguments: argparse.Namespace) -> None:
+    """Read damaged files for some minutes; further arguments go to tests/campaign."""
+    environment = Environment(VENV)
+    environment.prepare("test")
+    command = [environment.python, "-P", "-m", "campaign", *arguments.rest]
+    variables = with_defaults(TEST_ENV) | {"PYTHONPATH": str(ROOT / "tests")}
+    run(command, "the campaign", env=variables)
+
+
 def ruff(*arguments: str) -> None:
     """Run ruff on the whole tree."""
     environment = Environment(VENV)
@@ -245,6 +254,7 @@ COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
     stubs: False,
     proto: False,
     bench: True,
+    campaign: True,
     wheel: False,
 }
 

@@ -1,6 +1,65 @@
 """CNTK's networks, configs and readers, lowered to op lists.
 
-Rooms, in their order: base, config, lattices, network, operators, lower, readers, models, ndl, mel,
-brainscript, run, sgd, actions, programs. A room imports from those before it. May import operators
-and below.
+Names are looked up on first use (PEP 562). Rooms, in their order: base, config, lattices, network,
+operators, lower, readers, models, ndl, mel, brainscript, run, sgd, actions, programs. A room
+imports from those before it. May import operators and below.
 """
+
+from importlib import import_module
+
+_HOMES = {
+    # models: open, evaluate, save
+    "load_model": ".run.model",
+    "open_model": ".models.open_model",
+    "write_model": ".models.v1",
+    "dump": ".models.dump",
+    "CntkNet": ".run.runtime",
+    "NodeValue": ".run.values",
+    # networks: look at, build, edit
+    "Network": ".network.network",
+    "Node": ".network.nodes.node",
+    "describe": ".network.describe",
+    "build_network": ".brainscript.build",
+    "build_ndl_file": ".ndl.builder",
+    "build_section_network": ".run.build",
+    **dict.fromkeys(("Session", "parse_mel", "parse_mel_file", "run_script"), ".mel"),
+    # configs: read, check, run
+    **dict.fromkeys(
+        ("ConfigParameters", "load_config", "parse_config", "parse_command_line"), ".config"
+    ),
+    "evaluate_text": ".brainscript.build",
+    "load_experiment": ".brainscript.experiment",
+    "check_file": ".programs.check",
+    "run_config": ".actions.command_line",
+    "Run": ".actions.common",
+    "add_action": ".actions.run",
+    # data: readers, writers, minibatches
+    **dict.fromkeys(
+        ("create_reader", "create_writer", "create_deserializer"), ".readers.catalogue"
+    ),
+    "DataReader": ".readers.base.reader",
+    "DataWriter": ".readers.base.writer",
+    **dict.fromkeys(("Deserializer", "Samples", "Stream"), ".readers.base.data"),
+    "Minibatch": ".readers.base.pack",
+    "minibatch_of": ".run.values",
+    "Layout": ".readers.base.layout",
+    **dict.fromkeys(("Hmms", "Lattice", "LatticeArchive", "Lattices"), ".lattices"),
+    # training and evaluation over data
+    **dict.fromkeys(("AutoAdjust", "SgdOptions"), ".sgd.options"),
+    "Trainer": ".sgd.trainer",
+    "ModelFiles": ".sgd.files",
+    "Evaluator": ".sgd.evaluate",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name], __name__), name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parent))  # mkdocs loads a hook by its path
+import cntk_pages  # noqa: E402
+from cntk_names import names as cntk_names  # noqa: E402
+from cntk_pages import table  # noqa: E402
 
 EXPLAINED = {
     "NetDesc": "A net as a protobuf message; [the saved format](../format.md).",
@@ -104,17 +111,18 @@ def _programs() -> Iterator[str]:
 
 
 def _language() -> Iterator[str]:
-    """The lines of nnet3's configs, the forms of descriptors, and all component types."""
+    """The lines of nnet3's configs and xconfigs, descriptors, edits, and all component types."""
     from opscope.nnet3.components import COMPONENTS
     from opscope.nnet3.language.config import TYPES
     from opscope.nnet3.language.forms import FORMS
     from opscope.nnet3.language.nodes import LINES
+    from opscope.nnet3.network.edits import DIRECTIVES
+    from opscope.nnet3.xconfig.configs import layer_type_of, layer_types
     from opscope.nnet3.xconfig.inputs import SHORT_FORMS
-    from opscope.nnet3.xconfig.layer import LAYER_TYPES
-    from opscope.python_api.cli import nnet3_components as told
+    from opscope.python_api.cli import nnet3_language as told
 
     yield "## Types of values"
-    yield _table(("type", "what a value is"), ((f"`{name}`", doc) for name, doc in TYPES.items()))
+    yield table(("type", "what a value is"), ((f"`{name}`", doc) for name, doc in TYPES.items()))
     yield "## Config lines"
     for word, line in LINES.items():
         yield f"### {word}\n\n{line.doc}"
@@ -123,20 +131,27 @@ def _language() -> Iterator[str]:
     rows = []
     for name, form in FORMS.items():
         rows.append((f"`{name}({form.arguments})`", form.doc, form.edge))
-    yield _table(("form", "meaning", "where rows are not there"), rows)
+    yield table(("form", "meaning", "where rows are not there"), rows)
     yield _EDGES
     rows = []
     for example in ("in", *(form.example for form in FORMS.values())):
         rows.append((f"`{example}`", *(f"{value}" for value in _rows_of(example))))
-    yield _table(("descriptor", *(f"t = {t}" for t in _TIMES)), rows)
+    yield table(("descriptor", *(f"t = {t}" for t in _TIMES)), rows)
     yield _XCONFIG
     shorts = ((f"`{k}`", f"`{v[0]}`", f"`{v[1]}`", v[2]) for k, v in SHORT_FORMS.items())
-    yield _table(("form", "example", "stands for", "meaning"), shorts)
+    yield table(("form", "example", "stands for", "meaning"), shorts)
     yield _LAYERS
-    rows = []
-    for name, layer in sorted(LAYER_TYPES.items()):
-        rows.append((f"`{name}`", ", ".join(map(_option, layer.options.items()))))
-    yield _table(("layer", "keys and defaults"), rows)
+    alike: dict[tuple[str, Any], list[str]] = {}
+    for name in layer_types():
+        layer = layer_type_of(name)
+        alike.setdefault((layer.doc, layer.keys), []).append(name)
+    for (doc, keys), names in alike.items():
+        yield f"### {', '.join(names)}\n\n{doc}"
+        yield _keys(keys)
+    yield _EDITS
+    for name, directive in DIRECTIVES.items():
+        yield f"### {name}\n\n{directive.doc}"
+        yield _keys(directive.keys)
     yield "## Component types"
     for family, names in told.component_families().items():
         yield f"### {family}"
@@ -164,9 +179,16 @@ may also stand within forms. Names are those of layers that stand before. The ex
 edges these mean what they stand for."""
 _LAYERS = """## xconfig layers
 
-Each takes `name=` besides. `key=value` is a key with its default, where -1 often means "computed"
-or "as the input"; a key with a kind in brackets is not written to the config unless it is given, so
-that the component's default holds. `opscope nnet3-xconfig-to-config` shows what a layer becomes."""
+A line of an xconfig is a layer type, `name=` and other keys. Layer types with the same keys stand
+together. "That of the component" as a default: the key is written to the config only where it is
+given. `opscope nnet3-xconfig-to-config` shows what a layer becomes, and
+`opscope nnet3 xconfig-layers TYPE` prints what stands here about a type."""
+_EDITS = """## Edit directives
+
+`nnet3-copy --edits="set-learning-rate name=tdnn* learning-rate=0.001; remove-orphans" 1.raw 2.raw`
+changes a network; `nnet3-am-copy` and others take the same options, and `nnet3.apply_edits` is for
+Python. Directives are carried out in their order, with `;` between them; a file for
+`--edits-config` has one on each line. `opscope nnet3 edits` prints what stands here."""
 _TIMES = range(-1, 6)
 
 
@@ -193,29 +215,57 @@ def _rows_of(descriptor: str) -> Iterator[str]:
         yield " ".join(f"{value:g}" for value in computer.get_output("out")[0])
 
 
-def _option(option: tuple[str, Any]) -> str:
-    """A key of an xconfig layer with its default, or with its kind if it has none of its own."""
-    from opscope.nnet3.xconfig.layer import Unset
+def _keys(keys: Sequence[Any]) -> str:
+    from opscope.python_api.cli.nnet3_language import key_rows
 
-    key, default = option
-    if isinstance(default, bool):
-        return f"`{key}={str(default).lower()}`"
-    return f"`{key}` ({default.kind})" if isinstance(default, Unset) else f"`{key}={default}`"
-
-
-def _keys(keys: Iterable[Any]) -> str:
-    from opscope.python_api.cli.nnet3_components import key_rows
-
-    rows = ((f"`{name}`", kind, default, doc) for name, kind, default, doc in key_rows(list(keys)))
-    return _table(("key", "type", "default", "meaning"), rows)
+    if not keys:
+        return "It has no keys."
+    rows = ((f"`{name}`", kind, default, doc) for name, kind, default, doc in key_rows(keys))
+    return table(("key", "type", "default", "meaning"), rows)
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of Markdown."""
-    lines = [list(head)]
-    lines.append(["---"] * len(lines[0]))
-    lines += [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _brainscript() -> Iterator[str]:
+    """The classes of BrainScript and of its redesigned top level; the functions of the library."""
+    from opscope.cntk.brainscript.redesign.classes import KINDS, SHARED_CLASSES, TOP_CLASSES
+
+    yield "## Types of members"
+    yield table(("type", "what a value is"), ((name, doc) for name, doc in KINDS.items()))
+    for title, classes in (
+        ("Classes of the redesigned top level", TOP_CLASSES),
+        ("Classes of networks and values", SHARED_CLASSES),
+    ):
+        yield f"## {title}"
+        for name, found in classes.items():
+            yield f"### {name}\n\n{found.doc}"
+            rows = ((f"`{s.name}`", s.kind, s.default, s.doc) for s in found.settings.values())
+            yield table(("member", "type", "default", "meaning"), rows)
+    yield from _library()
+
+
+def _library() -> Iterator[str]:
+    """The functions of BrainScript's library by topic."""
+    from opscope.cntk.brainscript.library import STANDARD
+    from opscope.cntk.brainscript.signatures import library_functions
+
+    for name in (*STANDARD, "redesign"):
+        yield f"## {_FILES[name]}"
+        topics: dict[str, list[tuple[str, str]]] = {}
+        for found in library_functions((name,)):
+            shown = "<br>".join(f"`{signature}`" for signature in found.signatures)
+            topics.setdefault(found.topic, []).append((shown, found.doc))
+        for topic, rows in topics.items():
+            if topic:
+                yield f"### {topic[0].upper() + topic[1:]}"
+            yield table(("function", "meaning"), rows)
+
+
+_FILES = {
+    "layers": "Functions: layers",
+    "operations": "Functions: operations",
+    "helpers": "Functions: values, texts and numbers",
+    "namespaces": "Functions: the name space BS",
+    "redesign": "Functions of the redesigned top level",
+}
 
 
 def _operators() -> Iterator[str]:
@@ -240,7 +290,12 @@ _OPERATORS = "opscope.operators."
 _OPTIM = f"{_OPERATORS}optim."
 
 FILLED: dict[str, Callable[[], Iterator[str]]] = {
+    "reference/brainscript.md": _brainscript,
     "reference/builder.md": _builder,
+    "cntk_names.md": cntk_names,
+    "reference/cntk_commands.md": cntk_pages.commands,
+    "reference/cntk_nodes.md": cntk_pages.nodes,
+    "reference/cntk_readers.md": cntk_pages.readers,
     "reference/face.md": _face,
     "reference/switches.md": _switches,
     "reference/initialisers.md": _initialisers,

@@ -15,7 +15,7 @@ import numpy as np
 
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.ir.op_list import OpList
-from opscope.nnet3.compile.computation import Command, Computation, SubMatrix, numbered_sources
+from opscope.nnet3.compiler.computation import Command, Computation, SubMatrix, numbered_sources
 from opscope.nnet3.lower.commands import Lowering, int_tensor
 
 

@@ -19,9 +19,11 @@ from opscope.nnet3.files.examples import NnetExample
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation, compile_request
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.network.simple_request import simple_request
 from opscope.nnet3.optimize import optimize
 from opscope.nnet3.run.computer import NnetComputer
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
+from opscope.nnet3.xconfig import xconfig_to_config
 from opscope.python_api.builder import NetBuilder
 from opscope.python_api.generate.generation import Generator
 from opscope.testing.device_double import DOUBLE, by_default, crossings
@@ -174,6 +176,25 @@ def test_nnet3(seed):
     wanted = computed(computation, nnet)
     with by_default():
         assert_same(computed(computation, nnet), wanted)
+
+
+def test_nnet3_recurrences_of_many_steps():
+    text = (
+        "input name=input dim=4\nfast-lstmp-layer name=a cell-dim=4 recurrent-projection-dim=2"
+        " non-recurrent-projection-dim=2 delay=-1\nlstm-layer name=b cell-dim=4 delay=2\n"
+        "output-layer name=output dim=3 param-stddev=1\n"
+    )
+    nnet = Nnet.from_config_text(xconfig_to_config(text), 1)
+    request = simple_request(nnet, frames=130)
+
+    def compute():
+        computer = NnetComputer(compile_request(nnet, request), nnet)
+        computer.accept_input("input", np.random.default_rng(0).normal(size=(130, 4)))
+        computer.run()
+        return {"output": computer.get_output("output")}
+
+    assert [op.type for op in compile_request(nnet, request).ops].count("recurrent") == 2
+    assert_equal_on_both(compute)
 
 
 def test_nnet3_training():

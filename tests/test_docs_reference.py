@@ -11,6 +11,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import opscope
+from opscope.cntk.brainscript.build import TYPES
+from opscope.cntk.brainscript.library import REDESIGNED, compiled_library
+from opscope.cntk.brainscript.redesign.classes import CLASSES, KINDS, STREAM
+from opscope.cntk.brainscript.redesign.objects import REDESIGNED_TYPES
+from opscope.cntk.network.catalogue import kind, operations
 from opscope.cntk.readers.catalogue import READERS, WRITERS
 from opscope.framework.base.settings import SWITCHES
 from opscope.framework.ir.registry import lookup, operator_types
@@ -63,7 +68,9 @@ def filled(pages: ModuleType, name: str) -> str:
     return pages.on_page_markdown((DOCS / f"reference/{name}.md").read_text(), page)
 
 
-@pytest.mark.parametrize("package", [opscope, opscope.nnet3], ids=lambda found: found.__name__)
+@pytest.mark.parametrize(
+    "package", [opscope, opscope.cntk, opscope.nnet3], ids=lambda found: found.__name__
+)
 def test_public_names(package: ModuleType, pages: ModuleType) -> None:
     known = entries(pages)
     missing = [
@@ -126,10 +133,39 @@ def test_optimizers_and_schedules() -> None:
     assert not [name for name in (*optimizers, *schedules) if f"`{name}`" not in text]
 
 
+def test_classes_and_functions_of_brainscript(pages: ModuleType) -> None:
+    text = filled(pages, "brainscript")
+    made = {**TYPES, **REDESIGNED_TYPES}
+    told = {*CLASSES} - {STREAM, "AutoAdjust"}  # plain records
+    assert told == {*made}
+    for name, found in CLASSES.items():
+        rows = text.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+        assert found.doc in rows
+        for setting in found.settings.values():
+            assert f"| `{setting.name}` | {setting.kind} | {setting.default} |" in rows
+            assert setting.kind in KINDS or setting.kind in CLASSES
+    functions = {member.name for member, _ in compiled_library(REDESIGNED)}
+    functions = {name for name in functions if not name.startswith("_")}
+    missing = [name for name in functions if not re.search(rf"`{name}\b", text)]
+    assert len(functions) > 150 and not missing
+    assert "`Format (fmt, val)` | One value as sprintf writes it" in text
+    assert '`Sigmoid (_, tag = "")` | A node of the kind Sigmoid. |' in text
+
+
 def test_readers_of_cntk() -> None:
     text = (DOCS / "cntk_readers.md").read_text()
     for name in {*READERS.own, *WRITERS.own} - {"CompositeDataReader"}:
         assert f"| `{name}` |" in text
+
+
+def test_nodes_of_cntk(pages: ModuleType) -> None:
+    text = filled(pages, "cntk_nodes")
+    for name in operations():
+        found = kind(name)
+        assert f"\n### {name}\n\n`{name} (" in text and found.doc in text
+        for row in found.attributes:
+            assert f"| `{row}` | " in text
+    assert '- BrainScript: `Tanh (z, tag = "")`\n' in text and "\n- Operators: `tanh`" in text
 
 
 def test_navigation() -> None:

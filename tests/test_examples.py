@@ -200,3 +200,58 @@ def test_cntk_config(tmp_path: pathlib.Path) -> None:
     assert float(re.search(r"Final Results: .*?err = ([0-9.]+)", told)[1]) <= 0.03
     assert (tmp_path / "rings.model").stat().st_size > 0
     assert "b.fc(" in run(*program, "to-python", config, cwd=tmp_path)
+
+
+REDESIGNED = ROOT / "examples/redesigned"
+
+
+def criteria(log: pathlib.Path, name: str) -> list[float]:
+    """The criterion of this name after each epoch."""
+    return [
+        float(v) for v in re.findall(rf"Finished Epoch.*?\b{name} = ([0-9.]+)", log.read_text())
+    ]
+
+
+def test_the_notes_first_example(tmp_path: pathlib.Path) -> None:
+    """Two trainings, then a layer is added to a model; the command line makes all of it smaller."""
+    run(REDESIGNED / "make_data.py", tmp_path)
+    folders = [f"{name}={tmp_path}" for name in ("ExpDir", "ScpDir", "MlfDir")]
+    sizes = ("maxEpochs=2", "minibatchSize=64", "learningRatesPerMB=0.3")
+    settings = [f"TIMIT_TrainSimple.optimizer.{size}" for size in sizes]
+    config = f"configFile={REDESIGNED / 'timit.bs'}"
+    small = ["TIMIT_TrainSimple.model.network.layerSizes=792:64:183"]
+    small += [
+        "TIMIT_TrainNDL.model.network.hiddenDim=64",
+        "TIMIT_TrainNDL.model.network.numLayers=3",
+    ]
+    run("-m", "opscope", "cntk", config, *folders, "DeviceNumber=-1", *settings, *small)
+    log = tmp_path / "TrainSimpleNetwork/log/log"
+    for name in ("trainingCriterion", "CE"):
+        first, last = criteria(log, name)
+        assert last < first < np.log(183)
+    assert "WARNING" not in log.read_text()
+    told = (tmp_path / "TrainNDLNetwork/model/cntkSpeech.dnn.0.dump.txt").read_text()
+    assert re.search(r"^outZ\.z\.PlusArgs\[0\]=Times \( outZ\.W , added\.Eh \)", told, re.MULTILINE)
+    assert (tmp_path / "TrainNDLNetwork/model/cntkSpeech.dnn.0").stat().st_size > 0
+    only = (*folders, "DeviceNumber=-1", "actions=TIMIT_TrainNDL", "--list")
+    some = run("-m", "opscope", "cntk", "networks", config, *only)
+    assert some == "TIMIT_TrainNDL: train\n"
+
+
+def test_the_notes_second_example(tmp_path: pathlib.Path) -> None:
+    run(REDESIGNED / "make_data.py", tmp_path)
+    folders = [f"{name}={tmp_path}" for name in ("ExpDir", "ScpDir", "MlfDir")]
+    network = "Train.model.network"
+    small = ["Train.T=5", f"{network}.hiddenDim=16", f"{network}.numHiddenLayers=2"]
+    run("-m", "opscope", "cntk", f"configFile={REDESIGNED / 'bidirectional.bs'}", *folders, *small)
+    log = tmp_path / "TrainBidirectional/log/log"
+    errors = criteria(log, "Err")
+    assert len(errors) == 15 and errors[0] > 0.5 and errors[-1] < 0.1
+    assert "WARNING" not in log.read_text()
+    assert (tmp_path / "TrainBidirectional/model/cntkSpeech.dnn").stat().st_size > 0
+
+
+def test_the_notes_corrections_are_told() -> None:
+    """Each of the notes' mistakes has a comment where it is put right."""
+    for name, count in (("timit", 14), ("bidirectional", 6)):
+        assert (REDESIGNED / f"{name}.bs").read_text().count("// corrected:") >= count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -209,7 +210,7 @@ def refuse_overwriting(
         FormatError: a path is one of them, however it is written.
     """
     targets = [Path(path) for path in paths]
-    targets = [path for path in targets if path.is_file()]
+    targets = [path for path in targets if os.path.isfile(path)]
     if not targets:
         return
     for name, value in _values(section):
@@ -217,7 +218,7 @@ def refuse_overwriting(
             continue
         read = Path(str(value))
         for path in targets:
-            if read.is_file() and read.samefile(path):
+            if os.path.isfile(read) and read.samefile(path):
                 raise value.error(f"{path} would be overwritten while {name!r} is read from it")
 
 

@@ -5,6 +5,7 @@ Source: CNTK's `ActionsLib/EvalActions.cpp`.
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,9 +118,9 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
     with reader_of(section) as reader:
         for number in numbers:
             model = path.with_name(f"{path.name}.{number}")
-            if not model.exists():
+            if not os.path.exists(model):
                 run.say(f"Model {model} does not exist.\n")
-                if final or not path.exists():
+                if final or not os.path.exists(path):
                     continue
                 model, final = path, True
             run.say(f"Model {model} --> \n")
@@ -145,6 +146,8 @@ def models_to_compare(section: ConfigParameters) -> tuple[Path, range, int]:
         FormatError: a value is missing or wrong.
     """
     path = Path(section.string("modelPath"))
+    if not path.name:
+        raise section["modelPath"].error(f"it names a file, which {str(path)!r} is not")
     interval = section.array("crossValidationInterval").ints()
     if len(interval) != 3:
         raise section["crossValidationInterval"].error(

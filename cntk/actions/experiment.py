@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..base.write import write_text
-from ..brainscript.experiment import EditAction, Experiment, load_experiment
+from ..brainscript.experiment import (
+    EditAction,
+    Experiment,
+    LaterAction,
+    TrainAction,
+    load_experiment,
+)
+from ..brainscript.redesign.sections import INPUT_FILES
 from ..config.commands import banner
+from ..config.device import device_of
+from ..sgd.options import SgdOptions
 from .checks.config import warnings_of_training
-from .common import Run
+from .common import Run, precision_of
 from .run import log_file
 from .settings import done_text, warnings_to
 from .train import train
@@ -22,27 +32,55 @@ def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
     Raises:
         OpscopeError: something is wrong in the file, or an action fails.
     """
-    experiment = load_experiment(arguments)
+    told: list[str] = []
+    experiment = load_experiment(arguments, told.append)
     with ExitStack() as stack:
         path = experiment.settings.get("stderr", "")
         if run is None:
             run = Run(say=stack.enter_context(log_file(path))) if path else Run()
         stack.enter_context(warnings_to(run.say))
+        for text in told:
+            run.say(f"WARNING: {text}\n")
         _run(experiment, run)
         done = experiment.settings.get("doneFile", "")
         if done:
             write_text(done, done_text())
 
 
+def _prepare(action: TrainAction, run: Run) -> None:
+    """Read the settings of a training, tell those without effect, and look for its files."""
+    SgdOptions.of(action.config.section("SGD"))
+    precision_of(action.config)
+    device_of(action.config)
+    action.network.validate()
+    for warning in warnings_of_training(action):
+        run.say(f"WARNING: {warning}\n")
+    _check_files(action)
+
+
+def _check_files(action: TrainAction) -> None:
+    reader = action.config.section("reader")
+    parts = [reader.section(name) for name in reader if reader.is_section(name)]
+    for part in [reader, *parts]:
+        for name in INPUT_FILES:
+            if part.has_value(name) and not os.path.exists(part.string(name)):
+                raise part[name].error(f"there is no file {part.string(name)!r}")
+
+
 def _run(experiment: Experiment, run: Run) -> None:
-    for action in experiment.actions:
+    for listed in experiment.actions:  # all of them before the first one runs for hours
+        if isinstance(listed, TrainAction):
+            _prepare(listed, run)
+    for listed in experiment.actions:
+        action = listed
+        if isinstance(action, LaterAction):
+            action = action.action()
+            if isinstance(action, TrainAction):
+                _prepare(action, run)
         edits = isinstance(action, EditAction)
         run.say(banner(action.name, "edit" if edits else "train"))
         if isinstance(action, EditAction):
             action.run()
         else:
-            action.network.validate()
-            for warning in warnings_of_training(action):
-                run.say(f"WARNING: {warning}\n")
             train(run, action.config, action.network)
     run.say("COMPLETED.\n")

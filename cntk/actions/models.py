@@ -7,6 +7,7 @@ Source: CNTK's `ActionsLib/TrainActions.cpp`, `OtherActions.cpp`, and PerformSVD
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import numpy as np
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError
+from ..base.text import reason
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..mel.edit import edit_section
@@ -45,7 +47,7 @@ def edit(run: Run, section: ConfigParameters) -> None:
             run.say(f"WARNING: {warning}\n")
         return
     path = Path(section.string("outputModelPath"))
-    if section.bool("makeMode", True) and path.exists():
+    if section.bool("makeMode", True) and os.path.exists(path):
         run.say(
             f"'{path}' exists, skipping. Specify makeMode=false to force executing the action.\n"
         )
@@ -204,10 +206,9 @@ class SvdOptions:
 
 def _read_groups(path: str) -> Iterator[tuple[re.Pattern[str], float]]:
     try:
-        lines = Path(path).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        raise FormatError(f"{path}: cannot be read: {why}") from None
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL character in the path
+        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ...framework.base.atomic import atomic_file, make_folder_of, remove_leftovers
+from ...framework.base.atomic import atomic_file, make_folder_of
 from ...framework.base.context import OpContext
 from ...framework.base.errors import FormatError, VariableError, nearest
+from ...framework.base.plugins import call_plugin, owner_of
 from ..base.text import located
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
@@ -24,8 +25,8 @@ from ..network.network import Network
 from ..network.nodes.analysis import depth_first
 from ..network.nodes.node import Node
 from ..readers.base.data import Samples
+from ..readers.base.minibatches import minibatches
 from ..readers.base.pack import Minibatch
-from ..readers.base.reader import DataReader, next_minibatch
 from ..readers.catalogue import create_writer
 from ..run.runtime import BoundNet, CntkNet, goes_on
 from ..run.tracing import names_of, trace
@@ -121,11 +122,11 @@ def write(run: Run, section: ConfigParameters) -> None:
     net = net_of(section, network, run)
     trace(net, options.traced, run.say)
     with reader_of(section, in_order="always") as reader:
-        reader.start_minibatch_loop(options.size, 0, options.epoch_size)
+        coming = minibatches(reader, options.size, 0, options.epoch_size)
         if options.form is None:
-            _through_writer(run, section, net, nodes, reader)
+            _through_writer(run, section, net, nodes, coming)
         else:
-            _to_files(run, net, nodes, gradients, reader, options.path, options.form)
+            _to_files(run, net, nodes, gradients, coming, options.path, options.form)
 
 
 def written_nodes(network: Network, options: WriteOptions) -> list[Node]:
@@ -160,14 +161,17 @@ def _gradient_name(node: Node) -> str:
     return f"{node.name}.grad"
 
 
-def _minibatches(
-    net: CntkNet, nodes: list[Node], reader: DataReader, gradients: list[Node] | None = None
+def _computed(
+    net: CntkNet,
+    nodes: list[Node],
+    coming: Iterator[Minibatch],
+    gradients: list[Node] | None = None,
 ) -> Iterator[tuple[Minibatch, BoundNet]]:
     """Minibatches, each with the net that has run on it."""
     carried = False
     target = nodes[0] if gradients else None
     context = OpContext(train=target is not None, seed=0)
-    while (minibatch := next_minibatch(reader)) is not None:
+    for minibatch in coming:
         carried = carried or goes_on(minibatch)
         bound = net.bound_net(nodes, target, carried=carried, extra_gradients=gradients or ())
         bound.run(minibatch, context)
@@ -179,7 +183,7 @@ def _to_files(
     net: CntkNet,
     nodes: list[Node],
     gradients: list[Node],
-    reader: DataReader,
+    coming: Iterator[Minibatch],
     path: str,
     form: WriteFormat,
 ) -> None:
@@ -199,8 +203,8 @@ def _to_files(
                 )
         for file in files[: len(nodes)]:
             file.write(form.prologue.encode())
-        minibatches = _minibatches(net, nodes, reader, gradients)
-        for number, (minibatch, bound) in enumerate(minibatches):
+        computed = _computed(net, nodes, coming, gradients)
+        for number, (minibatch, bound) in enumerate(computed):
             found = [*map(bound.value, nodes), *map(bound.gradient, gradients)]
             for name, value, file, writer in zip(names, found, files, writers, strict=True):
                 if value is not None:
@@ -224,7 +228,6 @@ def _open(stack: ExitStack, path: str, name: str) -> IO[bytes]:
         return sys.stdout.buffer
     target = Path(f"{path}.{name}")
     make_folder_of(target)
-    remove_leftovers(target)
     return stack.enter_context(atomic_file(target))
 
 
@@ -248,13 +251,17 @@ def check_written(value: ConfigValue, name: str, nodes: list[Node]) -> Node:
 
 
 def _through_writer(
-    run: Run, section: ConfigParameters, net: CntkNet, nodes: list[Node], reader: DataReader
+    run: Run,
+    section: ConfigParameters,
+    net: CntkNet,
+    nodes: list[Node],
+    coming: Iterator[Minibatch],
 ) -> None:
     samples = 0
     with create_writer(section.section("writer"), section.section("reader")) as writer:
         for name in writer.names:
             check_written(section["writer"], name, nodes)
-        for minibatch, bound in _minibatches(net, nodes, reader):
+        for minibatch, bound in _computed(net, nodes, coming):
             values = {}
             for node in nodes:
                 value = bound.value(node)
@@ -262,6 +269,6 @@ def _through_writer(
                     raise node.error("it has no samples to write")
                 rows = value.data.reshape(len(value.data), -1)
                 values[node.name] = Samples(value.offsets, rows)
-            writer.save_data(values)
+            call_plugin(owner_of("writer", writer), writer.save_data, values)
             samples += columns_of(net.network, minibatch)
     run.say(f"Total Samples Evaluated = {samples}\n")

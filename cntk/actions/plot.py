@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 
 from ...framework.base.errors import RunError
+from ...framework.base.settings import switch
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
@@ -31,12 +32,15 @@ _PLAIN = "shape = ellipse, color = blue, style = filled, fillcolor = white"
 def plot(run: Run, section: ConfigParameters) -> None:
     """Write the graph of a model as `outputDotFile`, and have `renderCmd` draw it.
 
-    In `renderCmd`, `<IN>` stands for the graph's file and `<OUT>` for `outputFile`.
+    In `renderCmd`, `<IN>` stands for the graph's file and `<OUT>` for `outputFile`. It runs
+    only with `OPSCOPE_PIPES=files`: a config must not be able to start programs on its own.
 
     Raises:
-        FormatError: there is no way to draw `outputFile`. RunError: the command failed.
+        FormatError: there is no way to draw `outputFile`, or the command may not run. RunError: the
+            command failed.
     """
     model, path, drawn, command = files_and_command(section)
+    refuse_command(section)
     refuse_overwriting(section, [path], ("outputdotfile",))
     write_text(path, dot(load(section, model)))
     run.say(f"Created network description in dot format: {path}\n")
@@ -66,6 +70,20 @@ def files_and_command(section: ConfigParameters) -> tuple[str, str, str, str]:
             "plot: If you specify an outputFile, you also need a renderCmd."
         )
     return model, path, drawn, command
+
+
+def refuse_command(section: ConfigParameters) -> None:
+    """Refuse to run `renderCmd` where that is not allowed.
+
+    Raises:
+        FormatError: there is one, and `OPSCOPE_PIPES` is not `files`.
+    """
+    if section.string("renderCmd", "") and switch("OPSCOPE_PIPES") != "files":
+        raise section["renderCmd"].error(
+            f"plot: this config names a command, {section.string('renderCmd')!r}, and to run it is"
+            " not allowed; set OPSCOPE_PIPES=files where you trust its origin, or leave out"
+            " renderCmd and draw the graph's file yourself"
+        )
 
 
 def dot(network: Network) -> str:

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import replace
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import cast
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
-from ..base.plugins import call_plugin, load_plugin
+from ...framework.base.plugins import call_plugin
+from ..base.text import reason
 from ..base.write import write_text
-from ..config.commands import ABSENT, GROUP, Command, added, banner, commands
+from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
@@ -63,20 +62,7 @@ def add_action(name: str, function: Action) -> None:
     Raises:
         OpscopeError: there is such an action.
     """
-    if name in ACTIONS:
-        raise OpscopeError(f"there is an action {name!r} already")
-    ACTIONS[name] = function
-    added.add(name)
-
-
-def action_of(name: str) -> Action | None:
-    """The function of an action; None for an action that this package leaves out."""
-    if name in ACTIONS:
-        return ACTIONS[name]
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            return cast(Action, load_plugin(point))
-    return None
+    PLUGINS.add(name, function)
 
 
 @contextmanager
@@ -87,8 +73,8 @@ def log_file(path: str) -> Iterator[Say]:
         SaveError: it cannot be written.
     """
 
-    def save_error(error: OSError) -> SaveError:
-        return SaveError(f"{path}: cannot be written: {error.strerror}")
+    def save_error(error: OSError | ValueError) -> SaveError:
+        return SaveError(f"{path}: cannot be written: {reason(error)}")
 
     def write(text: str) -> None:
         try:
@@ -99,7 +85,7 @@ def log_file(path: str) -> Iterator[Say]:
     make_folder_of(path)
     try:
         file = open(path, "wb", buffering=0)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise save_error(error) from None
     with file:
         try:
@@ -160,17 +146,23 @@ def _run(config: ConfigParameters, options: TopOptions, run: Run) -> None:
 
 
 def _act(run: Run, command: Command, action: str) -> None:
-    function = action_of(action)
-    if function is None:
+    if action in ABSENT:
         raise FormatError(f"{command.name}: the action {action!r} is not there: {ABSENT[action]}")
+    function = ACTIONS.get(action)
     progress = run.progress if action in ("train", "trainRNN") else None
     if progress is not None:
         run.say(f"CNTKCommandTrainBegin: {command.name}\n")
-    if action in ACTIONS and action not in added:
+    if function is not None:
         function(run, command.parameters)
     else:
-        owner = f"{command.name}: the action {action!r}"
-        call_plugin(owner, function, run, command.parameters)
+        _act_elsewhere(run, command, action)
     if progress is not None:
         run.say(f"CNTKCommandTrainEnd: {command.name}\n")
         progress.before += epochs_of(command)
+
+
+def _act_elsewhere(run: Run, command: Command, action: str) -> None:
+    """An action of another package, or of the program."""
+    function = PLUGINS.find(action)
+    assert function is not None  # `commands` has looked for it
+    call_plugin(f"{command.name}: the action {action!r}", function, run, command.parameters)

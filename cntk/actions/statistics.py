@@ -6,6 +6,7 @@ Source: CNTK's `SGDLib/PostComputingActions.cpp`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from ...framework.base.errors import RunError
 from ..config.parameters import ConfigParameters
 from ..models.v1 import write_model
 from ..network.nodes.node import Node
-from ..readers.base.reader import DataReader, next_minibatch
+from ..readers.base.minibatches import minibatches
+from ..readers.base.pack import Minibatch
 from ..run.runtime import CntkNet
 from ..run.tracing import names_of, trace
 from ..sgd.evaluate import evaluation_nodes
@@ -77,10 +79,10 @@ def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
         _set(net, node, -1.0, 0.0)  # an average of all samples
         set_attribute(net, node, "samplesSeen", 0)
     with reader_of(section) as reader:
-        reader.start_minibatch_loop(size, 0, len(nodes) * size * rounds)
+        coming = minibatches(reader, size, 0, len(nodes) * size * rounds)
         for node in nodes:
             run.say(f"Estimating Statistics --> {node.name}\n")
-            _average(net, node, reader, rounds)
+            _average(net, node, coming, rounds)
             _set(net, node, math.inf, math.inf)
     net.store()
     make_folder_of(path)
@@ -92,10 +94,10 @@ def _set(net: CntkNet, node: Node, time: float, blend: float) -> None:
     set_attribute(net, node, "blendTimeConstant", blend)
 
 
-def _average(net: CntkNet, node: Node, reader: DataReader, rounds: int) -> None:
+def _average(net: CntkNet, node: Node, coming: Iterator[Minibatch], rounds: int) -> None:
     bound = net.bound_net([node])
     for _ in range(rounds):
-        minibatch = next_minibatch(reader)
+        minibatch = next(coming, None)
         if minibatch is None:
             raise RunError("bnstat: the reader gives too few minibatches")
         bound.run(minibatch, OpContext(train=True, seed=0))

@@ -5,6 +5,7 @@ Source: CNTK's `ActionsLib/TrainActions.cpp`.
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ...framework.base.context import OpContext
 from ...framework.base.errors import VariableError
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
+from ..network.nodes import rules
 from ..network.nodes.node import Node
 from ..readers.base.data import Samples
 from ..readers.base.pack import Minibatch
@@ -159,4 +161,10 @@ def _reference(run: Run, section: ConfigParameters, path: str, weight: float) ->
     labels = network.groups["label"]
     if not labels:
         raise VariableError(f"{path}: the network has no label node")
-    return _Reference(net_of(section, network, run), network.find(name), labels[0].name, weight)
+    node, label = network.find(name), labels[0]
+    if node.axis is None or math.prod(node.shape) != math.prod(label.shape):
+        raise section["refNodeName"].error(
+            f"the outputs of {name} [{rules.text(node.shape)}] are not like the labels {label.name}"
+            f" [{rules.text(label.shape)}]"
+        )
+    return _Reference(net_of(section, network, run), node, label.name, weight)

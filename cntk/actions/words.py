@@ -6,16 +6,18 @@ Source: CNTK's `ActionsLib/OtherActions.cpp`.
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...framework.base.errors import FormatError, nearest
-from ..base.text import located
+from ...framework.base.plugins import call_plugin, owner_of
+from ..base.text import located, reason
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
-from ..readers.base.reader import next_minibatch
+from ..readers.base.minibatches import minibatches
 from ..readers.catalogue import create_reader
 from ..sgd.report import general
 from .common import Run, refuse_overwriting
@@ -145,8 +147,8 @@ def count_words(path: str, begin: str, end: str) -> Counter[str]:
                 line = line if f" {end}" in line else f"{line} {end}"
                 words = line.split()
                 counts.update(words[1:] if begin == end else words)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     return counts
 
 
@@ -193,7 +195,7 @@ def _up_to_date(paths: Iterable[str], source: str) -> bool:
     try:
         newest = Path(source).stat().st_mtime_ns
         return all(Path(path).stat().st_mtime_ns >= newest for path in paths)
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -208,7 +210,7 @@ def create_label_map(run: Run, section: ConfigParameters) -> None:
     part, files, size = label_files(section)
     part.insert("allowMapCreation", "true")
     for stream, path in files.items():
-        if Path(path).exists():
+        if os.path.exists(path):
             run.say(
                 f"CreateLabelMap: the label mapping file '{path}' already exists, no work to do.\n"
             )
@@ -216,13 +218,12 @@ def create_label_map(run: Run, section: ConfigParameters) -> None:
         run.say(f"CreateLabelMap: Creating the mapping file '{path}' \n")
         count = 0
         with create_reader(part) as reader:
-            reader.start_minibatch_loop(size, 0)
-            while (minibatch := next_minibatch(reader)) is not None:
+            for minibatch in minibatches(reader, size):
                 count += minibatch.samples
-            labels = reader.label_mapping(stream)
+            labels = call_plugin(owner_of("reader", reader), reader.label_mapping, stream)
         if not labels:
             raise FormatError(f"CreateLabelMap: the reader finds no labels of {stream!r}")
-        if not Path(path).exists():  # some readers write it themselves
+        if not os.path.exists(path):  # some readers write it themselves
             write_text(path, "".join(f"{labels[number]}\n" for number in sorted(labels)))
         if section.int("traceLevel", 0) > 0:
             run.say(f"\nread {count} labels and produced {path}\n")

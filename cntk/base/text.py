@@ -22,6 +22,7 @@ from typing import TypeVar
 from ...framework.base.errors import OpscopeError
 
 WIDTH = 120  # columns of a source line that an error shows
+_LONGEST_LINE = 400  # characters of a line of a message
 LONGEST_CHAIN = 12  # entries of a chain that an error shows: its first and last few
 
 ErrorT = TypeVar("ErrorT", bound=OpscopeError)
@@ -169,14 +170,24 @@ def located(
     `chain` as attributes. Without a location only message and chain are shown.
     """
     links = list(chain)
+    message = "\n".join(map(_clipped, message.split("\n")))
     text = f"{location}: {message}\n{location.caret()}" if location else message
     error = error_class(text + _shown(links))
     vars(error).update(location=location, chain=links)
     return error
 
 
+def _clipped(line: str) -> str:
+    """A line without its middle, where a word of the text makes it too long to read."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[:250]} ... {line[-145:]}"
+
+
 def reason(error: OSError | ValueError) -> str:
-    """Why a file could not be opened; a ValueError tells of a NUL character in its name."""
+    """Why a file could not be read; a ValueError tells of a NUL character in its name, or that its
+    text is not encoded as it should be.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text in UTF-8"
     return getattr(error, "strerror", None) or str(error)
 
 

@@ -16,6 +16,7 @@ from ..config.parameters import ConfigParameters
 from ..models.open_model import open_model
 from ..network.network import Network
 from .compiler import compile_expression
+from .failures import Failure
 from .functions import FUNCTION_TYPES
 from .language.depth import deep_calls
 from .language.parser import parse_expression
@@ -24,7 +25,7 @@ from .library import INCLUDE_NAMES, STANDARD, define_library
 from .networks import NETWORK_TYPES
 from .node_functions import NODE_FUNCTION_TYPES
 from .nodes import computation_node
-from .values import Failure, Record, RuntimeType, Session, Thunk, Value, log, type_name
+from .values import Record, RuntimeType, Session, Thunk, Value, log, type_name
 
 TYPES: dict[str, RuntimeType] = {
     "ComputationNode": RuntimeType(computation_node, True),

@@ -15,6 +15,16 @@ from collections.abc import Callable
 from ...framework.base.errors import nearest
 from ..network.network import Network
 from ..network.nodes.node import Node
+from .edits import (
+    Changes,
+    change_members,
+    changed,
+    changed_member,
+    changed_value,
+    refuse_pending,
+    with_changes_in,
+)
+from .failures import Failure
 from .language import syntax
 from .language.depth import MAX_ELEMENTS
 from .language.syntax import PRECEDENCE
@@ -23,7 +33,6 @@ from .values import (
     Array,
     Closure,
     Code,
-    Failure,
     Instance,
     Overload,
     Partial,
@@ -81,7 +90,11 @@ def _literal(expression: syntax.Number | syntax.String | syntax.Boolean) -> Code
 def _identifier(expression: syntax.Identifier) -> Code:
     name = expression.name
 
-    def identifier(scope: Record, path: Path) -> Value:
+    def identifier(scope: Record, path: Path, changes: Changes = ()) -> Value:
+        if changes:
+            raw = _raw(scope, name)
+            if raw is not Thunk:
+                return changed_member(raw, path, changes, expression)
         record = scope
         while record is not None:
             members = record.members
@@ -89,18 +102,36 @@ def _identifier(expression: syntax.Identifier) -> Code:
                 found = members[name]
                 return found.force() if found.__class__ is Thunk else found
             record = record.parent
-        hint = nearest(name, scope.visible())
+        # Names with `_` in front are the library's own business.
+        hint = nearest(name, (n for n in scope.visible() if n[:1] != "_" or name[:1] == "_"))
         raise Failure(f"unknown identifier {name!r}{hint}", expression)
 
     return identifier
+
+
+def _raw(scope: Record, name: str) -> Value:
+    """What a name stands for, perhaps not computed yet; the class Thunk itself if nothing."""
+    record: Record | None = scope
+    while record is not None:
+        found = record.members.get(name, Thunk)
+        if found is not Thunk:
+            return found
+        record = record.parent
+    return Thunk
 
 
 def _access(expression: syntax.Access) -> Code:
     run_record = compile_expression(expression.record)
     name = expression.name
 
-    def access(scope: Record, path: Path) -> Value:
+    def access(scope: Record, path: Path, changes: Changes = ()) -> Value:
         owner = run_record(scope, path)
+        if changes:
+            record = owner.record if isinstance(owner, Instance) else owner
+            raw = _raw(record, name) if isinstance(record, Record) else Thunk
+            if raw is not Thunk:
+                return changed_member(raw, path, changes, expression)
+            return changed_value(access(scope, path), path, changes, expression)
         if isinstance(owner, Instance):
             # A reader has the dimensions of its data.
             if name == "dim" and "dim" not in owner.record.members:
@@ -124,18 +155,37 @@ def _access(expression: syntax.Access) -> Code:
 
 
 def _record(expression: syntax.Record) -> Code:
-    codes = [
-        (m.name, compile_expression(m.value), m.value, f".{m.name}") for m in expression.members
-    ]
+    codes = []
+    inner = []  # a.b.c = x
+    for m in expression.members:
+        code = (m.name, compile_expression(m.value), m.value, f".{m.name}")
+        (inner if "." in m.name else codes).append(code)
 
-    def record(scope: Record, path: Path) -> Record:
-        inside = Record(scope.session, scope, expression)
+    def record(scope: Record, path: Path, changes: Changes = ()) -> Record:
+        session = scope.session
+        inside = Record(session, scope, expression)
         members = inside.members
         for name, code, value, piece in codes:
             members[name] = Thunk(code, inside, (path, piece), value)
-        return inside
+        if inner:
+            own = [
+                (tuple(name.split(".")), Thunk(code, inside, (path, piece), value))
+                for name, code, value, piece in inner
+            ]
+            change_members(inside, own, False)
+        if session.watched is not None:
+            session.watch(inside)
+        return change_members(inside, changes, True) if changes else inside
 
     return record
+
+
+def _delete(expression: syntax.Delete) -> Code:
+    def delete(scope: Record, path: Path) -> Value:
+        message = "delete is for records that change others: base + [ name = delete ]"
+        raise Failure(message, expression)
+
+    return delete
 
 
 def _array(expression: syntax.Array) -> Code:
@@ -204,7 +254,7 @@ def _apply(expression: syntax.Apply) -> Code:
     count = len(codes)
     called = _called_name(expression.function)
 
-    def apply(scope: Record, path: Path) -> Value:
+    def apply(scope: Record, path: Path, changes: Changes = ()) -> Value:
         function = expect_function(run_function(scope, path), expression.function)
         if isinstance(function, Overload):
             function = function.choose(count)
@@ -227,7 +277,14 @@ def _apply(expression: syntax.Apply) -> Code:
         if partial:
             return Partial(function, arguments, named)
         try:
-            return function.call(arguments, named, path)
+            if not changes:
+                return function.call(arguments, named, path)
+            if isinstance(function, Closure):
+                body = function.body
+                inside = with_changes_in(body, changes, expression)
+                return function.run(inside, arguments, named, path)
+            value = function.call(arguments, named, path)
+            return changed_value(value, path, changes, expression)
         except Failure as failure:
             failure.chain.append((called, expression.location))
             raise
@@ -293,8 +350,13 @@ def _if(expression: syntax.If) -> Code:
     run_then = compile_expression(expression.then)
     run_otherwise = compile_expression(expression.otherwise)
 
-    def choose(scope: Record, path: Path) -> Value:
+    def choose(scope: Record, path: Path, changes: Changes = ()) -> Value:
         condition = run_condition(scope, (path, ".if"))
+        if changes and condition.__class__ is bool:
+            branch = run_then if condition else run_otherwise
+            return changed(branch, scope, path, changes, expression)
+        if changes:
+            return changed_value(choose(scope, path), path, changes, expression)
         if condition is True:
             return run_then(scope, path)
         if condition is False:
@@ -312,13 +374,20 @@ def _new(expression: syntax.New) -> Code:
     run_argument = compile_expression(expression.argument)
     name = expression.type
 
-    def new(scope: Record, path: Path) -> Value:
+    def new(scope: Record, path: Path, changes: Changes = ()) -> Value:
         types = scope.session.types
         runtime = types.get(name)
         if runtime is None:
             raise Failure(f"unknown runtime type {name!r}{nearest(name, types)}", expression)
-        record = run_argument(scope, None if runtime.names_inside_start_anew else path)
+        inside = None if runtime.names_inside_start_anew else path
+        if changes:
+            record = changed(run_argument, scope, inside, changes, expression.argument)
+        else:
+            record = run_argument(scope, inside)
         record = expect_record(record, expression.argument)
+        refuse_pending(record)
+        if not record.owner:
+            record.owner = name
         return runtime.construct(record, path, expression)
 
     return new
@@ -328,6 +397,7 @@ _COMPILERS: dict[type, Callable[..., Code]] = {
     syntax.Number: _literal,
     syntax.String: _literal,
     syntax.Boolean: _literal,
+    syntax.Delete: _delete,
     syntax.Identifier: _identifier,
     syntax.Access: _access,
     syntax.Record: _record,

@@ -9,43 +9,38 @@ The command line `configFile=train.bs a=b c=d` means `new CNTK [ the file ] + [ 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...framework.base.atomic import atomic_file
-from ...framework.base.errors import FormatError, nearest
-from ..base.text import Source, located
-from ..config import ConfigParameters, parse_config
-from ..config.files import read_source
+from ...framework.base.errors import FormatError
+from ..base.text import Location, Source, located
+from ..config import ConfigParameters
+from ..config.files import find_file, read_source
 from ..models.dump import dump
 from ..models.v1 import write_model
 from ..network.initialize import initialize
 from ..network.network import Network
 from ..network.nodes.node import Node
 from .build import TYPES, evaluate, file_finder, model_loader
+from .failures import Failure, LimitFailure
 from .language import syntax
 from .language.depth import MAX_NESTING, deep_calls
 from .language.parser import parse_expression, parse_members
-from .language.printer import number_text
 from .language.syntax import New, Number
 from .language.tokens import Finder
 from .library import REDESIGNED
-from .redesign import FEATURE_READERS, LABEL_READERS, READERS, REDESIGNED_TYPES
-from .values import (
-    Array,
-    Failure,
-    Instance,
-    Record,
-    Session,
-    Thunk,
-    Value,
-    expect_integer,
-    flatten,
-    force,
-    type_name,
-)
+from .redesign.classes import TOP_CLASSES
+from .redesign.members import PLAIN, find_setting, local_path
+from .redesign.objects import REDESIGNED_TYPES
+from .redesign.sections import object_of, train_section
+from .redesign.unread import unread_members
+from .values import Instance, Record, Session, Thunk, flatten, force, log, type_name
 
 
 @dataclass(frozen=True)
@@ -86,121 +81,197 @@ class EditAction:
 
 
 @dataclass(frozen=True)
+class LaterAction:
+    """An action that loads a model which an action before it writes.
+
+    `action` evaluates it, when those before it have run; what is wrong is an `OpscopeError` then.
+    """
+
+    name: str
+    action: Callable[[], TrainAction | EditAction]
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A file of the redesigned language: its actions in order, and its settings."""
 
-    actions: tuple[TrainAction | EditAction, ...]
+    actions: tuple[TrainAction | EditAction | LaterAction, ...]
     settings: dict[str, Any]
 
 
 def is_redesigned(source: Source) -> bool:
     """Whether a text is of the redesigned language: `new CNTK [...]`, or members with `actions`."""
     try:
-        top = _top_record(source, file_finder(()))
+        _, record = _top(source, file_finder(()))
     except FormatError:
         return False
-    return any(member.name == "actions" for member in top.members)
+    return any(member.name == "actions" for member in record.members)
 
 
-def load_experiment(arguments: Sequence[str]) -> Experiment:
+def load_experiment(
+    arguments: Sequence[str], warn: Callable[[str], None] | None = None
+) -> Experiment:
     """The actions of `configFile=file.bs name=value ...`.
 
     A name with dots, such as `Train.optimizer.maxEpochs`, goes into the records of the file. A
-    value is BrainScript if it is one constant, record or array, a string in quotes, or an
-    expression in parentheses; anything else is a string.
+    value is BrainScript if it is one constant, record or array, `delete`, a string in quotes, or an
+    expression in parentheses; anything else is a string, but `actions=Train` names an action.
+    `warn` takes warnings with their places.
 
     Raises:
         OpscopeError: no configFile, or something is wrong in it or in a value; with the place.
     """
     overrides: dict[str, str] = {}
+    path = None
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        if not equals or not all(part.isidentifier() for part in name.strip().split(".")):
+        name, value = name.strip(), value.strip()
+        if not equals or not all(part.isidentifier() for part in name.split(".")):
             raise FormatError(f"{argument!r}: an argument must have the form name=value")
-        overrides[name.strip()] = value.strip()
-    if "configFile" not in overrides:
+        if name.lower() == "configfile":
+            path = find_file(value)
+        else:
+            overrides[name] = value
+    if path is None:
         raise FormatError("there is no configFile=... among the arguments")
-    path = Path(overrides.pop("configFile"))
-    return read_experiment(read_source(path), overrides, [path.parent])
+    return read_experiment(read_source(path), overrides, [path.parent], warn)
 
 
 def read_experiment(
-    source: Source, overrides: dict[str, str] | None = None, folders: Sequence[Path] = ()
+    source: Source,
+    overrides: dict[str, str] | None = None,
+    folders: Sequence[Path] = (),
+    warn: Callable[[str], None] | None = None,
 ) -> Experiment:
     """The actions of a text, with members of its top level, or inside, replaced by `overrides`."""
-    record = _top_record(source, file_finder(folders))
-    for name, value in (overrides or {}).items():
-        names = name.split(".")
-        if len(names) > MAX_NESTING:
-            raise FormatError(f"{name[:60]}...: more than {MAX_NESTING} records in one another")
-        with deep_calls():
-            record = _with_member(record, names, _override(name, value))
-    expression = New(record.source, record.at, "CNTK", record)
-    types = {**TYPES, **REDESIGNED_TYPES}
-    session = Session(types, model_loader(folders, "float"), curried=True)
+    expression, _ = _top(source, file_finder(folders))
+    if overrides:
+        members = tuple(_override(name, value) for name, value in overrides.items())
+        changes = syntax.Record(members[0].source, 0, members)
+        expression = syntax.Infix(source, expression.at, "with", expression, changes)
+    models = _Models(folders)
+    session = Session(
+        {**TYPES, **REDESIGNED_TYPES},
+        models.load,
+        warn=warn or log.warning,
+        curried=True,
+        watched=[],
+    )
     settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0}
-    program = evaluate(expression, session, settings, "CNTK", REDESIGNED)
+    program = evaluate(expression, session, settings, "", REDESIGNED)
+    with _evaluating():
+        experiment = _experiment(program, models)
+        for text in unread_members(expression, session.watched or ()):
+            session.warn(text)
+        return experiment
+
+
+@contextmanager
+def _evaluating() -> Iterator[None]:
+    """A context for lazy values, which turns what fails into errors of the package."""
     with deep_calls():
         try:
-            return _experiment(program)
+            yield
         except Failure as failure:
             raise failure.error() from None
         except RecursionError:
             raise located(FormatError, "the actions need each other too deeply", None) from None
 
 
-def _top_record(source: Source, find: Finder | None) -> syntax.Record:
-    """What `new CNTK` takes: the whole text, or the record of the `new CNTK` that it is."""
-    if source.text.lstrip().startswith("new"):
-        expression = parse_expression(source, find)
-        if (
-            isinstance(expression, New)
-            and expression.type == "CNTK"
-            and isinstance(expression.argument, syntax.Record)
-        ):
-            return expression.argument
-        raise located(FormatError, "new CNTK [ ... ] expected", expression.location)
-    return parse_members(source, find)
+def _top(source: Source, find: Finder | None) -> tuple[syntax.Expression, syntax.Record]:
+    """The object that a text defines and its record: `new CNTK` of all the text or, if that is so
+    written, `new CNTK [ ... ] + [ ... ]`."""
+    if not source.text.lstrip().startswith("new"):
+        record = parse_members(source, find)
+        return New(source, record.at, "CNTK", record), record
+    expression = top = parse_expression(source, find)
+    while isinstance(top, syntax.Infix) and top.operator in ("+", "-", "with"):
+        top = top.left
+    if isinstance(top, New) and top.type == "CNTK" and isinstance(top.argument, syntax.Record):
+        return expression, top.argument
+    raise located(FormatError, "new CNTK [ ... ] expected", expression.location)
 
 
-def _override(name: str, value: str) -> syntax.Expression:
-    """A value of the command line: BrainScript or a string."""
-    source = Source(f"(command line) {name}", value)
-    string = syntax.String(source, 0, value)
-    try:
-        parsed = parse_expression(source)
-    except FormatError:
-        return string
-    literal = (Number, syntax.String, syntax.Boolean, syntax.Record, syntax.Array)
-    negative = isinstance(parsed, syntax.Unary) and isinstance(parsed.operand, Number)
-    return parsed if isinstance(parsed, literal) or negative or value.startswith("(") else string
+_SHOWN = 60  # characters of an argument in the place of an error
 
 
-def _with_member(
-    record: syntax.Record, names: Sequence[str], value: syntax.Expression
-) -> syntax.Record:
-    """A record with the member `names` joined by dots replaced or, in the last record, added."""
-    name = names[0]
-    if len(names) > 1:
-        old = next((member.value for member in record.members if member.name == name), None)
-        inner = old.argument if isinstance(old, New) else old
-        if not isinstance(inner, syntax.Record):
-            what = "there is no" if old is None else "no record is written as the value of"
-            raise located(FormatError, f"{what} member {name!r} to look into", value.location)
-        value = _with_member(inner, names[1:], value)
-        if isinstance(old, New):
-            value = New(old.source, old.at, old.type, value)
-    changed = syntax.Member(value.source, value.at, name, value)
-    others = tuple(member for member in record.members if member.name != name)
-    return syntax.Record(record.source, record.at, (*others, changed))
+class _Argument(Source):
+    """The value of `name=value` on the command line; places are those in the argument."""
+
+    def __init__(self, name: str, value: str):
+        argument = f"{name}={value}"
+        shown = argument if len(argument) <= _SHOWN else argument[:_SHOWN] + "..."
+        super().__init__(f"command line: {shown}", value)
+        self.argument = Source(self.name, argument)
+        self.before = len(name) + 1
+
+    def locate(self, offset: int) -> Location:
+        return self.argument.locate(offset + self.before)
+
+
+def _override(name: str, value: str) -> syntax.Member:
+    """An argument of the command line; its value is BrainScript or a string."""
+    if name.count(".") >= MAX_NESTING:
+        raise FormatError(f"{name[:60]}...: more than {MAX_NESTING} records in one another")
+    source = _Argument(name, value)
+    expression: syntax.Expression = syntax.String(source, 0, value)
+    if value == "delete":
+        expression = syntax.Delete(source, 0)
+    else:
+        try:
+            parsed = parse_expression(source)
+        except FormatError:
+            parsed = expression
+        literal = (Number, syntax.String, syntax.Boolean, syntax.Record, syntax.Array)
+        negative = isinstance(parsed, syntax.Unary) and isinstance(parsed.operand, Number)
+        names = name == "actions"  # of members, never a string
+        if isinstance(parsed, literal) or negative or names or value.startswith("("):
+            expression = parsed
+    return syntax.Member(source, -source.before, name, expression)
 
 
 # --- from objects to actions
 
 
-def _experiment(program: Instance) -> Experiment:
+class _NotYet(LimitFailure):
+    """A model is not written yet: an action before writes it."""
+
+
+class _Models:
+    """Loads models, but none that an action of the same run is yet to write."""
+
+    def __init__(self, folders: Sequence[Path]):
+        self._load = model_loader(folders, "float")
+        self.written: set[str] = set()
+        self.open = False  # whether models without a file may be written by then
+
+    def load(self, name: str) -> Network:
+        """The network of a model file."""
+        if os.path.normpath(name.replace("\\", "/")) in self.written:
+            raise _NotYet(f"the model {name!r} is not written yet", None)
+        try:
+            return self._load(name)
+        except FormatError:
+            if self.open:
+                raise _NotYet(f"there is no model {name!r} yet", None) from None
+            raise
+
+    def add(self, action: TrainAction | EditAction) -> None:
+        """Note what an action writes."""
+        paths = [action.config.string("modelPath")] if isinstance(action, TrainAction) else []
+        if isinstance(action, EditAction):
+            paths += [str(path) for what, _, path in action.steps if what == "SaveModel"]
+        self.written.update(map(os.path.normpath, paths))
+
+    def done(self) -> None:
+        """All that was to be written is."""
+        self.written.clear()
+        self.open = False
+
+
+def _experiment(program: Instance, models: _Models) -> Experiment:
     record = program.record
-    actions = []
+    actions: list[TrainAction | EditAction | LaterAction] = []
     value = record.members.get("actions")
     if value is None:
         raise Failure("the top level has no member 'actions'", record.expression)
@@ -211,16 +282,26 @@ def _experiment(program: Instance) -> Experiment:
                 record.place("actions"),
             )
         name = _action_name(record, action) or f"action{number + 1}"
-        actions.append(_ACTIONS[action.type](name, action))
+        try:
+            made = _ACTIONS[action.type](name, action)
+            models.add(made)
+            actions.append(made)
+        except _NotYet:
+            actions.append(LaterAction(name, partial(_evaluated, name, action, models)))
+            models.open = True
     settings = {}
-    for name, member in record.members.items():
-        expression = member.expression if isinstance(member, Thunk) else None
-        if name == "actions" or isinstance(expression, (syntax.Lambda, New)):
-            continue
-        value = force(member)
-        if isinstance(value, (str, float, bool)):
-            settings[name] = value
+    for setting in TOP_CLASSES["CNTK"].settings.values():
+        if setting.kind in PLAIN:
+            found = find_setting(record, setting)
+            if found is not None:
+                settings[setting.name] = found[0]
     return Experiment(tuple(actions), settings)
+
+
+def _evaluated(name: str, action: Instance, models: _Models) -> TrainAction | EditAction:
+    models.done()
+    with _evaluating():
+        return _ACTIONS[action.type](name, action)
 
 
 def _action_name(record: Record, action: Instance) -> str:
@@ -230,147 +311,26 @@ def _action_name(record: Record, action: Instance) -> str:
     return ""
 
 
-def _instance(record: Record, name: str, *types: str) -> Instance:
-    value = record.own(name)
-    if not isinstance(value, Instance) or value.type not in types:
-        raise Failure(
-            f"{name!r} must be a {' or '.join(types)}"
-            + ("" if value is None else f", not a {type_name(value)}"),
-            record.place(name) if value is not None else record.expression,
-        )
-    return value
-
-
 def _train(name: str, action: Instance) -> TrainAction:
     record = action.record
-    model = _instance(record, "model", "Model").record
-    network = model.own("network")
+    model = object_of(record, "model", "Model").record
+    network = model.find("network")
     if not isinstance(network, Network):
         raise Failure(
             f"'network' must be a network, not a {type_name(network)}", model.place("network")
         )
-    optimizer = _instance(record, "optimizer", "SGDOptimizer").record
-    source = _instance(record, "source", "RandomizingSource").record
+    optimizer = object_of(record, "optimizer", "SGDOptimizer").record
+    source = object_of(record, "source", "RandomizingSource").record
     for member, group in (("trainingCriterion", "criterion"), ("evalCriterion", "evaluation")):
         node = optimizer.own(member)
         if isinstance(node, Node):
             network.add_to_group(group, node)
-    reader = _reader(source, network)
-    lines = [
-        "action = train",
-        f"precision = {record.find('precision')}",
-        f"deviceId = {_config(record.find('deviceId'))}",
-        f"traceLevel = {_config(record.find('traceLevel'))}",
-        f"modelPath = {_config(model.get('modelPath'))}",
-        f"SGD = [\n{_section(optimizer, ('trainingCriterion', 'evalCriterion'))}]",
-        f"reader = [\n{reader}]",
-    ]
-    network.precision = str(record.find("precision"))
-    return TrainAction(name, network, parse_config("\n".join(lines), name))
-
-
-def _reader(source: Record, network: Network) -> str:
-    """The source as a section of the old HTKMLFReader."""
-    lines = ["readerType = HTKMLFReader", _section(source, ("streams", "dataSetFile"))]
-    for reader, node in _streams(source, network):
-        feature = reader.type in FEATURE_READERS
-        for group in ("feature", "label"):
-            if node in network.groups[group]:
-                network.groups[group].remove(node)
-        network.add_to_group("feature" if feature else "label", node)
-        size = "dim" if feature else "labelDim"
-        entries = _section(reader.record, ("data",))
-        entries += f"{size} = {node.attributes['shape'][0] // _frames(reader, node)}\n"
-        lines.append(f"{node.name} = [\n{entries}]\n")
-    return "\n".join(lines)
-
-
-def _frames(reader: Instance, node: Node) -> int:
-    """How many frames of a file make one sample: `contextWindow`, or left and right context."""
-    window = [
-        expect_integer(w, reader.expression)
-        for w in flatten(reader.record.own("contextWindow", 1.0))
-    ]
-    frames = window[0] if len(window) == 1 else 1 + sum(window)
-    if frames < 1 or node.attributes["shape"][0] % frames:
-        raise Failure(
-            f"{node.attributes['shape'][0]} dimensions are not those of {frames} frames",
-            reader.record.place("contextWindow"),
-        )
-    return frames
-
-
-def _streams(source: Record, network: Network) -> Iterator[tuple[Instance, Node]]:
-    """The readers of a source and the nodes that they feed: those of `streams`, or else all readers
-    whose `data` the network uses."""
-    streams = source.own("streams")
-    if streams is None:
-        for name in source.members:
-            reader = source.own(name)
-            if isinstance(reader, Instance) and reader.type in READERS:
-                node = reader.record.own("data")
-                if isinstance(node, Node) and network.nodes.get(node.name) is node:
-                    yield reader, node
-        return
-    for stream in flatten(streams):
-        if not isinstance(stream, Record):
-            raise Failure("'streams' must hold records", source.place("streams"))
-        reader = _instance(stream, "reader", *FEATURE_READERS, *LABEL_READERS)
-        node = stream.own("input")
-        if not isinstance(node, Node):
-            raise Failure("'input' of a stream must be a node", stream.place("input"))
-        data = reader.record.own("data")
-        if isinstance(data, Node) and data.attributes["shape"] != node.attributes["shape"]:
-            raise Failure(
-                f"the reader gives {data.attributes['shape'][0]} dimensions, but {node.name!r} has"
-                f" {node.attributes['shape'][0]}",
-                stream.place("input"),
-            )
-        yield reader, node
-
-
-def _section(record: Record, without: Sequence[str]) -> str:
-    """The plain members of a record as lines of the old language."""
-    lines = []
-    for name in record.members:
-        if name in without or isinstance(_expression(record.members[name]), syntax.Lambda):
-            continue
-        value = record.own(name)
-        if isinstance(value, (str, float, bool, Array)):
-            lines.append(f"{name} = {_setting(record, name, value, without)}\n")
-    return "".join(lines)
-
-
-def _setting(record: Record, name: str, value: Value, others: Sequence[str]) -> str:
-    """A plain member as the old language writes it: a value, or values separated by colons.
-
-    Raises:
-        Failure: it holds something else, such as the records of a misspelt `streams`.
-    """
-    items = flatten(value)
-    for item in items:
-        if not isinstance(item, (str, float, bool)):
-            raise Failure(
-                f"{name!r} must hold numbers, strings or booleans, not a {type_name(item)}"
-                + nearest(name, others),
-                record.place(name),
-            )
-    return ":".join(_config(item) for item in items)
-
-
-def _expression(value: Value) -> syntax.Expression | syntax.Member | None:
-    return value.expression if isinstance(value, Thunk) else None
-
-
-def _config(value: Value) -> str:
-    """A string, number or boolean as the old language writes it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return ("-" if value < 0 else "") + number_text(abs(value))
-    if isinstance(value, str):
-        return f'"{value}"'
-    raise Failure(f"expected a number, a string or a boolean, not a {type_name(value)}", None)
+        elif node is not None:
+            message = f"{member!r} must be a node of the network, not a {type_name(node)}"
+            raise Failure(message, optimizer.place(member))
+    config = train_section(record, model, optimizer, source, network, name)
+    network.precision = config.string("precision")
+    return TrainAction(name, network, config)
 
 
 def _edit(name: str, action: Instance) -> EditAction:
@@ -382,9 +342,14 @@ def _edit(name: str, action: Instance) -> EditAction:
                 f"'do' must hold Dump or SaveModel, not a {type_name(step)}", record.place("do")
             )
         network, path = step.record.get("model"), step.record.get("pathName")
-        if not isinstance(network, Network) or not isinstance(path, str):
-            raise Failure(f"{step.type} takes a network and a file name", step.expression)
-        steps.append((step.type, network, Path(path)))
+        place = step.record.place("pathName")
+        if not isinstance(network, Network):
+            message = f"{step.type} takes a network, not a {type_name(network)}"
+            raise Failure(message, step.record.place("model"))
+        if not isinstance(path, str):
+            message = f"{step.type} takes the name of a file, not a {type_name(path)}"
+            raise Failure(message, place)
+        steps.append((step.type, network, Path(local_path(path, "pathName", place))))
     return EditAction(name, tuple(steps))
 
 

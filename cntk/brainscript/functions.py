@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import re
 
+from .failures import Failure, too_nested
 from .language.depth import MAX_SHOWN, MAX_STRING
 from .language.printer import number_text
 from .language.syntax import Expression
 from .values import (
     Array,
-    Failure,
     Path,
     Record,
     RuntimeType,
@@ -24,7 +24,6 @@ from .values import (
     Value,
     flatten,
     force,
-    too_nested,
     type_name,
 )
 
@@ -121,13 +120,15 @@ def string_function(record: Record, path: Path, where: Expression) -> str:
         return text[begin:] if count < 0 else text[begin : begin + count]
     if what == "Replace":
         text, old = _string(record, "arg"), _string(record, "replacewhat")
-        new = _string(record, "withwhat")
-        if not old:
-            return text
-        if len(text) + text.count(old) * len(new) > MAX_STRING:
-            raise Failure(f"a string of more than {MAX_STRING} characters", where)
-        return text.replace(old, new)
+        return replaced_text(text, old, _string(record, "withwhat"), where)
     raise _unknown(record, what)
+
+
+def replaced_text(text: str, old: str, new: str, where: Expression) -> str:
+    """The text with every `old` in it replaced; as it is if that is empty."""
+    if old and len(text) + text.count(old) * len(new) > MAX_STRING:
+        raise Failure(f"a string of more than {MAX_STRING} characters", where)
+    return text.replace(old, new) if old else text
 
 
 def numeric_function(record: Record, path: Path, where: Expression) -> float:

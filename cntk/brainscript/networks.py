@@ -16,19 +16,17 @@ from ...framework.base.errors import OpscopeError, nearest
 from ..network.graph import GROUPS, group_of_tag
 from ..network.network import Network
 from ..network.nodes.node import Node
+from .failures import Failure, LimitFailure, as_failure
 from .language.syntax import Expression
 from .nodes import attach_late
 from .values import (
     Array,
-    Failure,
     Function,
-    LimitFailure,
     Path,
     Record,
     RuntimeType,
     Session,
     Value,
-    as_failure,
     flatten,
     force,
     path_text,
@@ -277,7 +275,7 @@ class ClonedFunction(Function):
             raise Failure(
                 f"'parameters' must be one of {', '.join(_TREATMENTS)}", record.place("parameters")
             )
-        below = _all_below(record.session, outputs)
+        below = all_below(record.session, outputs)
         for node in self._inputs:
             if node not in below:
                 raise Failure(
@@ -323,7 +321,7 @@ class ClonedFunction(Function):
         return Record(session, None, self._record.expression, dict(results))
 
 
-def _all_below(session: Session, roots: Iterable[Node]) -> dict[Node, None]:
+def all_below(session: Session, roots: Iterable[Node]) -> dict[Node, None]:
     """The roots and all nodes that they need, in the order of a depth-first search."""
     found: dict[Node, None] = {}
     stack = list(roots)

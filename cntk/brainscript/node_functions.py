@@ -14,10 +14,10 @@ also has the option `tag`.
 
 from __future__ import annotations
 
+from .failures import Failure
 from .language.syntax import Expression
 from .nodes import as_input_nodes, make_node, plain
 from .values import (
-    Failure,
     Function,
     Overload,
     Path,

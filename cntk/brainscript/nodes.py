@@ -9,29 +9,26 @@ Source: ComputationNetworkBuilder.cpp (NewComputationNodeFromConfig), Computatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from ...framework.base.errors import OpscopeError, SlotError, nearest
 from ..base.text import Location
 from ..network.catalogue import kind as find_kind
 from ..network.nodes.initial_values import RANDOM, kind_of_values
-from ..network.nodes.node import Node
+from ..network.nodes.node import Kind, Node
+from .failures import Failure, Where, as_failure, too_nested
 from .language.depth import MAX_SHOWN
 from .language.syntax import Expression, LibrarySource
 from .values import (
     Array,
-    Failure,
     Path,
     Record,
     Session,
     Shape,
     Value,
-    Where,
-    as_failure,
     flatten,
     path_text,
-    too_nested,
     type_name,
 )
 
@@ -136,7 +133,7 @@ def computation_node(record: Record, path: Path, where: Expression) -> Node:
         if value is not None:
             attributes[name] = plain(value)
     if not isinstance(where.source, LibrarySource):
-        _warn_of_unknown(record, operation, kind.attributes, where)
+        warn_of_unknown(record, operation, ("operation", "inputs", "tag"), kind, where)
     late = kind.can_delay
     inputs = None if late else inputs_of(record, where)
     node = make_node(session, operation, path, inputs, attributes, where)
@@ -148,11 +145,11 @@ def computation_node(record: Record, path: Path, where: Expression) -> Node:
     return node
 
 
-def _warn_of_unknown(
-    record: Record, operation: str, attributes: Mapping[str, Any], where: Expression
+def warn_of_unknown(
+    record: Record, operation: str, others: Sequence[str], kind: Kind, where: Expression
 ) -> None:
     """Say which members of a node's record its kind does not know; CNTK passes over them."""
-    known = {*attributes, "operation", "inputs", "tag", "dims"}
+    known = {*kind.attributes, *others, "dims"}
     for name in record.members:
         if name not in known:
             record.session.warn(

@@ -14,18 +14,18 @@ from typing import Any
 from ...framework.base.errors import nearest
 from ..network.network import Network
 from ..network.nodes.node import Node
+from .edits import refuse_pending, with_members, without_members
+from .failures import Failure
 from .language.depth import MAX_STRING
 from .language.syntax import Expression, If, Infix, Unary
 from .nodes import constant, make_node
 from .values import (
     Array,
     Composition,
-    Failure,
     Function,
     Instance,
     Path,
     Record,
-    Thunk,
     Value,
     expect_boolean,
     expect_integer,
@@ -248,43 +248,14 @@ def member_of_network(network: Network, name: str, where: Expression) -> Node:
 # --- records, arrays, functions
 
 
-def edited(base: Record, changes: Record, path: Path, e: Expression | None) -> Record:
-    """`base + changes`: the members of both, those of `changes` first.
-
-    Members of `base` that use a changed one see the new value; members of `changes` see those of
-    `base` before the scope that they were written in.
-    """
-    return _merged(base, changes, {**base.members, **changes.members}, path, e)
-
-
-def without(base: Record, changes: Record, path: Path, e: Expression | None) -> Record:
-    """`base - changes`: `base` less all members that `changes` has."""
-    unchanged = {name: v for name, v in base.members.items() if name not in changes.members}
-    return _merged(base, changes, unchanged, path, e)
-
-
-def _merged(
-    base: Record, changes: Record, members: dict[str, Value], path: Path, e: Expression | None
-) -> Record:
-    result = Record(base.session, base.parent, e)
-    scopes = {id(base): result}
-    for name, value in members.items():
-        if value.__class__ is Thunk:
-            scope = scopes.get(id(value.scope))
-            if scope is None:  # written elsewhere: same members, another scope around
-                scope = Record(base.session, value.scope.parent, e, result.members)
-                scopes[id(value.scope)] = scope
-            value = Thunk(value.code, scope, (path, "." + name), value.expression)
-        result.members[name] = value
-    return result
-
-
 def _edit(e: Infix, left: Value, right: Value, scope: Record, path: Path) -> Value:
-    change = without if e.operator == "-" else edited
+    change = without_members if e.operator == "-" else with_members
     if isinstance(left, Record) and isinstance(right, Record):
         return change(left, right, path, e)
     if isinstance(left, Instance) and isinstance(right, Record):
-        return Instance(left.type, change(left.record, right, path, e), path, e)
+        result = change(left.record, right, path, e)
+        refuse_pending(result)
+        return left.with_record(result)
     raise _wrong_types(e, left, right)
 
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ..base.text import Location, is_located, located
+from ...framework.base.errors import nearest
+from ..base.text import Location
 from ..network.network import Network
 from ..network.nodes.node import Node
-from .language.depth import MAX_CALLS, MAX_DEPTH, MAX_ELEMENTS, MAX_SHOWN
+from .failures import Failure, LimitFailure
+from .language.depth import MAX_CALLS, MAX_DEPTH, MAX_ELEMENTS
 from .language.syntax import Expression, LibrarySource, Member
 
 log = logging.getLogger("opscope.cntk")
@@ -34,53 +35,6 @@ Path = tuple[Any, str] | None
 Code = Callable[["Record", Path], Value]
 # The constructor of a runtime class: (its record, the path of the object, the `new`) -> the object.
 Constructor = Callable[["Record", Path, Expression], Value]
-
-
-# A place for an error: in the text itself, or that of a part of the tree.
-Where = Expression | Member | Location | None
-
-
-class Failure(Exception):
-    """An error on its way out; `error` makes the package's error that the user sees.
-
-    `others` are errors of other members of a network, which do not come from this one.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        where: Where,
-        error_class: type[OpscopeError] = FormatError,
-        chain: Sequence[tuple[str, Location | None]] = (),
-    ):
-        super().__init__(message)
-        self.message = message
-        self.location = where if where is None or isinstance(where, Location) else where.location
-        self.error_class = error_class
-        self.chain = list(chain)
-        self.others: list[Failure] = []
-
-    def error(self) -> OpscopeError:
-        """The error with its place and chain; it has the attribute `others`, a list of errors."""
-        error = located(self.error_class, self.message, self.location, self.chain)
-        vars(error)["others"] = [other.error() for other in self.others]
-        return error
-
-
-class LimitFailure(Failure):
-    """Evaluation went too deep or took too long; trying another member would do so again."""
-
-
-def too_nested(names: Sequence[str], where: Where) -> LimitFailure:
-    """The error for a value of more than `MAX_SHOWN` levels; `names` lead inwards."""
-    shown = " -> ".join([*names[:4], "...", *names[-2:]])
-    return LimitFailure(f"more than {MAX_SHOWN} records and arrays in one another: {shown}", where)
-
-
-def as_failure(error: OpscopeError, where: Where) -> Failure:
-    """An error of another part of the package; `where` unless it has a place itself."""
-    place = None if is_located(error) else where
-    return Failure(str(error), place, type(error))
 
 
 def path_text(path: Path) -> str:
@@ -153,9 +107,13 @@ def force(value: Value) -> Value:
 
 
 class Record:
-    """Members by name, and the scope around, where names are looked up that it lacks."""
+    """Members by name, and the scope around, where names are looked up that it lacks.
 
-    __slots__ = ("expression", "members", "parent", "session")
+    `pending` holds its changes `a.b = x` of a member `a` that it does not have, for the record that
+    it will be added to; `owner` is the class of the object that it defines.
+    """
+
+    __slots__ = ("expression", "members", "owner", "parent", "pending", "session")
 
     def __init__(
         self,
@@ -168,6 +126,8 @@ class Record:
         self.parent = parent
         self.expression = expression
         self.members: dict[str, Value] = {} if members is None else members
+        self.pending: tuple[tuple[tuple[str, ...], Thunk], ...] = ()
+        self.owner = ""
 
     def find(self, name: str, default: Value = None) -> Value:
         """The value of a name here or in the scopes around."""
@@ -237,6 +197,8 @@ class Session:
         warn: takes warnings.
         curried: whether a call with too few arguments gives a function of the others, as in the
             redesigned language; in CNTK's own it is an error.
+        watched: all records of the user's text that were evaluated, where somebody wants to know
+            which members nobody reads.
     """
 
     types: Mapping[str, RuntimeType]
@@ -245,11 +207,17 @@ class Session:
     warn: Callable[[str], None] = log.warning
     seeds: Iterator[int] = field(default_factory=lambda: count(1))
     curried: bool = False
+    watched: list[Record] | None = None
     calls: int = 0
     depth: int = 0
     waiting: list[Thunk] = field(default_factory=list)
     # Delay nodes whose inputs are not attached yet, with the record that names them.
     late: MutableMapping[Node, tuple[Record, Expression]] = field(default_factory=dict)
+
+    def watch(self, record: Record) -> None:
+        """Keep a record in `watched`, if that is wanted."""
+        if self.watched is not None and len(self.watched) < MAX_ELEMENTS:
+            self.watched.append(record)
 
 
 class Array:
@@ -347,6 +315,10 @@ class Closure(Function):
         self.expression = expression
 
     def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        return self.run(self.body, arguments, named, path)
+
+    def run(self, body: Code, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        """The result of the body, or of other code in its place, for these arguments."""
         session = self.scope.session
         session.calls += 1
         if session.calls > MAX_CALLS:
@@ -357,7 +329,7 @@ class Closure(Function):
         members.update(zip(self.parameters, arguments, strict=True))
         session.depth += 1
         try:
-            return self.body(Record(session, self.scope, self.expression, members), path)
+            return body(Record(session, self.scope, self.expression, members), path)
         finally:
             session.depth -= 1
 
@@ -427,6 +399,11 @@ class Instance:
 
     def __repr__(self) -> str:
         return f"new {self.type} [...]"
+
+    def with_record(self, record: Record) -> Instance:
+        """An object of the same class that another record defines."""
+        record.owner = self.type
+        return Instance(self.type, record, self.path, self.expression)
 
 
 class Shape(tuple):

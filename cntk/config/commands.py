@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.plugins import Plugins
 from .parameters import ConfigParameters
 from .value import ConfigValue
 
@@ -39,11 +40,8 @@ ABSENT = {
 }
 """Actions of CNTK that are left out, and why."""
 
-GROUP = "opscope.actions"
-"""Entry points of further actions: the name in configs, and the function that does it."""
-
-added: set[str] = set()
-"""Actions of a running program, see `actions.run.add_action`."""
+PLUGINS: Plugins[Callable[..., object]] = Plugins("action", "opscope.actions", ACTIONS)
+"""All actions; a further one is a function that takes a run and the section of the command."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,6 @@ class Command:
     name: str
     actions: tuple[str, ...]
     parameters: ConfigParameters
-
-
-def action_names() -> list[str]:
-    """All actions, plugged-in ones included."""
-    return [*ACTIONS, *sorted(added), *(point.name for point in entry_points(group=GROUP))]
 
 
 def commands(config: ConfigParameters) -> list[Command]:
@@ -86,7 +79,7 @@ def command_of(config: ConfigParameters, name: ConfigValue) -> Command:
     section = _section(config, name)
     actions = []
     for action in section.array("action", "train"):
-        known = action_names()
+        known = PLUGINS.names()
         if str(action) not in known:
             raise action.error(
                 f"unknown action: {action}  in command set: {name}{nearest(str(action), known)}"

@@ -42,7 +42,7 @@ def find_file(name: str, folders: Sequence[str | Path] = ()) -> Path:
     that has it. Backslashes count as slashes where there is no such file with them."""
     for written in dict.fromkeys((name, name.replace("\\", "/"))):
         for folder in folders or (Path(),):
-            if (Path(folder) / written).exists():
+            if os.path.exists(Path(folder) / written):
                 return Path(folder) / written
     return Path(name)
 
@@ -153,7 +153,7 @@ def parse_command_line(arguments: Sequence[str]) -> ConfigParameters:
             continue
         if equals and key.lower() == "currentdirectory":
             folder = Path(value)
-            if not folder.is_dir():
+            if not os.path.isdir(folder):
                 raise FormatError(f"Failed to set the current directory to '{value}'")
             reader.folders[0] = folder
         written = Source("<command line>", argument).whole()

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ..base.text import reason
 from .archive_format import read_lattice
 from .hmms import PAUSE, Hmms
 from .lattice import Lattice
@@ -119,8 +120,8 @@ class LatticeArchive:
 def _read(path: PathLike) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
 
 
 def _entries(table: PathLike) -> Iterator[tuple[str, str, str, int]]:

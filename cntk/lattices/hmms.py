@@ -17,6 +17,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ..base.text import reason
 
 SILENCE, PAUSE = "sil", "sp"
 """Phones that lattices treat by themselves: silence, and the short pause at the end of a word."""
@@ -131,8 +132,8 @@ def _read_transitions(path: PathLike) -> dict[str, np.ndarray]:
 def _lines(path: PathLike) -> Iterator[tuple[str, list[str]]]:
     try:
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if words:

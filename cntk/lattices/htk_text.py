@@ -19,6 +19,7 @@ import numpy as np
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, ShapeError, nearest
 from ...framework.base.sequence import offsets_of
+from ..base.text import reason
 from .hmms import Hmms
 from .lattice import Lattice, LatticeHeader
 
@@ -42,8 +43,8 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
     """
     try:
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
     reader = _Reader(str(path), hmms, period)
     for number, line in enumerate(text.splitlines(), 1):
         fields: dict[str, str] = {}

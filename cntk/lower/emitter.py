@@ -296,6 +296,10 @@ class Emitter:
         """Emit a node whose inputs have been emitted, by the function for its operation."""
         self._owner, first = node.name, len(self.lowered.op_list.ops)
         name = function(self, node)
+        if not isinstance(name, str):
+            raise TypeError(f"it gives a {type(name).__name__}, not the name of a variable")
+        if name and name not in self._vars and name not in self._written:
+            raise ValueError(f"it gives {name!r}, which no operator writes")
         if name:
             self.lowered.values[node] = self._named(name, node, first)
         return name

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...framework.base.errors import UnknownOperatorError, nearest
+from ...framework.base.errors import OpscopeError, UnknownOperatorError, nearest
 from ..network.nodes.node import Node
 from .emitter import Emitter, Lowering
 
@@ -20,10 +20,16 @@ TABLE: dict[str, Lowering] = {}
 
 
 def lowers(*operations: str) -> Callable[[Lowering], Lowering]:
-    """Decorator: the function lowers nodes of these operations (`Kind.operation`)."""
+    """Decorator: the function lowers nodes of these operations (`Kind.operation`).
+
+    Raises:
+        OpscopeError: another one does, which `TABLE` holds.
+    """
 
     def register(function: Lowering) -> Lowering:
         for operation in operations:
+            if operation in TABLE:
+                raise OpscopeError(f"there is a function that lowers {operation!r} already")
             TABLE[operation] = function
         return function
 
@@ -40,4 +46,4 @@ def lower_node(e: Emitter, node: Node) -> str:
     if function is None:
         hint = nearest(node.operation, TABLE)
         raise node.error(f"nothing is known of how to run it{hint}", UnknownOperatorError)
-    return e.emit(node, function)
+    return node.run("the lowering", e.emit, node, function)

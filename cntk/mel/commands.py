@@ -44,7 +44,8 @@ class Spec:
     options: dict[str, tuple[str, ...]]
 
 
-_COMMANDS: list[Spec] = []
+COMMANDS: list[Spec] = []
+"""All commands."""
 
 
 def _command(
@@ -56,7 +57,7 @@ def _command(
     least, most = (takes, takes) if isinstance(takes, int) else takes
 
     def register(run: Callable[[Session, Command], None]) -> Callable[[Session, Command], None]:
-        _COMMANDS.append(Spec(names, run, least, most, f"{names[0]}({usage})", options or {}))
+        COMMANDS.append(Spec(names, run, least, most, f"{names[0]}({usage})", options or {}))
         return run
 
     return register
@@ -83,7 +84,7 @@ def checked(command: Command) -> tuple[Spec, Command]:
     if command.target is not None:
         parameters = (command.target, *command.parameters)
         command = Command(command.text, command.function, parameters, command.options)
-        spec = next(s for s in _COMMANDS if s.names[0] == f"{spec.names[0]}WithName")
+        spec = next(s for s in COMMANDS if s.names[0] == f"{spec.names[0]}WithName")
     count = len(command.parameters)
     if count < spec.least or (spec.most is not None and count > spec.most):
         raise located(
@@ -98,7 +99,7 @@ def checked(command: Command) -> tuple[Spec, Command]:
 
 def find_command(command: Command) -> Spec:
     """The command of a name."""
-    for spec in _COMMANDS:
+    for spec in COMMANDS:
         if any(is_cut_from(command.function.string, name) for name in spec.names):
             return spec
     raise located(
@@ -111,7 +112,7 @@ def find_command(command: Command) -> Spec:
 
 def command_names() -> list[str]:
     """All names of commands."""
-    return [name for spec in _COMMANDS for name in spec.names]
+    return [name for spec in COMMANDS for name in spec.names]
 
 
 def _check_option(spec: Spec, name: Text, value: Text) -> None:
@@ -395,8 +396,7 @@ def _remove_node(session: Session, command: Command) -> None:
     for parameter in command.parameters:
         model, nodes = session.find(parameter)
         session.settle(model)
-        for node in nodes:
-            model.network.delete(node)
+        model.network.delete(*nodes)
 
 
 @_command("Rename", takes=2, usage="oldNodeName, newNodeName")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -112,8 +113,8 @@ class Session:
         path = find_file(file.string, self.folders)
         if self.read is not None:
             return self.read(path)
-        if not path.is_file():
-            reason = "Is a directory" if path.is_dir() else "No such file or directory"
+        if not os.path.isfile(path):
+            reason = "Is a directory" if os.path.isdir(path) else "No such file or directory"
             raise located(FormatError, f"error opening file '{file}': {reason}", file.locate())
         return open_model(path, validate=False).network
 

@@ -25,8 +25,13 @@ def dump(
     values: bool = True,
     metadata: bool = True,
 ) -> str:
-    """Nodes (all, sorted by name) of a validated network as text, with or without the values of
-    parameters, with or without their values."""
+    """The nodes of a validated network as CNTK's text.
+
+    Args:
+        nodes: all, sorted by name, where there are none.
+        values: whether parameters are shown with their values.
+        metadata: whether operation, inputs, shapes and attributes are shown.
+    """
     tokens: list[str] = []
     for node in network.sorted_nodes() if nodes is None else nodes:
         tokens += _tokens(node, values, metadata)

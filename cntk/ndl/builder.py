@@ -66,7 +66,18 @@ def build_ndl_section(section: ConfigParameters, seeds: Iterator[int] | None = N
 
 
 def build_ndl_file(path: str | Path, seeds: Iterator[int] | None = None) -> NdlNetwork:
-    """The network of an NDL file that needs no config."""
+    """The network of an NDL file that needs no config, validated.
+
+    Args:
+        path: of the file.
+        seeds: numbers of the random parameters, where those of several networks go on.
+
+    Returns:
+        the network, and warnings about what CNTK does and one would not expect.
+
+    Raises:
+        OpscopeError: the file cannot be read, or its network is wrong; with the place.
+    """
     scripts = _scripts(read_config_text(path), Path(path).name, ConfigParameters())
     return _built(scripts, Macros(), seeds)
 

@@ -290,11 +290,13 @@ class Evaluator:
             self._scopes[id(location)] = (location, scope)
         with self.explained():
             try:
-                attributes = function.attributes(given, options)
-            except (TypeError, ValueError, IndexError, OverflowError) as error:
+                attributes = dict(function.attributes(given, options))
+            except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
                 usage = f"; usage: {function.usage}" if function.usage else ""
                 raise located(
-                    AttributeTypeError, f"{instance.name}: {error}{usage}", location
+                    AttributeTypeError,
+                    f"{instance.name}: {function.name}: {error}{usage}",
+                    location,
                 ) from None
             instance.node = self.network.add(
                 function.operation, instance.name, attributes=attributes, location=location

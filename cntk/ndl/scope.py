@@ -177,13 +177,20 @@ def read_options(
     call: Call, function: NdlFunction, scope: Scope, warnings: list[str]
 ) -> dict[str, Any]:
     """The options of a call, without `tag`. Options that the function does not have are ignored,
-    as in CNTK, with a warning in `warnings`.
+    as in CNTK, with a warning in `warnings`; so is a minus sign right behind the bracket.
 
     Raises:
         AttributeTypeError: a value is of the wrong type.
     """
     names = {name.lower(): name for name in function.options}
     options = {}
+    given = call.text.string[len(call.function.string) :].lstrip()
+    if given.startswith("(-"):
+        message = (
+            f"CNTK takes a '-' right behind a bracket for a separator of parameters: '{given[1:40]}"
+            f" is read without it; an option, as in value=-1, keeps its sign"
+        )
+        warnings.append(str(located(AttributeTypeError, message, place(call), scope.chain())))
     for option in call.options:
         name = names.get(option.name.string.lower())
         if name is not None:

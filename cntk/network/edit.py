@@ -83,18 +83,22 @@ class EditableGraph(NodeGraph):
             raise node.error("a node needs a name", VariableError)
         self.rename_all([(node, name)])
 
-    def delete(self, node: Node) -> None:
-        """Take a node out; inputs that read it are left unconnected."""
-        self.replace_inputs(node, None)
-        for nodes in self.groups.values():
-            if node in nodes:
-                nodes.remove(node)
-        self.discard(node)
+    def delete(self, *nodes: Node) -> None:
+        """Take nodes out, all in one pass; inputs that read them are left unconnected."""
+        gone = set(nodes)
+        for node in self.nodes.values():
+            if not gone.isdisjoint(node.inputs):
+                node.connect([None if child in gone else child for child in node.inputs])
+        for group in self.groups.values():
+            group[:] = [node for node in group if node not in gone]
+        for node in gone:
+            self.discard(node)
 
-    def replace_inputs(self, old: Node, new: Node | None) -> None:
+    def replace_inputs(self, old: Node, new: Node) -> None:
         """Let all nodes that read `old` read `new`."""
         for node in self.nodes.values():
-            node.connect([new if child is old else child for child in node.inputs])
+            if old in node.inputs:
+                node.connect([new if child is old else child for child in node.inputs])
 
     def replace(self, old: Node, new: Node, keep_inputs: bool = True) -> None:
         """Put `new` in the place of `old`, in the groups too, under the name of `old`. With

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from ...framework.base.errors import (
@@ -56,11 +57,27 @@ class NodeGraph:
         self.loops: list[Loop] = []
         self._lower: dict[str, Node] = {}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> NodeGraph:
+        """A network with nodes of its own; kinds and places of texts are shared.
+
+        All nodes are made before one is filled, so that a chain of them is not as many calls deep.
+        """
+        made = memo[id(self)] = type(self).__new__(type(self))
+        for node in self.nodes.values():
+            memo[id(node)] = Node.__new__(Node)
+            memo[id(node.kind)], memo[id(node.location)] = node.kind, node.location
+        for node in self.nodes.values():
+            for part in Node.__slots__[1:]:  # all but the list of weak references
+                setattr(memo[id(node)], part, deepcopy(getattr(node, part), memo))
+        for name, part in vars(self).items():
+            setattr(made, name, deepcopy(part, memo))
+        return made
+
     def add(
         self,
         operation: str,
         name: str,
-        inputs: Sequence[Node | None] = (),
+        inputs: Sequence[Node | str | None] = (),
         attributes: Mapping[str, Any] | None = None,
         location: Location | None = None,
         shape: int | Sequence[int] | None = None,
@@ -68,11 +85,12 @@ class NodeGraph:
     ) -> Node:
         """Add a node; its attributes are completed with the defaults of its kind.
 
-        `shape` sets the attribute of that name. Inputs may be None, or all absent, until `connect`.
+        `shape` sets the attribute of that name. An input may be the name of a node. Inputs may be
+        None, or all absent, until `connect`.
 
         Raises:
             UnknownOperatorError, AttributeTypeError, SlotError: the catalogue does not allow it.
-            VariableError: the name is taken, or empty.
+            VariableError: the name is taken, or empty; or an input is none of the network's names.
         """
         try:
             kind = find_kind(operation)
@@ -82,7 +100,8 @@ class NodeGraph:
             complete = kind.complete(given)
         except (AttributeTypeError, UnknownOperatorError) as error:
             raise located(type(error), f"{name}: {error}", location) from None
-        node = Node(name, kind, inputs, complete, location, list(tags))
+        nodes = [self.find(one) if isinstance(one, str) else one for one in inputs]
+        node = Node(name, kind, nodes, complete, location, list(tags))
         if inputs:
             self.check_count(node)
         if node.is_parameter:

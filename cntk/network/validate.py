@@ -12,9 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ...framework.base.errors import OpscopeError, ShapeError, VariableError
+from ...framework.base.errors import (
+    AttributeTypeError,
+    OpscopeError,
+    ShapeError,
+    VariableError,
+    nearest,
+)
 from .describe import loop_lines, prototype, root_lines
-from .graph import NodeGraph
+from .graph import GROUPS, NodeGraph, group_of_tag
 from .nodes import analysis, rules
 from .nodes.initial_values import has_own_shape, load_initial_value
 from .nodes.node import DEFAULT_AXIS, DynamicAxis, Node
@@ -68,8 +74,13 @@ def _set_axes(network: NodeGraph, names: AxisNames) -> Found:
 
 
 def _check_inputs(network: NodeGraph, nodes: Sequence[Node]) -> Found:
-    """Inputs that are missing, too many, foreign, or an axis."""
+    """Tags that name no group; inputs that are missing, too many, foreign, or an axis."""
     for node in nodes:
+        tag = next((tag for tag in node.tags if tag and group_of_tag(tag) is None), None)
+        if tag is not None:
+            message = f"invalid group tag {tag!r}{nearest(tag, GROUPS)}, one of {', '.join(GROUPS)}"
+            yield node, node.error(message, AttributeTypeError)
+            continue
         try:
             network.check_count(node)
         except OpscopeError as error:
@@ -174,7 +185,7 @@ class _Passes:
         before = _state(node)
         known = node.axis
         rules.check_inputs(node, final)
-        node.kind.rule(node, final)
+        node.run("the shape rule", node.kind.rule, node, final)
         if node.axis is not None and node.axis is not known and node.axis.origin is node:
             node.axis.name = self.names.unique(node.axis.name)
         if any(child.needs_gradient for child in node.inputs):

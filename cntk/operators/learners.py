@@ -1,8 +1,4 @@
-"""Updates of parameters as CNTK's SGD makes them.
-
-All read the numbers of a minibatch from one variable, `control`: the learning rate per sample,
-the momentum of this minibatch, and its columns N (gaps count). A gradient with `rows` changes
-these rows of the parameter and of its states only.
+"""Updates of parameters as CNTK's SGD makes them, and what comes before and after an update.
 
 Source: CNTK's `SGDLib/SGD.cpp` (UpdateWeights), `Math/Matrix.cpp`, `CPUMatrix.cpp`,
 `CPUSparseMatrix.cpp`.
@@ -11,8 +7,7 @@ Source: CNTK's `SGDLib/SGD.cpp` (UpdateWeights), `Math/Matrix.cpp`, `CPUMatrix.c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,143 +16,23 @@ import numpy as np
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying
-from ...operators.optim.updates import merge_rows
+from .learning import (
+    CONTROL_SLOT,
+    RATE_ATTR,
+    ROWS_SLOT,
+    SOURCE,
+    Learner,
+    check_control,
+    control_of,
+    register,
+)
 
-SOURCE = "CNTK: Source/SGDLib/SGD.cpp"
-_CONTROL = Slot("control", "rate per sample, momentum, columns of the minibatch, float64 [3]")
-_ROWS = Slot("rows", "the parameter's rows that grad holds, [R]; -1: none", optional=True)
-_RATE = AttrSpec("rate_factor", "float", "multiplies the learning rate of this parameter", 1.0)
 _AVERAGE = AttrSpec("average", "bool", "divide by the average factor of the gradient", True)
 
 
-def _check_control(s: ShapeArgs) -> None:
-    s.same("numbers in control and 3", s.rank("control", 1)[0], 3)
-
-
 # -- learners ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Learner:
-    """How a parameter follows its gradient.
-
-    Attributes:
-        states: names of the states of the parameter's shape, in the order of CNTK's checkpoints.
-        counted: whether there is a state `count`, a number.
-        bind: (k, shape) -> update(control, p, g, states, count): changes p and the states in
-            place; g is scratch. It gets arrays of `shape`, or for sparse gradients rows of them,
-            where `shape` is None.
-    """
-
-    type: str
-    doc: str
-    states: tuple[str, ...]
-    bind: Callable[[Any, Any], Callable[..., None]]
-    counted: bool = False
-    attrs: tuple[AttrSpec, ...] = ()
-    initial: Mapping[str, float] = field(default_factory=dict)
-
-
-LEARNERS: dict[str, Learner] = {}
-
-
-def _register(learner: Learner) -> OperatorDef:
-    """Make an operator of a learner."""
-    LEARNERS[learner.type] = learner
-    state_slots = [*learner.states, *(["count"] if learner.counted else [])]
-    docs = {name: "a state, of the shape of param" for name in learner.states}
-    docs["count"] = "how much went into the states, float64 []"
-    entry = operator(
-        learner.type,
-        doc=f"{learner.doc} With rate = control[0] rate_factor, m = control[1], N = control[2].",
-        inputs=[
-            Slot("param", "any shape"),
-            Slot("grad", "its gradient, or with `rows` some rows of it"),
-            _CONTROL,
-            _ROWS,
-            *(Slot(name, docs[name]) for name in state_slots),
-        ],
-        outputs=[
-            Slot("param_out", "the parameter after the update", inplace="param"),
-            *(Slot(f"{name}_out", f"new {name}", inplace=name) for name in learner.states),
-            *([Slot("count_out", "new count")] if learner.counted else []),
-        ],
-        attrs=[_RATE, *learner.attrs],
-        source=SOURCE,
-        shape=partial(_rule, learner),
-        no_gradient="an update of parameters",
-    )
-    entry.kernel(partial(_kernel, learner))
-    return entry
-
-
-def _rule(learner: Learner, s: ShapeArgs) -> None:
-    _check_control(s)
-    param, dtype = s["param"], s.floats("param", "grad", *learner.states)
-    if s.has("rows"):
-        s.integers("rows")
-        s.same("the rows of grad and the length of rows", s["grad"][0], s.rank("rows", 1)[0])
-        s.same_shape("the rows of param and grad", param[1:], s["grad"][1:])
-    else:
-        s.same_shape("param and grad", param, s["grad"])
-    s.set("param_out", (param, dtype))
-    for name in learner.states:
-        s.same_shape(f"param and {name}", param, s[name])
-        s.set(f"{name}_out", (param, dtype))
-    if learner.counted:
-        s.rank("count", 0)
-        s.set("count_out", ((), s.dtype("count")))
-
-
-def _kernel(learner: Learner, k: KernelArgs) -> Call:
-    written = ["param", *learner.states, *(["count"] if learner.counted else [])]
-    copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in written]
-    param, *states = (k[f"{name}_out"] for name in ("param", *learner.states))
-    count = k["count_out"] if learner.counted else None
-    if "rows" in k.op.inputs:
-        update = learner.bind(k, None)
-        run = partial(_some_rows, k, update, param, states, count)
-    else:
-        grad = k["grad"]
-        scratch = k.scratch(grad.shape, grad.dtype)
-        update = learner.bind(k, grad.shape)
-
-        def run() -> None:
-            k.xp.copyto(scratch, grad)
-            update(_numbers(k, param.dtype), param, scratch, states, count)
-
-    return in_order(*copies, run)
-
-
-def _control_of(k: KernelArgs) -> list[float]:
-    """Rate per sample, momentum and columns of the minibatch."""
-    return k.state.fetched(k["control"]).tolist()
-
-
-def _numbers(k: KernelArgs, dtype: Any) -> list[float]:
-    """Rate, momentum and columns; CNTK rounds the momentum before it takes 1 - m."""
-    rate, momentum, columns = _control_of(k)
-    return [rate, float(dtype.type(momentum)), columns]
-
-
-def _some_rows(
-    k: KernelArgs,
-    update: Callable[..., None],
-    param: Any,
-    states: Sequence[Any],
-    count: Any,
-) -> None:
-    """Take the rows out, update them, put them back."""
-    ids, grad = merge_rows(k.xp, k["rows"], k["grad"])
-    if not ids.size:
-        return
-    tables = [param, *states]
-    taken = [table[ids] for table in tables]
-    update(_numbers(k, param.dtype), taken[0], grad.copy(), taken[1:], count)
-    for table, rows in zip(tables, taken, strict=True):
-        table[ids] = rows
 
 
 def _work(k: KernelArgs, shape: Any) -> Callable[[Any], Any]:
@@ -290,7 +165,7 @@ def _rms_prop(k: KernelArgs, shape: Any) -> Callable[..., None]:
     return update
 
 
-momentum_sgd = _register(
+momentum_sgd = register(
     Learner(
         "cntk.momentum_sgd",
         "SGD with momentum of unit gain: s = (1 - m) rate grad + m s; param_out = param - s. With"
@@ -299,7 +174,7 @@ momentum_sgd = _register(
         _momentum,
     )
 )
-nesterov = _register(
+nesterov = register(
     Learner(
         "cntk.nesterov",
         "Nesterov's momentum of unit gain: s = (1 - m) rate grad + m s;"
@@ -308,7 +183,7 @@ nesterov = _register(
         _nesterov,
     )
 )
-adagrad = _register(
+adagrad = register(
     Learner(
         "cntk.adagrad",
         "AdaGrad: a = a + grad^2; f = 1 / sqrt(a + 1e-16);"
@@ -318,7 +193,7 @@ adagrad = _register(
         attrs=(_AVERAGE,),
     )
 )
-fs_adagrad = _register(
+fs_adagrad = register(
     Learner(
         "cntk.fs_adagrad",
         "AdaGrad that forgets, with momentum: k = exp(-N / variance_time_constant);"
@@ -328,13 +203,14 @@ fs_adagrad = _register(
         ("squares", "velocity"),
         _fs_adagrad,
         counted=True,
+        grows=True,
         attrs=(
             AttrSpec("variance_time_constant", "float", "in samples", 720000.0),
             AttrSpec("target_denominator", "float", "typical size of a gradient", 1.0),
         ),
     )
 )
-rms_prop = _register(
+rms_prop = register(
     Learner(
         "cntk.rms_prop",
         "RMSProp with a step size for each element: a = gamma a + (1 - gamma) grad^2, which starts"
@@ -343,6 +219,8 @@ rms_prop = _register(
         ("squares", "signs", "steps"),
         _rms_prop,
         counted=True,
+        counts=False,
+        grows=True,
         initial={"steps": 0.02},
         attrs=(
             _AVERAGE,
@@ -361,7 +239,7 @@ rms_prop = _register(
 
 def _like(slot: str, out: str) -> Callable[[ShapeArgs], None]:
     def rule(s: ShapeArgs) -> None:
-        _check_control(s)
+        check_control(s)
         s.set(out, (s[slot], s.dtype(slot)))
 
     return rule
@@ -373,7 +251,7 @@ clip_gradient = operator(
         "Gradient that is not larger than `threshold` N: every element, or with `norm` the root of"
         " the sum of all squares."
     ),
-    inputs=[Slot("grad", "any shape"), _CONTROL],
+    inputs=[Slot("grad", "any shape"), CONTROL_SLOT],
     outputs=[Slot("out", "shape of grad", inplace="grad")],
     attrs=[
         AttrSpec("threshold", "float", "for one sample", minimum=0),
@@ -391,11 +269,11 @@ def clip_gradient_kernel(k: KernelArgs) -> Call:
     threshold = k.attrs["threshold"]
 
     def truncate() -> None:
-        most = threshold * _control_of(k)[2]
+        most = threshold * control_of(k)[2]
         xp.clip(grad, -most, most, out=out)
 
     def scale() -> None:
-        most, norm = threshold * _control_of(k)[2], float(xp.sqrt((grad * grad).sum()))
+        most, norm = threshold * control_of(k)[2], float(xp.sqrt((grad * grad).sum()))
         if norm > most:
             xp.multiply(grad, most / norm, out)
         elif out is not grad:
@@ -407,7 +285,7 @@ def clip_gradient_kernel(k: KernelArgs) -> Call:
 l2_gradient = operator(
     "cntk.l2_gradient",
     doc="Gradient with that of a square penalty: out = grad + weight N param.",
-    inputs=[Slot("grad", "any shape"), Slot("param", "shape of grad"), _CONTROL],
+    inputs=[Slot("grad", "any shape"), Slot("param", "shape of grad"), CONTROL_SLOT],
     outputs=[Slot("out", "shape of grad", inplace="grad")],
     attrs=[AttrSpec("weight", "float", "of the penalty, for one sample", minimum=0)],
     source=SOURCE,
@@ -427,7 +305,7 @@ def l2_gradient_kernel(k: KernelArgs) -> Call:
     weight, work = k.attrs["weight"], k.scratch(param.shape, param.dtype)
 
     def run() -> None:
-        xp.multiply(param, weight * _control_of(k)[2], work)
+        xp.multiply(param, weight * control_of(k)[2], work)
         xp.add(grad, work, out)
 
     return run
@@ -439,9 +317,9 @@ soft_threshold = operator(
         "Step of an absolute penalty: every element moves towards 0 by weight rate N, and stops"
         " there. rate = control[0] rate_factor, N = control[2]."
     ),
-    inputs=[Slot("param", "any shape"), _CONTROL],
+    inputs=[Slot("param", "any shape"), CONTROL_SLOT],
     outputs=[Slot("param_out", "shape of param", inplace="param")],
-    attrs=[AttrSpec("weight", "float", "of the penalty, for one sample", minimum=0), _RATE],
+    attrs=[AttrSpec("weight", "float", "of the penalty, for one sample", minimum=0), RATE_ATTR],
     source=SOURCE,
     shape=_like("param", "param_out"),
     no_gradient="an update of parameters",
@@ -454,7 +332,7 @@ def soft_threshold_kernel(k: KernelArgs) -> Call:
     factor, work = k.attrs["weight"] * k.attrs["rate_factor"], k.scratch(param.shape, param.dtype)
 
     def run() -> None:
-        rate, _, columns = _control_of(k)
+        rate, _, columns = control_of(k)
         most = factor * rate * columns
         xp.clip(param, -most, most, out=work)
         xp.subtract(param, work, out)
@@ -465,7 +343,7 @@ def soft_threshold_kernel(k: KernelArgs) -> Call:
 weight_noise = operator(
     "cntk.weight_noise",
     doc="Normally distributed noise on a parameter, or with `rows` on the rows named there.",
-    inputs=[Slot("param", "any shape"), _CONTROL, _ROWS],
+    inputs=[Slot("param", "any shape"), CONTROL_SLOT, ROWS_SLOT],
     outputs=[Slot("param_out", "shape of param", inplace="param")],
     attrs=[AttrSpec("deviation", "float", "standard deviation", minimum=0)],
     source=SOURCE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from ..actions.checks.config import check_config, check_experiment
@@ -42,7 +43,8 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
     if not is_redesigned(read_source(path)):
         check_brainscript(path, report)
     elif not parse_only:
-        check_experiment(load_experiment([f"configFile={path}", *extra]), report)
+        warn = partial(report.add, WARNING)
+        check_experiment(load_experiment([f"configFile={path}", *extra], warn), report)
 
 
 def _check_model(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:

@@ -44,14 +44,9 @@ cntk.add_command(lattices)
 @click.argument("arguments", nargs=-1, metavar="configFile=FILE name=value ...")
 def run(arguments: tuple[str, ...]) -> None:
     """Run the commands of a config; the log goes to standard error."""
-    from ..actions.experiment import run_experiment
-    from ..actions.run import run_commands
-    from ..config import parse_command_line
+    from ..actions.command_line import run_config
 
-    if _is_redesigned(arguments):
-        run_experiment(arguments)
-        return
-    run_commands(parse_command_line(arguments))
+    run_config(*arguments)
 
 
 @cntk.command()
@@ -59,12 +54,13 @@ def run(arguments: tuple[str, ...]) -> None:
 @click.option("--list", "only_list", is_flag=True, help="List the commands, build no networks.")
 def networks(arguments: tuple[str, ...], only_list: bool) -> None:
     """List the commands of a config, and print the networks that it builds."""
+    from ..actions.command_line import is_redesigned
     from ..config import commands, parse_command_line
     from ..config.commands import banner
     from ..network.describe import describe
     from ..run.build import Seeds, build_section_network, builder_of
 
-    if _is_redesigned(arguments):
+    if is_redesigned(arguments):
         _experiment(arguments, only_list)
         return
     config = parse_command_line(arguments)
@@ -83,21 +79,18 @@ def networks(arguments: tuple[str, ...], only_list: bool) -> None:
                 click.echo(f"warning: {warning}", err=True)
 
 
-def _is_redesigned(arguments: tuple[str, ...]) -> bool:
-    """Whether the config file of a command line is one of the redesigned language."""
-    from ..brainscript.experiment import is_redesigned
-    from ..config.files import read_source
-
-    files = [word[11:] for word in arguments if word.lower().startswith("configfile=")]
-    return len(files) == 1 and files[0].endswith(".bs") and is_redesigned(read_source(files[0]))
-
-
 def _experiment(arguments: tuple[str, ...], only_list: bool) -> None:
     """Print the actions of a file of the redesigned language, and their networks."""
-    from ..brainscript.experiment import TrainAction, load_experiment
+    from ..brainscript.experiment import LaterAction, TrainAction, load_experiment
     from ..network.describe import describe
 
-    for action in load_experiment(arguments).actions:
+    def warn(text: str) -> None:
+        click.echo(f"warning: {text}", err=True)
+
+    for action in load_experiment(arguments, warn).actions:
+        if isinstance(action, LaterAction):
+            click.echo(f"{action.name}: waits for a model that an action before it writes")
+            continue
         click.echo(f"{action.name}: {'train' if isinstance(action, TrainAction) else 'edit'}")
         if isinstance(action, TrainAction) and not only_list:
             action.network.validate()
@@ -135,6 +128,19 @@ def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[
         found.update(severity for severity, _ in report.problems)
     if found:
         raise click.exceptions.Exit(1 if ERROR in found else _WARNED)
+
+
+@cntk.command()
+@click.argument("name", required=False)
+def nodes(name: str | None) -> None:
+    """List the kinds of nodes by family; with NAME tell all about one.
+
+    NAME is an operation, or a function of NDL or BrainScript that makes a node.
+    """
+    from .nodes import describe_name, list_kinds
+
+    for line in list_kinds() if name is None else describe_name(name):
+        click.echo(line)
 
 
 @cntk.command(name="format")

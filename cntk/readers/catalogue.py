@@ -1,31 +1,35 @@
 """Readers, writers and deserializers by the names that configs call them.
 
-The tables hold those of this package: a new one has its module and its line here. Others are found
-by entry points of the groups `opscope.readers`, `opscope.writers` and `opscope.deserializers`, each
-under the name of the config.
+The tables hold those of this package: a new one has its module and its line here. A running
+program makes others known by `add_reader`, `add_writer` and `add_deserializer`, an installed
+package by entry points of the groups `opscope.readers`, `opscope.writers` and
+`opscope.deserializers`, each under the name of the config.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar
 
-from ...framework.base.errors import nearest
-from ..base.plugins import call_plugin, load_plugin
+from ...framework.base.errors import RunError, nearest
+from ...framework.base.plugins import Plugins, call_plugin
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from .base.data import Deserializer, Stream
-from .base.multi_reader import MultiReader
 from .base.reader import DataReader
 from .base.sections import check_not_read
 from .base.writer import DataWriter
+from .foreign import ForeignDeserializer
+from .multi import MultiReader
 from .opening import Opening
 
 T = TypeVar("T")
+Maker: TypeAlias = Callable[[ConfigParameters], T]
+"""Makes a reader, or the like, of its section: a function, or the class itself."""
 
 
 class Catalogue(Generic[T]):
@@ -34,6 +38,7 @@ class Catalogue(Generic[T]):
     Args:
         what: the catalogue holds, for errors.
         group: of the entry points.
+        base: the class of what is made.
         own: module of this package and name of the function, by the name in configs.
         any_case: whether configs may write the names in any case.
     """
@@ -42,18 +47,17 @@ class Catalogue(Generic[T]):
         self,
         what: str,
         group: str,
+        base: type[T],
         own: Mapping[str, tuple[str, str]],
         *,
         any_case: bool = True,
     ) -> None:
-        self.what, self.group, self.own, self.any_case = what, group, own, any_case
-
-    def _same(self, name: str, other: str) -> bool:
-        return name.lower() == other.lower() if self.any_case else name == other
+        self.own, self._base = own, base
+        self.plugins: Plugins[Maker[T]] = Plugins(what, group, own, any_case=any_case)
 
     def names(self) -> list[str]:
         """All names, those of other packages included."""
-        return sorted({*self.own, *(point.name for point in entry_points(group=self.group))})
+        return self.plugins.names()
 
     def opening(self, name: str, value: ConfigValue, config: ConfigParameters) -> Opening[T]:
         """What a section says, read by the function of a name; nothing is opened yet.
@@ -67,20 +71,31 @@ class Catalogue(Generic[T]):
             FormatError: there is no such name, or the section is wrong.
         """
         for known, (module, function) in self.own.items():
-            if self._same(known, name):
+            if self.plugins.same(known, name):
                 return getattr(import_module(f".{module}", __package__), function)(config)
-        for point in entry_points(group=self.group):
-            if self._same(point.name, name):
-                made = cast(Callable[[ConfigParameters], T], load_plugin(point))
-                owner = f"the {self.what} {point.name!r} of another package ({self.group})"
-                return Opening(partial(call_plugin, owner, made, config), foreign=True)
-        message = f"there is no {self.what} {name!r}{nearest(name, self.names())}"
-        raise value.error(message, needed=True)
+        maker = self.plugins.find(name)
+        if maker is None:
+            message = f"there is no {self.plugins.what} {name!r}{nearest(name, self.names())}"
+            raise value.error(message, needed=True)
+        return Opening(partial(self._made, self.plugins.owner(name), maker, config), foreign=True)
+
+    def _made(self, owner: str, maker: Maker[T], config: ConfigParameters) -> T:
+        made = call_plugin(owner, maker, config)
+        if not isinstance(made, self._base):
+            found, wanted = type(made).__name__, self._base.__name__
+            raise RunError(f"{owner} gave an object of the class {found}, which is no {wanted}")
+        for name in self._base.__annotations__:
+            part = call_plugin(owner, getattr, made, name, None)
+            if part is None or isinstance(part, str):
+                held = "no attribute" if part is None else "a text, no list, as"
+                raise RunError(f"{owner}: {type(made).__name__} has {held} {name!r}")
+        return made
 
 
 READERS: Catalogue[DataReader] = Catalogue(
     "reader type",
     "opscope.readers",
+    DataReader,
     {
         "BinaryReader": ("binary.reader", "binary_reader"),
         "CNTKBinaryReader": ("binary.format", "cntk_binary_reader"),
@@ -97,6 +112,7 @@ READERS: Catalogue[DataReader] = Catalogue(
 WRITERS: Catalogue[DataWriter] = Catalogue(
     "writer type",
     "opscope.writers",
+    DataWriter,
     {
         "BinaryWriter": ("binary.writer", "binary_writer"),
         "HTKMLFWriter": ("htk.writer", "htk_mlf_writer"),
@@ -107,6 +123,7 @@ WRITERS: Catalogue[DataWriter] = Catalogue(
 DESERIALIZERS: Catalogue[Deserializer] = Catalogue(
     "deserializer",
     "opscope.deserializers",
+    Deserializer,
     {
         "CNTKBinaryFormatDeserializer": ("binary.format", "binary_source"),
         "CNTKTextFormatDeserializer": ("text.reader", "text_source"),
@@ -120,6 +137,31 @@ DESERIALIZERS: Catalogue[Deserializer] = Catalogue(
 _WRITER_OF = {  # CNTK takes the names of readers, too
     name.replace("Writer", "Reader").lower(): name for name in WRITERS.own
 }
+
+
+def add_reader(name: str, maker: Maker[DataReader]) -> None:
+    """Let `readerType = name` of a config make a reader. A package does the same by an entry point
+    of the group `opscope.readers`.
+
+    Args:
+        name: in configs, in any case.
+        maker: makes the reader of its section, as a `DataReader` of one's own does.
+
+    Raises:
+        OpscopeError: there is such a reader.
+    """
+    READERS.plugins.add(name, maker)
+
+
+def add_writer(name: str, maker: Maker[DataWriter]) -> None:
+    """The same for `writerType = name`, a `DataWriter` and the group `opscope.writers`."""
+    WRITERS.plugins.add(name, maker)
+
+
+def add_deserializer(name: str, maker: Maker[Deserializer]) -> None:
+    """The same for `type = name` of a deserializer, and the group `opscope.deserializers`. Capitals
+    count in the name."""
+    DESERIALIZERS.plugins.add(name, maker)
 
 
 def create_reader(config: ConfigParameters) -> DataReader:
@@ -225,11 +267,25 @@ def writer_opening(config: ConfigParameters) -> Opening[DataWriter]:
     return WRITERS.opening(name, value, config)
 
 
+def create_deserializer(config: ConfigParameters) -> Deserializer:
+    """The deserializer that a section asks for by its `type`.
+
+    Raises:
+        FormatError: there is no such type; or the deserializer refuses the section or its data.
+    """
+    return source_opening(config).open()
+
+
 def source_opening(config: ConfigParameters) -> Opening[Deserializer]:
-    """The deserializer that a section asks for by its `type`, its data not opened yet.
+    """The deserializer of a section, its data not opened yet; see `create_deserializer`.
 
     Raises:
         FormatError: there is no such type; or the deserializer refuses the section.
     """
     value = config["type"]
-    return DESERIALIZERS.opening(str(value), value, config)
+    name = str(value)
+    opening = DESERIALIZERS.opening(name, value, config)
+    if not opening.foreign:
+        return opening
+    owner = DESERIALIZERS.plugins.owner(name)
+    return replace(opening, open=lambda: ForeignDeserializer(owner, opening.open()))

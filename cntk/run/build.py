@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ..base.text import is_located, located
 from ..brainscript.build import build_section
 from ..config.parameters import ConfigParameters
@@ -64,10 +64,11 @@ def build_section_network(
     seeds = seeds if seeds is not None else Seeds()
     name = builder_of(section)
     if name is None:
+        hints = (nearest(key, BUILDERS) for key in section)
         raise located(
             FormatError,
             "No network builder found in the config file. NDLNetworkBuilder, SimpleNetworkBuilder, "
-            "or BrainScriptNetworkBuilder must be specified",
+            f"or BrainScriptNetworkBuilder must be specified{next(filter(None, hints), '')}",
             section.text.locate(),
         )
     warnings: list[str] = []

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from ...framework.base.atomic import PathLike
 from ...framework.base.backend import Place
 from ...framework.base.context import OpContext
 from ...framework.base.dtypes import to_dtype
-from ...framework.base.errors import ShapeError, VariableError
+from ...framework.base.errors import VariableError
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences, offsets_of
 from ...framework.ir.names import rows_name
@@ -22,6 +22,7 @@ from ...framework.runtime.plain_net import PlainNet
 from ..lattices.lattice import feed_lattices
 from ..lower import Lowered, Sparse, lower
 from ..lower.emitter import PARAMETER, dims, size
+from ..models.v1 import write_model
 from ..network.initialize import initialize
 from ..network.network import Network
 from ..network.nodes.node import DynamicAxis, Node
@@ -29,48 +30,9 @@ from ..readers.base.data import Samples
 from ..readers.base.layout import Layout, packed
 from ..readers.base.pack import Minibatch
 from .carry import Carrier, goes_on
+from .values import Data, NodeValue, in_lists, minibatch_of, result_of, whole_gradient
 
 Pass = Callable[[OpList], OpList]
-
-
-@dataclass(frozen=True, eq=False)
-class NodeValue:
-    """The value of a node.
-
-    Attributes:
-        data: [rows, dk, ..., d1] for a node with a dynamic axis (the rows of all sequences, one
-            after the other), else [dk, ..., d1], where CNTK's shape is [d1 x ... x dk].
-        offsets: where each sequence begins, [sequences + 1]; None without a dynamic axis.
-        layout: where the rows lie in the minibatch; None without a dynamic axis.
-        shape: of a sample, in CNTK's order.
-    """
-
-    data: np.ndarray
-    offsets: np.ndarray | None
-    layout: Layout | None
-    shape: tuple[int, ...]
-
-    @property
-    def scalar(self) -> float:
-        """The number that a criterion is.
-
-        Raises:
-            ShapeError: the value has more than one element.
-        """
-        if self.data.size != 1:
-            raise ShapeError(f"a value of {self.data.size} elements is no number")
-        return float(self.data.reshape(()))
-
-    @property
-    def total(self) -> float:
-        """The sum of all elements: of a criterion that has samples the sum over them."""
-        return float(self.data.sum(dtype=np.float64))
-
-    def sequences(self) -> list[np.ndarray]:
-        """The rows of each sequence."""
-        if self.offsets is None:
-            return [self.data]
-        return np.split(self.data, self.offsets[1:-1])
 
 
 class Watcher(Protocol):
@@ -234,7 +196,7 @@ class BoundNet:
             return None
         data, rows = self.scope.numpy(name), rows_name(name)
         if rows in self.net.vars:
-            data = _whole(data, self.scope.numpy(rows), dims(node))
+            data = whole_gradient(data, self.scope.numpy(rows), dims(node))
         return self._value(node, data)
 
     def _value(self, node: Node, data: np.ndarray) -> NodeValue:
@@ -247,15 +209,10 @@ class BoundNet:
         return NodeValue(data, offsets, layout, node.shape)
 
 
-def _whole(values: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A gradient of this shape of which only some rows are given."""
-    whole = np.zeros(shape, values.dtype)
-    np.add.at(whole, rows, values)
-    return whole
-
-
 class CntkNet:
     """A network that runs. It owns a scope with the parameters.
+
+    `eval` takes arrays; `forward` and `forward_backward` take minibatches, as readers give them.
 
     Args:
         network: validated; parameters without values get their initial ones.
@@ -286,7 +243,10 @@ class CntkNet:
     # -- parameters ----------------------------------------------------------------------------
 
     def _to_scope(self, node: Node, value: ArrayLike) -> np.ndarray:
-        array = np.asarray(value, self.dtype)
+        try:
+            array = np.asarray(value, self.dtype)
+        except (TypeError, ValueError) as error:
+            raise node.error(f"a value that is no array of numbers: {error}") from None
         if array.size == size(node) and array.shape != tuple(node.shape):
             array = array.reshape(node.shape, order="F")
         if array.shape != tuple(node.shape):
@@ -336,7 +296,7 @@ class CntkNet:
             return np.zeros(node.shape, self.dtype)
         array, rows = self.scope.numpy(grad), rows_name(grad)
         if rows in last.net.vars:
-            array = _whole(array, self.scope.numpy(rows), dims(node))
+            array = whole_gradient(array, self.scope.numpy(rows), dims(node))
         return array.transpose()
 
     def store(self) -> None:
@@ -351,6 +311,15 @@ class CntkNet:
             drawn = self.scope.find(f"{node.name}@DRAWN")
             if drawn is not None and "rngOffset" in node.attributes:
                 node.attributes["rngOffset"] = int(drawn.numpy()[0])
+
+    def save(self, path: PathLike) -> None:
+        """Write the network with the values of the scope as a model file.
+
+        Raises:
+            SaveError: the file cannot be written.
+        """
+        self.store()
+        write_model(self.network, path)
 
     def start_epoch(self) -> None:
         """Let nodes that gather values over an epoch begin anew."""
@@ -467,6 +436,35 @@ class CntkNet:
         self._bound_nets.clear()
         self.scope.bound.clear()
 
+    def eval(
+        self, data: Mapping[str, Data], nodes: Iterable[Node | str] | Node | str = ()
+    ) -> dict[str, np.ndarray | list[np.ndarray]]:
+        """The values of nodes for arrays, as a test computes them: no dropout, and the running
+        statistics of batch normalisation.
+
+        Args:
+            data: for each input that is needed an array [rows, elements] or [rows, dk, ..., d1], of
+                which each row is a sequence of its own, or a list of such arrays, one for each
+                sequence. Whole numbers [rows] say which element of a sample is 1, the others 0:
+                words of a vocabulary. A `Samples` is taken as it is.
+            nodes: names; without any the output nodes of the network.
+
+        Returns:
+            by name an array [rows, dk, ..., d1], where CNTK's shape is [d1 x ... x dk]; a list of
+            them, one for each sequence, where the data are lists.
+
+        Raises:
+            VariableError: there is no such input or node, or nothing says what the outputs are.
+            ShapeError: an input is missing, or does not fit.
+        """
+        wanted = [nodes] if isinstance(nodes, (Node, str)) else list(nodes)
+        wanted = wanted or self.network.groups["output"]
+        if not wanted:
+            raise VariableError("the network has no output nodes: name the nodes to evaluate")
+        values = self.forward(minibatch_of(self.network, data), wanted)
+        lists = in_lists(data.values())
+        return {name: result_of(value, lists) for name, value in values.items()}
+
     def forward(
         self, minibatch: Minibatch, nodes: Iterable[Node | str], *, train: bool = False
     ) -> dict[str, NodeValue]:
@@ -493,4 +491,4 @@ class CntkNet:
         return {node.name: bound.value(node).total for node in nodes}
 
 
-__all__ = ["CntkNet", "NodeValue", "BoundNet", "Watcher", "goes_on"]
+__all__ = ["BoundNet", "CntkNet", "Watcher", "goes_on"]

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from ..config.parameters import ConfigParameters
 from ..network.describe import prototype
 from ..network.nodes.node import Node
-from .runtime import BoundNet, CntkNet, NodeValue
+from .runtime import BoundNet, CntkNet
 from .value_format import NodeWriter, WriteFormat, read_labels
+from .values import NodeValue
 
 TRACED = {
     "traceNodeNamesReal": "real",

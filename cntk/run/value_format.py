@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ..base.text import reason
 from ..config.parameters import ConfigParameters
-from .runtime import NodeValue
+from .values import NodeValue
 
 _ESCAPES = (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ("\\s", " "))
-_PRECISION = re.compile(r"[-+ #0]*\d*(\.\d+)?")
+_PRECISION = re.compile(r"[-+ #0]{,5}\d{,3}(\.\d{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,9 @@ def read_labels(path: str) -> list[str]:
         FormatError: it cannot be read, or holds an empty line.
     """
     try:
-        lines = Path(path).read_text().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        raise FormatError(f"{path}: cannot be read: {why}") from None
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL character in the path
+        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     if lines and not lines[-1]:
         lines.pop()
     if "" in lines:

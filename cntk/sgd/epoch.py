@@ -20,8 +20,9 @@ from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
 from ..lower.emitter import INPUT, PARAMETER, dims
 from ..network.nodes.node import Node
+from ..readers.base.minibatches import minibatches
 from ..readers.base.pack import Minibatch
-from ..readers.base.reader import DataReader, next_minibatch
+from ..readers.base.reader import DataReader
 from ..run.runtime import BoundNet, CntkNet, goes_on
 from .job import JobProgress
 from .measure import (
@@ -113,10 +114,10 @@ class EpochRunner:
             self.say(f"\nStarting minibatch loop{with_parts}.\n")
         progress = _Progress(self, epoch, size, prefix)
         reset_accumulators(self.net)
-        self.reader.start_minibatch_loop(size, epoch, options.epoch_size)
+        coming = minibatches(self.reader, size, epoch, options.epoch_size)
         used, carried = 0, False
         while samples is None or used <= samples:
-            minibatch = next_minibatch(self.reader)
+            minibatch = next(coming, None)
             if minibatch is None:
                 break
             if self.prepare is not None:

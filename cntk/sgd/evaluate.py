@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ...framework.base.errors import RunError, ShapeError, VariableError
 from ..network.network import Network
 from ..network.nodes.node import Node
-from ..readers.base.reader import DataReader, next_minibatch
+from ..readers.base.minibatches import minibatches
+from ..readers.base.reader import DataReader
 from ..run.runtime import CntkNet, goes_on
 from .measure import (
     accumulating,
@@ -71,8 +72,7 @@ class Evaluator:
         totals = [Total() for _ in nodes]
         shown, shown_at, run, carried = list(totals), 0, 0, False
         reset_accumulators(self.net)
-        reader.start_minibatch_loop(size, 0, epoch_size)
-        while (minibatch := next_minibatch(reader)) is not None:
+        for minibatch in minibatches(reader, size, 0, epoch_size):
             carried = carried or goes_on(minibatch)
             bound = self.net.bound_net(nodes, carried=carried)
             for part in sub_minibatches(minibatch, count):

@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...framework.base.atomic import make_folder_of, remove_leftovers
+from ...framework.base.atomic import make_folder_of
+from ...framework.base.errors import SaveError
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model
 from ..network.network import Network
@@ -26,10 +27,17 @@ class ModelFiles:
     Attributes:
         path: of the final model.
         epochs: of the whole training.
+
+    Raises:
+        SaveError: the path ends in no name.
     """
 
     path: Path
     epochs: int
+
+    def __post_init__(self) -> None:
+        if not self.path.name:  # then there is no name for the models of epochs
+            raise SaveError(f"modelPath names a file, which {str(self.path)!r} is not")
 
     def model(self, done: int) -> Path:
         """The model after `done` epochs; 0: the one that training starts from."""
@@ -54,11 +62,6 @@ class ModelFiles:
             current = before
         return -1
 
-    def tidy(self) -> None:
-        """Remove parts of files that a training which was killed has left behind."""
-        epochs = range(self.epochs + 1)
-        remove_leftovers(*map(self.model, epochs), *map(self.checkpoint, epochs))
-
     def save(self, net: CntkNet, path: Path) -> None:
         """Write the model."""
         net.store()
@@ -79,7 +82,7 @@ class ModelFiles:
     def read_state(self, done: int) -> Checkpoint | None:
         """The checkpoint after `done` epochs, or None where there is none."""
         path = self.checkpoint(done)
-        return read_checkpoint(path) if path.exists() else None
+        return read_checkpoint(path) if os.path.exists(path) else None
 
     def remove(self, *paths: Path) -> None:
         for path in paths:
@@ -105,9 +108,9 @@ def _up_to_date(path: Path, before: Path) -> bool:
     """Whether a file is there and not older than another, which need not be there."""
     try:
         own = path.stat().st_mtime_ns
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL character in the path
         return False
     try:
         return own >= before.stat().st_mtime_ns
-    except OSError:
+    except (OSError, ValueError):
         return True

@@ -11,22 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, nearest
+from ...framework.base.errors import FormatError
 from ..base.text import located
 from ..config.parameters import ConfigParameters
 from ..config.value import ArgVector
 from ..network.kinds.criteria import SEQUENCE_OPTIONS
+from ..operators.learning import GRADIENT_UPDATES
 from ..run.tracing import names_of
+from .plugged import plugged_attributes
 
-_LEARNERS = {
-    "": "momentum_sgd",
-    "none": "momentum_sgd",
-    "normal": "momentum_sgd",
-    "simple": "momentum_sgd",
-    "adagrad": "adagrad",
-    "rmsprop": "rms_prop",
-    "fsadagrad": "fs_adagrad",
-}
 # Attribute -> parameter and default.
 _ATTRIBUTES = {
     "fs_adagrad": {
@@ -108,7 +101,8 @@ class SgdOptions:
         epoch_size: in samples; None: all there are.
         rates, rates_per: learning rates, for minibatches of these sizes.
         momenta, momenta_per: momentum, for minibatches of these sizes.
-        learner: type of the operator that updates parameters, without "cntk.".
+        learner: type of the operator that updates parameters, without "cntk."; or the name of a
+            learner that is plugged in.
         learner_attrs: its attributes.
         noise: standard deviation of noise on parameters after an update; 0 = none.
         clip, clip_norm: largest gradient of a sample, inf = any; of its norm, not of its elements.
@@ -321,13 +315,10 @@ def _within(section: ConfigParameters, name: str) -> ArgVector[float]:
 
 def _learner(section: ConfigParameters) -> tuple[str, dict[str, Any]]:
     name = section.string("gradUpdateType", "None").lower()
-    if name not in _LEARNERS:
-        raise section["gradUpdateType"].error(
-            "Invalid Gradient Updating Type. Valid values are (none | adagrad | rmsProp | "
-            f"fsAdagrad ), not {name[:40]!r}{nearest(name, _LEARNERS)}"
-        )
-    learner = _LEARNERS[name]
-    if section.bool("useAdagrad", False):
+    own = GRADIENT_UPDATES.get(name)
+    plugged = {} if own else plugged_attributes(section, name)
+    learner = own or name
+    if own and section.bool("useAdagrad", False):
         learner = "adagrad"
     for other, attributes in _ATTRIBUTES.items():
         names = [parameter for parameter, _ in attributes.values()]
@@ -337,7 +328,7 @@ def _learner(section: ConfigParameters) -> tuple[str, dict[str, Any]]:
     section.only_if(learner == "momentum_sgd", f"the learner is {learner}", "useNAG")
     if learner == "momentum_sgd" and section.bool("useNAG", False):
         return "nesterov", {}
-    found: dict[str, Any] = {
+    found = plugged | {
         attribute: section.float(parameter, default)
         for attribute, (parameter, default) in _ATTRIBUTES.get(learner, {}).items()
     }

@@ -10,7 +10,8 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ..network.network import Network
 from ..network.nodes.node import Node
-from ..readers.base.reader import DataReader, next_minibatch
+from ..readers.base.minibatches import minibatches
+from ..readers.base.reader import DataReader
 from ..run.runtime import CntkNet
 from .report import Say
 
@@ -74,8 +75,7 @@ def precompute(
     sources = list(dict.fromkeys(node.inputs[0] for node in nodes))
     moments = {source: _Moments() for source in sources}
     bound = net.bound_net(sources)
-    reader.start_minibatch_loop(size, 0, epoch_size)
-    while (minibatch := next_minibatch(reader)) is not None:
+    for minibatch in minibatches(reader, size, 0, epoch_size):
         bound.run(minibatch)
         for source, moment in moments.items():
             moment.add(bound.value(source).data)

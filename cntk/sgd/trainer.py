@@ -172,7 +172,6 @@ class Trainer:
             SaveError: a model or checkpoint cannot be written.
         """
         options, files = self.options, self.files
-        files.tidy()
         self._announce()
         size = options.minibatch_size[0]
         epoch_size = None if options.precompute_all else options.epoch_size

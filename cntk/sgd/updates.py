@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, RunError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OPTIMIZE, STATE, make_op, make_var
 from ...framework.ir.names import DENSE_OP, MERGE_OP, grad_name, rows_name, state_name
@@ -17,7 +17,7 @@ from ..models.checkpoint import Checkpoint
 from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
-from ..operators.learners import LEARNERS, Learner
+from ..operators.learning import Learner, find_learner
 from .options import SgdOptions
 
 CONTROL = "sgd@CONTROL"
@@ -41,7 +41,10 @@ class Updates:
     learner: Learner = field(init=False)
 
     def __post_init__(self) -> None:
-        self.learner = LEARNERS[f"cntk.{self.options.learner}"]
+        learner = find_learner(self.options.learner)
+        if learner is None:
+            raise RunError(f"there is no learner {self.options.learner!r}")
+        self.learner = learner
 
     # -- operators -----------------------------------------------------------------------------
 
@@ -75,10 +78,11 @@ class Updates:
             count = 0.0
             if self.learner.counted:
                 count = float(scope.numpy(state_name(node.name, "count")))
-                if count == 0:
+                if count == 0 and self.learner.grows:
                     parts = [np.zeros_like(parts[0])]
+            parts = parts or [np.zeros((rules.matrix(node)[0], 0), self.dtype)]
             checkpoint.gradients.append(np.concatenate(parts, axis=1))
-            checkpoint.counts.append(count if self.options.learner == "fs_adagrad" else 0.0)
+            checkpoint.counts.append(count if self.learner.counts else 0.0)
 
     def _matrix(self, scope: Scope, node: Node, name: str) -> np.ndarray:
         rows, columns = rules.matrix(node)
@@ -101,7 +105,7 @@ class Updates:
         for node, saved, count in zip(self.parameters, checkpoint.gradients, counts, strict=True):
             rows, columns = rules.matrix(node)
             states = self.learner.states
-            if saved.shape == (rows, columns) and self.learner.counted:
+            if saved.shape == (rows, columns) and self.learner.grows:
                 continue  # nothing was learned yet
             if saved.shape != (rows, columns * len(states)):
                 raise FormatError(
@@ -115,7 +119,7 @@ class Updates:
                     np.ascontiguousarray(value, dtype=self.dtype)
                 )
             if self.learner.counted:
-                seen = count if self.options.learner == "fs_adagrad" else 1.0
+                seen = count if self.learner.counts else 1.0
                 scope.var(state_name(node.name, "count")).set(np.array(seen))
 
 
@@ -177,7 +181,8 @@ class _Builder:
 
     def _learn(self, node: Node, grad: str, rows: str | None, rate: dict[str, Any]) -> None:
         learner = self.updates.learner
-        reads, writes = {"param": node.name, "grad": grad}, {"param_out": node.name}
+        reads = {"param": node.name, "grad": grad, "control": CONTROL}
+        writes = {"param_out": node.name}
         if rows:
             reads["rows"] = rows
         shape = tuple(reversed(node.shape or ()))

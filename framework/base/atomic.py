@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from .errors import SaveError
+from .leftovers import hold, temporary_name
 
 PathLike = str | os.PathLike[str]
 Writer = Callable[[BinaryIO], object]
 _BINARY = getattr(os, "O_BINARY", 0)
-_TEMPORARY = re.compile(r"(.+)\.[0-9a-f]{12}\.tmp")  # see `_name_beside`
 
 
 @contextlib.contextmanager
-def atomic_file(path: PathLike) -> Iterator[BinaryIO]:
+def atomic_file(path: PathLike, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
-    It is written under another name in the same folder, flushed to the disk, then renamed.
+    It is written under another name in the same folder, flushed to the disk, then renamed. A
+    device or a pipe is written to as it is.
+
+    Args:
+        path: the file; where it is there already it keeps its permissions.
+        mode: permissions of a new file, before the process's mask.
 
     Raises:
         SaveError: the folder is missing or not writable, or the disk is full; `path` is named, and
             what was there before is untouched.
     """
-    path = os.path.realpath(path)  # what a link points to is replaced, not the link
+    path = _real(path)
     temporary = None
+    if _is_special(path):
+        with _naming(path), open(path, "wb") as file:
+            yield file
+        return
     try:
         with _naming(path):
             _check_target(path)
-            temporary, file = _open_beside(path)
+            temporary, file = _open_beside(path, mode)
             with file:
                 yield file
                 _flush(file)
-            os.replace(temporary, path)
+                _take_place(file, temporary, path)
             temporary = None
             _flush_folder(path)
     finally:
@@ -52,7 +59,9 @@ def check_writable(path: PathLike) -> None:
     Raises:
         SaveError: its folder is missing or not writable, or it is a folder itself.
     """
-    path = os.path.realpath(path)
+    path = _real(path)
+    if _is_special(path):
+        return
     with _naming(path):
         _check_target(path)
         temporary, file = _open_beside(path)
@@ -67,24 +76,7 @@ def make_folder_of(path: PathLike) -> None:
         SaveError: a folder cannot be made.
     """
     with _naming(os.fspath(path)):
-        os.makedirs(os.path.dirname(os.path.realpath(path)), exist_ok=True)
-
-
-def remove_leftovers(*paths: PathLike) -> None:
-    """Remove what programs that were killed while they wrote `paths` have left beside them.
-
-    Nobody else may be writing them meanwhile.
-    """
-    begins: dict[str, set[str]] = {}
-    for path in paths:
-        folder, name = os.path.split(os.path.realpath(path))
-        begins.setdefault(folder, set()).add(f".{name[:64]}")
-    for folder, names in begins.items():
-        with contextlib.suppress(OSError):
-            for other in os.listdir(folder):
-                match = _TEMPORARY.fullmatch(other)
-                if match and match[1] in names:
-                    os.unlink(os.path.join(folder, other))
+        os.makedirs(os.path.dirname(_real(path)), exist_ok=True)
 
 
 def write_atomically(path: PathLike, data: bytes) -> None:
@@ -97,36 +89,70 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
     """Write several files that belong together: on an error, none of them has changed.
 
     All are written and flushed under other names first; then each is renamed, first to last. A
-    machine that goes down between two renames leaves new files beside old ones, so readers must be
-    able to tell: let the files carry a common mark.
+    machine that goes down between two renames leaves new files beside old ones: where a reader must
+    not see that, see `write_pair`.
 
     Raises:
         SaveError: see `atomic_file`.
     """
-    temporaries: list[tuple[str, str]] = []
+    waiting: list[tuple[str, BinaryIO, str]] = []
     backups: list[tuple[str, str | None]] = []
-    try:
+    with contextlib.ExitStack() as stack:
         for target, write in targets:
-            path = os.path.realpath(target)
+            path = _real(target)
             with _naming(path):
+                if _is_special(path):
+                    with open(path, "wb") as file:
+                        write(file)
+                    continue
                 _check_target(path)
                 temporary, file = _open_beside(path)
-                temporaries.append((temporary, path))
-                with file:
-                    write(file)
-                    _flush(file)
+                stack.callback(_remove, temporary)
+                stack.enter_context(file)
+                waiting.append((temporary, file, path))
+                write(file)
+                _flush(file)
         try:
-            for temporary, path in temporaries:
+            for temporary, file, path in waiting:
                 with _naming(path):
-                    backups.append((path, _keep_beside(path)))
-                    os.replace(temporary, path)
+                    backups.append((path, _keep_beside(path, stack)))
+                    _take_place(file, temporary, path)
         except SaveError:
             _restore(backups)
             raise
-        _flush_folder(temporaries[-1][1])
-    finally:
-        for leftover in (*(t for t, _ in temporaries), *(b for _, b in backups if b)):
-            _remove(leftover)
+        for path in {os.path.dirname(path): path for _, _, path in waiting}.values():
+            _flush_folder(path)
+
+
+def write_pair(
+    data: tuple[PathLike, Writer], head: tuple[PathLike, Writer], waiting: PathLike
+) -> None:
+    """Write a file and another that says which contents of the first it wants.
+
+    `data` is written under the name `waiting` first, then `head` takes its place, then `data` its
+    own. A reader that finds other data than `head` wants looks under `waiting`, which must be
+    another name for other contents: so there is a whole pair at any moment, the old one or the new.
+
+    Raises:
+        SaveError: see `atomic_file`; the old pair is untouched.
+    """
+    path, held = _real(data[0]), _real(waiting)
+    with _naming(path):
+        _check_target(path)
+        temporary, file = _open_beside(path)
+        try:
+            with file:
+                data[1](file)
+                _flush(file)
+                _take_place(file, temporary, held)
+            temporary = held
+            with atomic_file(head[0]) as other:
+                head[1](other)
+        except BaseException:
+            _remove(temporary)
+            raise
+        os.replace(held, path)
+    _flush_folder(path)
 
 
 @contextlib.contextmanager
@@ -142,23 +168,50 @@ def _naming(path: str) -> Iterator[None]:
         raise SaveError(f"cannot write {path}: {why}") from error
 
 
+def _real(path: PathLike) -> str:
+    """The file that is written: what a link points to is replaced, not the link."""
+    if "\0" in os.fspath(path):
+        raise SaveError(f"cannot write {os.fspath(path)!r}: a path holds no NUL character")
+    return os.path.realpath(path)
+
+
+def _is_special(path: str) -> bool:
+    """Whether `path` is a device, a pipe or the like, which no file must replace."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def _check_target(path: str) -> None:
-    if os.path.isdir(path):
-        raise SaveError(f"cannot write {path}: it is a folder")
+    with contextlib.suppress(FileNotFoundError):  # other errors tell that the name is no good
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            raise SaveError(f"cannot write {path}: it is a folder")
+    if _is_special(path):
+        raise SaveError(f"cannot write {path}: it is no plain file")
 
 
-def _open_beside(path: str) -> tuple[str, BinaryIO]:
-    """A new file in the folder of `path`, with its permissions where it is there already."""
-    temporary = _name_beside(path)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+def _open_beside(path: str, mode: int = 0o666) -> tuple[str, BinaryIO]:
+    """A new file in the folder of `path`, with its permissions where it is there already.
+
+    It must be open until it has taken its place: then it is no leftover.
+    """
+    while True:
+        temporary = temporary_name(path)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, mode)
+        if hold(handle, temporary):
+            break
+        os.close(handle)
     with contextlib.suppress(OSError):
         os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
     return temporary, os.fdopen(handle, "wb")
 
 
-def _name_beside(path: str) -> str:
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:64]}.{secrets.token_hex(6)}.tmp")
+def _take_place(file: BinaryIO, temporary: str, path: str) -> None:
+    if os.name == "nt":  # an open file cannot be renamed there
+        file.close()
+    os.replace(temporary, path)
 
 
 def _flush(file: BinaryIO) -> None:
@@ -176,16 +229,20 @@ def _flush_folder(path: str) -> None:
             os.close(handle)
 
 
-def _keep_beside(path: str) -> str | None:
+def _keep_beside(path: str, stack: contextlib.ExitStack) -> str | None:
     """A second name for the present contents of `path`; None where there is nothing to keep."""
     if not os.path.exists(path):
         return None
-    backup = _name_beside(path)
-    try:
-        os.link(path, backup)
-    except OSError:  # not every file system knows links
-        shutil.copy2(path, backup)
-    return backup
+    while True:
+        backup = temporary_name(path)
+        try:
+            os.link(path, backup)
+        except OSError:  # not every file system knows links
+            shutil.copy2(path, backup)
+        stack.callback(_remove, backup)
+        with contextlib.suppress(FileNotFoundError):
+            if hold(stack.enter_context(open(backup, "rb")).fileno(), backup):
+                return backup
 
 
 def _restore(backups: Sequence[tuple[str, str | None]]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from numbers import Integral
+from numbers import Integral, Real
 from types import NoneType
 from typing import Any, get_args
 
@@ -74,21 +74,26 @@ def check_kind(value: object, kind: Any, what: str) -> None:
 
     Args:
         value: the object.
-        kind: a class, or several with `|` between them; `int` takes NumPy's whole numbers as well.
+        kind: a class, or several with `|` between them; `int` and `float` take NumPy's numbers as
+            well, and `float` whole numbers.
         what: the object is.
 
     Raises:
         AttributeTypeError: it is none of `kind`.
     """
-    fits = isinstance(value, Integral if kind is int else kind)
-    if not fits or (kind is int and isinstance(value, bool)):
+    number = _NUMBERS.get(kind)
+    fits = isinstance(value, number or kind)
+    if not fits or (number and isinstance(value, bool)):
         shown = repr(value)
         shown = f": {shown}" if len(shown) <= 60 and "\n" not in shown else ""
         kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
-        wanted = " or ".join(_article(one.__name__) for one in kinds)
+        wanted = " or ".join(dict.fromkeys(_article(one.__name__) for one in kinds))
         raise AttributeTypeError(
             f"{what}: want {wanted}, not {_article(type(value).__name__)}{shown}"
         )
+
+
+_NUMBERS: dict[Any, Any] = {int: Integral, float: Real}
 
 
 def _article(name: str) -> str:

@@ -59,7 +59,13 @@ SWITCHES = {
             "",
             "threads of all that computes; empty: OMP_NUM_THREADS, or the cores that are free",
         ),
-        Switch("OPSCOPE_PIPES", "0", "let file names of Kaldi tables run commands", _FLAG),
+        Switch(
+            "OPSCOPE_PIPES",
+            "0",
+            "commands that may run: 1: those in file names of a command line; files: also those"
+            " that a file names (lines of an .scp, renderCmd of a CNTK config)",
+            (*_FLAG, "files"),
+        ),
         Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
     )
 }

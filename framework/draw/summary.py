@@ -11,6 +11,7 @@ from itertools import groupby
 import numpy as np
 
 from ...proto import net_pb2 as pb
+from ..base.dtypes import is_whole
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
 from ..base.shape import ArraySpec, Levels
 from ..ir.desc import BACKWARD, FORWARD, INPUT, OPTIMIZE, PARAMETER, STATE
@@ -134,7 +135,7 @@ def summarize(
         VariableError: `shapes` names no input.
         ShapeError: shapes that do not fit an input, or that an operator refuses.
     """
-    if batch is not None and (not isinstance(batch, (int, np.integer)) or batch < 1):
+    if batch is not None and not (is_whole(batch) and batch >= 1):
         raise ShapeError(f"summary: batch is a whole number from 1 on, not {batch!r}")
     whole = as_op_list(net)
     declared = {var.name: var for var in whole.vars}

@@ -1,19 +1,22 @@
 """Saving and loading: a net as `NAME.pb` and its parameters beside it as `NAME.safetensors`.
 
-Both files carry one mark, a hash of the arrays' names, shapes and contents. Should a machine go
-down between the two renames of a save, the next load sees two marks and says so. A safetensors file
+Both files carry one mark, a hash of the arrays' names, shapes and contents. The arrays of a save
+are first called `.NAME.MARK.safetensors`, take their name behind the net, and are looked for under
+both: a save that is killed at any moment leaves the old net or the new one. A safetensors file
 without a mark (written by another tool) is taken as it is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from ..base.atomic import PathLike, write_together
+from ..base.atomic import PathLike, write_pair
 from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, OpscopeError, SaveError, VariableError, format_shape, nearest
 from ..base.scope import Scope, check_scope
@@ -32,6 +35,7 @@ NET_SUFFIX = ".pb"
 TENSOR_SUFFIX = ".safetensors"
 MARK = "opscope.tensors"
 """Key of the common mark in `NetDesc.metadata` and in the safetensors file."""
+_MARKS = "[0-9a-f]{32}"  # see `digest`
 
 
 class _NetAndScope(NamedTuple):
@@ -184,12 +188,14 @@ def save(
     data = serialize_net(written, absolute_sources=absolute_sources)
     data += NetDesc(metadata={MARK: mark}).SerializeToString()
     metadata = {MARK: mark, "opscope.net": written.name, "opscope.format": str(FORMAT_VERSION)}
-    write_together(
-        [
-            (tensor_path, lambda file: write_tensors(file, values, metadata)),
-            (net_path, lambda file: file.write(data)),
-        ]
+    write_pair(
+        (tensor_path, lambda file: write_tensors(file, values, metadata)),
+        (net_path, lambda file: file.write(data)),
+        _waiting(tensor_path, mark),
     )
+    for other in _of_killed_saves(tensor_path):
+        with contextlib.suppress(OSError):
+            os.unlink(other)
 
 
 def load(path: PathLike, scope: Scope | None = None, *, train: bool = False) -> Loaded:
@@ -241,7 +247,7 @@ def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:
     wanted = list(persistent_vars(desc))
     if not wanted and not os.path.exists(tensor_path):
         return desc, {}
-    file = TensorFile(tensor_path)
+    file = _tensors(tensor_path, mark)
     theirs = file.metadata.get(MARK, "")
     if theirs and mark != theirs:
         raise FormatError(
@@ -254,6 +260,29 @@ def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:
     if theirs and set(values) == set(file) and digest(values) != theirs:
         raise FormatError(f"{tensor_path}: its contents do not match its mark: it is damaged")
     return desc, values
+
+
+def _tensors(tensor_path: str, mark: str) -> TensorFile:
+    """The arrays that a net of this mark wants, also where a save was killed between renames."""
+    waiting = _waiting(tensor_path, mark)
+    if re.fullmatch(_MARKS, mark) and os.path.exists(waiting):
+        there = os.path.exists(tensor_path)
+        if not there or TensorFile(tensor_path).metadata.get(MARK) != mark:
+            return TensorFile(waiting)
+    return TensorFile(tensor_path)
+
+
+def _waiting(tensor_path: str, mark: str) -> str:
+    """What the arrays are called until the net that wants them is there."""
+    folder, name = os.path.split(os.path.realpath(tensor_path))
+    stem = name.removesuffix(TENSOR_SUFFIX)
+    return os.path.join(folder, f".{stem}.{mark}{TENSOR_SUFFIX}")
+
+
+def _of_killed_saves(tensor_path: str) -> list[str]:
+    folder, name = os.path.split(_waiting(tensor_path, "\0"))
+    form = re.compile(re.escape(name).replace("\0", _MARKS))
+    return [os.path.join(folder, each) for each in os.listdir(folder) if form.fullmatch(each)]
 
 
 def load_desc(path: PathLike) -> OpList:
@@ -320,10 +349,11 @@ def put_values(values: Mapping[str, np.ndarray], scope: Scope) -> None:
 def verify_parameters(path: PathLike, desc: OpList) -> list[str]:
     """Messages about the parameters beside a net; none where there is no such file."""
     tensor_path = paths_of(path)[1]
-    if not os.path.exists(tensor_path):
+    mark = _read_net(path).metadata.get(MARK, "")
+    if not (os.path.exists(tensor_path) or os.path.exists(_waiting(tensor_path, mark))):
         return []
     try:
-        file = TensorFile(tensor_path)
+        file = _tensors(tensor_path, mark)
     except FormatError as error:
         return [str(error)]
     problems = []

@@ -170,6 +170,16 @@ HEAD = """\
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+/* ThreadSanitizer does not see how a team waits for its members; it is told */
+#ifdef __SANITIZE_THREAD__
+void __tsan_acquire(void *);
+void __tsan_release(void *);
+#define LEFT(b) __tsan_release((void *)(b))
+#define MET(b) __tsan_acquire((void *)(b))
+#else
+#define LEFT(b)
+#define MET(b)
+#endif
 /* the most threads, and how many are in use (threads.py); 0: one thread */
 EXPORT int64_t *opscope_pool = 0;
 
@@ -243,8 +253,14 @@ static void split(part f, const word *b, word work) {
   const int threads = b[0] * b[1] * work >= PARALLEL_WORK ? take_threads() : 0;
 #ifdef _OPENMP
   if (threads > 1) {
+    LEFT(b);
 #pragma omp parallel num_threads(threads)
-    share(f, b, omp_get_thread_num(), omp_get_num_threads());
+    {
+      MET(b);
+      share(f, b, omp_get_thread_num(), omp_get_num_threads());
+      LEFT(b);
+    }
+    MET(b);
   } else
 #endif
     share(f, b, 0, 1);

@@ -1,8 +1,8 @@
 """Compiles fused loops with the system's C compiler, and keeps the libraries on disk.
 
 The loops of one plan go through the compiler together. A library's file name is a hash of source,
-flags, compiler and processor, so that folders shared between machines do no harm. Without a
-compiler, or when it fails, everything still runs, operator by operator.
+flags, compiler and processor, so that folders shared between machines do no harm; `library_files`
+keeps it. Without a compiler, or when it fails, everything still runs, operator by operator.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base import settings, threads
+from . import library_files
 from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
 
 _log = logging.getLogger(__name__)
@@ -43,17 +44,24 @@ _FLAG_SETS = (  # the first set that the compiler takes serves
     (*_FLAGS, *_MACHINE_FLAGS, "-fopenmp-simd"),
     _FLAGS,
 )
+_EXPORTED = re.compile(r"^EXPORT [^(=;\[]*?(\w+)\s*[(=;\[]", re.MULTILINE)
 _TIMEOUT = 120  # seconds
-_MOST_FILES = 2000  # some 20 KB each
 _SPINS = "1000"  # of an idle thread of libgomp
 
 
 class Library:
-    """A loaded library: functions by loop key."""
+    """A loaded library: functions by loop key.
 
-    def __init__(self, path: Path) -> None:
+    Raises:
+        OSError: the file is no library of this system, or lacks one of `names`.
+    """
+
+    def __init__(self, path: Path, names: Iterable[str]) -> None:
         load_openmp()
         self.handle = ctypes.CDLL(str(path))
+        for name in names:
+            if not hasattr(self.handle, name):
+                raise OSError(f"{path} lacks {name}")
         threads.most_threads()  # is decided now, if it was not
         self.point("opscope_pool", ctypes.addressof(threads.POOL))
 
@@ -188,40 +196,23 @@ def _library(compiler: str, source: str) -> Library:
     Raises:
         OSError, subprocess.SubprocessError: it cannot be made or loaded.
     """
-    folder = cache_folder()
+    names = _EXPORTED.findall(source)
+    folder = library_files.cache_folder()
     if folder is not None:
-        try:
-            return _library_in(folder, compiler, source)
-        except OSError as error:
-            _log.debug("cache folder %s is not usable: %s", folder, error)
+        key = _key(compiler, source)
+        path = library_files.find(folder, key)
+        if path is not None:
+            with contextlib.suppress(OSError):  # of another system, or not ours: made again
+                return Library(path, names)
     with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
-        return _library_in(Path(passing), compiler, source)
-
-
-def _library_in(folder: Path, compiler: str, source: str) -> Library:
-    path = folder / f"{_key(compiler, source)}.so"
-    if path.exists():
-        with contextlib.suppress(OSError, AttributeError):  # a damaged file is made again
-            os.utime(path)  # in use
-            return Library(path)
-    handle, temporary = tempfile.mkstemp(suffix=".so", dir=folder)
-    os.close(handle)
-    try:
-        _compile(compiler, source, temporary)
-        os.replace(temporary, path)  # whole or not at all, also with two processes at work
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    _prune(folder)
-    return Library(path)
-
-
-def _prune(folder: Path) -> None:
-    """Drop the half of the libraries that was not used for longest, where there are too many."""
-    with contextlib.suppress(OSError):  # another process may prune as well
-        paths = list(folder.glob("*.so"))
-        if len(paths) > _MOST_FILES:
-            for path in sorted(paths, key=lambda path: path.stat().st_mtime)[: len(paths) // 2]:
-                path.unlink(missing_ok=True)
+        made = Path(passing, "loops.so")
+        _compile(compiler, source, str(made))
+        if folder is not None:
+            try:
+                return Library(library_files.put(folder, key, made.read_bytes()), names)
+            except OSError as error:
+                _log.debug("cache folder %s is not usable: %s", folder, error)
+        return Library(made, names)
 
 
 def _compile(compiler: str, source: str, target: str) -> None:
@@ -253,28 +244,6 @@ def _processor() -> str:
         wanted = ("model name", "flags", "Features", "CPU part")
         told += sorted({line for line in lines if line.startswith(wanted)})
     return "\n".join(told)
-
-
-def cache_folder() -> Path | None:
-    """`OPSCOPE_CACHE` or `opscope` in the user's cache folder, made where needed.
-
-    None unless it is writable, ours and writable by nobody else: what lies there is executed.
-    """
-    named = settings.switch("OPSCOPE_CACHE")
-    base = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
-    try:
-        folder = Path(named) if named else Path(base or Path.home() / ".cache") / "opscope"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.stat()
-    except (OSError, RuntimeError) as error:
-        _log.debug("no cache folder for compiled loops: %s", error)
-        return None
-    if hasattr(os, "getuid") and (
-        state.st_uid != os.getuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    ):
-        _log.debug("cache folder %s is open to others: not used", folder)
-        return None
-    return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
 def _after_fork() -> None:

@@ -33,7 +33,9 @@ static void run(const word *b, word t, word n) {
     ((item)b[2 * i + 1])((const word *)b[2 * i + 2], t, n);
 #ifdef _OPENMP
     if (n > 1) {
+      LEFT(b);
 #pragma omp barrier
+      MET(b);
     }
 #endif
   }
@@ -75,8 +77,14 @@ EXPORT void opscope_team(const word *b) {
   enter();
 #ifdef _OPENMP
   if (threads > 1) {
+    LEFT(b);
 #pragma omp parallel num_threads(threads)
-    run(b, omp_get_thread_num(), omp_get_num_threads());
+    {
+      MET(b);
+      run(b, omp_get_thread_num(), omp_get_num_threads());
+      LEFT(b);
+    }
+    MET(b);
   } else
 #endif
     run(b, 0, 1);

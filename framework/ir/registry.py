@@ -30,6 +30,7 @@ from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
+from ..base.plugins import load_plugin
 from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
 from .gradient_args import GradientArgs, GradientMaker
 from .kernel_args import Call, KernelArgs
@@ -387,7 +388,7 @@ def load_operators() -> None:
         try:
             importlib.import_module(BUILTIN_OPERATORS, __package__)
             for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-                entry_point.load()
+                load_plugin(entry_point)
         except Exception as error:
             _load_error = error
             raise

@@ -237,13 +237,22 @@ class Frame:
         """Run every step.
 
         Raises:
-            RunError: an operator failed; named with its operands. Own errors pass through.
+            RunError: an operator failed; named with its operands. Own errors pass through. Or
+                the net is running already in this scope, in another thread.
         """
         self.state.context = context
-        if context.hooks or self.place.kind != "cpu":
-            self._quietly(self._run_watched, context)
-        else:
-            self._quietly(self._run_all)
+        try:
+            if context.hooks or self.place.kind != "cpu":
+                self._quietly(self._run_watched, context)
+            else:
+                self._quietly(self._run_all)
+        except RuntimeError as error:
+            if not str(error).startswith("cannot enter context"):
+                raise  # of a hook
+            raise RunError(
+                "this net is running already in this scope; give each thread a Scope of its own, or"
+                " call predict, which several threads may do at once"
+            ) from None
 
     def _run_all(self) -> None:
         rest = iter(self.calls)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ...framework.base.bounded_cache import BoundedCache
-from ...framework.base.errors import OpscopeError
+from ...framework.base.errors import OpscopeError, check_kind
 from ...framework.base.gc_disabled import gc_disabled
-from ..compile.computation import Computation
+from ..compiler.computation import Computation
 from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions, compile_optimized
@@ -39,6 +39,8 @@ class CachingCompiler:
         shortcut: bool = True,
         capacity: int = 64,
     ) -> None:
+        check_kind(nnet, Nnet, "the network")
+        check_kind(optimize, bool | OptimizeOptions, "optimize")
         self._topology = nnet.topology()
         self._options = OptimizeOptions.chosen(optimize)
         self._shortcut = shortcut

@@ -8,8 +8,11 @@ from ...framework.base.backend import Place
 from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
+from ..compiler.computation import Computation
+from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest
-from ..lower.commands import lower_computation
+from ..lower.requests import lower_request
+from ..lower.spans import lower_with_spans
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
 from ..run.computer import NnetComputer
@@ -27,7 +30,8 @@ class ComputerCache:
         shortcut: as `CachingCompiler` takes it.
 
     Attributes:
-        compiler: compiles and caches the computations; `files` writes and reads them.
+        compiler: compiles and caches the computations; `files` writes and reads them. Requests
+            whose recurrences are long have none: see `lower_request`.
 
     Raises:
         OpscopeError: the capacity is not positive.
@@ -43,6 +47,7 @@ class ComputerCache:
     ) -> None:
         self.nnet = nnet
         self.compiler = CachingCompiler(nnet, optimize, shortcut, capacity)
+        self._options = OptimizeOptions.chosen(optimize)
         self._shared = Scope(place)
         self._computers: BoundedCache[Hashable, NnetComputer] = BoundedCache(capacity)
 
@@ -59,5 +64,14 @@ class ComputerCache:
 
     @gc_disabled()
     def _make(self, request: ComputationRequest) -> NnetComputer:
-        desc = lower_computation(self.compiler.compile(request))
-        return NnetComputer(desc, self.nnet, shared=self._shared)
+        def compiled() -> Computation:
+            return self.compiler.compile(request)
+
+        listener = VERBOSE.get()
+        if listener is None or not listener.tells_commands:
+            desc = lower_request(self.nnet.topology(), request, self._options, compiled)
+            return NnetComputer(desc, self.nnet, shared=self._shared)
+        # Who wants to see the commands gets them, also where a recurrence could be one operator.
+        desc, spans = lower_with_spans(compiled())
+        say = listener.log
+        return NnetComputer(desc, self.nnet, shared=self._shared, spans=spans, say=say)

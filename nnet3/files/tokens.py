@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...framework.base.atomic import PathLike, write_atomically
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, check_kind
 
 Buffer: TypeAlias = bytes | mmap.mmap
 
@@ -67,6 +67,7 @@ class TokenReader:
         lines_before: int = 0,
     ) -> None:
         self.before, self.lines_before = before, lines_before
+        check_kind(source, str | os.PathLike | bytes | mmap.mmap, "the path of a file")
         if isinstance(source, bytes | mmap.mmap):
             self.data: Buffer = source
             self.name = name or "<bytes>"
@@ -287,6 +288,7 @@ class TokenWriter:
         Raises:
             SaveError: the file cannot be written.
         """
+        check_kind(path, str | os.PathLike, "the path of a file")
         write_atomically(path, self.getvalue())
 
     def write_raw(self, data: str | bytes) -> None:

@@ -32,6 +32,7 @@ class Explorer:
         candidates: for an expanded row the rows that it may read, in the node's order.
         state: UNKNOWN, COMPUTABLE or NOT_COMPUTABLE.
         usable: how many rows that may be computed want this row.
+        rounds: how many rounds the exploration took.
     """
 
     def __init__(self, topology: Topology, given: Iterable[Row], outputs: Iterable[Row]):
@@ -77,7 +78,7 @@ class Explorer:
 
     def _explore(self) -> None:
         expanded, queued, usable, state = self._expanded, self._queued, self.usable, self.state
-        for _ in range(_MAX_ROUNDS):
+        for self.rounds in range(_MAX_ROUNDS):
             current, self._next = self._next, []
             if not current:
                 return
@@ -247,25 +248,32 @@ class Explorer:
     def explain(self, output: int, n: int, max_lines: int = 100) -> str:
         """Why an output row is not computable: Kaldi's ExplainWhyNotComputable."""
 
-        def told(row: int) -> str:
-            node, t, x = self.rows[row]
-            return f"{self.topology.nodes[node].name}({n}, {t}, {x})"
-
-        lines = [f"*** cindex {told(output)} is not computable for the following reason: ***"]
+        told = self._told(output, n)
+        lines = [f"*** cindex {told} is not computable for the following reason: ***"]
         queue = [output]
         seen = {output}
         for row in queue:  # grows while it is walked
             if len(lines) > max_lines:
                 break
-            parts = []
             for dependency in self._dependencies[row]:
-                parts.append(f"{told(dependency)}[{STATE_NAMES[self.state[dependency]]}]")
                 if self.state[dependency] != COMPUTABLE and dependency not in seen:
                     seen.add(dependency)
                     queue.append(dependency)
-            state = STATE_NAMES[self.state[row]]
-            lines.append(f"{told(row)} is {state}, dependencies: {', '.join(parts)}")
+            lines.append(self.describe(row, n))
         return "\n".join(lines)
+
+    def describe(self, row: int, n: int) -> str:
+        """The state of a row of sequence n, and those of the rows it may read, as Kaldi logs it."""
+        parts = [
+            f"{self._told(dependency, n)}[{STATE_NAMES[self.state[dependency]]}]"
+            for dependency in self._dependencies[row]
+        ]
+        state = STATE_NAMES[self.state[row]]
+        return f"{self._told(row, n)} is {state}, dependencies: {', '.join(parts)}"
+
+    def _told(self, row: int, n: int) -> str:
+        node, t, x = self.rows[row]
+        return f"{self.topology.nodes[node].name}({n}, {t}, {x})"
 
     def missing(self) -> list[Row]:
         """Rows of input nodes that are wanted and were not given, sorted."""

@@ -115,7 +115,7 @@ class Graph:
     def __init__(self, topology: Topology, *requests: ComputationRequest):
         self.topology = topology
         self.requests = requests
-        self.groups = _groups(topology, requests)
+        self.groups = group_sequences(topology, requests)
         for number in range(len(requests)):
             filled = [self._fill(group, number) for group in self.groups]
             if not all(filled):
@@ -194,8 +194,14 @@ class Graph:
         return "\n".join([text, *lines])
 
 
-def _groups(topology: Topology, requests: Sequence[ComputationRequest]) -> list[Group]:
-    """The requests by values of n; n with the same rows in the same order come together."""
+def group_sequences(topology: Topology, requests: Sequence[ComputationRequest]) -> list[Group]:
+    """The requests by values of n; n with the same rows in the same order come together.
+
+    The rows that are computed are not looked for yet.
+
+    Raises:
+        FormatError, ShapeError: as `Graph`.
+    """
     patterns: dict[int, list[list[tuple[int, bytes]]]] = {}  # n -> inputs, outputs, inputs, ...
     empty = range(2 * len(requests))
     for number, request in enumerate(requests):

@@ -8,6 +8,7 @@ topological sort), so that equal networks give equal numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 Graph = Sequence[Sequence[int]]
 
@@ -71,8 +72,15 @@ def topological_order(graph: Graph) -> list[int]:
     return position
 
 
-def compute_epochs(graph: Graph) -> list[int]:
-    """The epoch of every node of `graph[node] = nodes that read it`."""
+class ComponentGraph(NamedTuple):
+    """The strongly connected components of a graph, and the graph that these form."""
+
+    members: list[list[int]]
+    graph: list[list[int]]
+
+
+def component_graph(graph: Graph) -> ComponentGraph:
+    """The components of `graph[node] = successors`, and those that each leads to, sorted."""
     components = strongly_connected(graph)
     number = [0] * len(graph)
     for i, members in enumerate(components):
@@ -82,5 +90,15 @@ def compute_epochs(graph: Graph) -> list[int]:
         sorted({number[s] for node in members for s in graph[node]} - {i})
         for i, members in enumerate(components)
     ]
-    order = topological_order(reduced)
-    return [order[i] for i in number]
+    return ComponentGraph(components, reduced)
+
+
+def compute_epochs(graph: Graph) -> list[int]:
+    """The epoch of every node of `graph[node] = nodes that read it`."""
+    components = component_graph(graph)
+    order = topological_order(components.graph)
+    epochs = [0] * len(graph)
+    for members, epoch in zip(components.members, order, strict=True):
+        for node in members:
+            epochs[node] = epoch
+    return epochs

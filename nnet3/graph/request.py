@@ -6,6 +6,9 @@ the flags:
     input input has_deriv=1 0,5,0 0,6,0
     output output has_deriv=1 0,5,0
     need_model_derivative=1 store_component_stats=0
+
+An entry may stand for many rows: `0,-3:20` and the like, see `index.ranges`. Kaldi's own files, see
+`ComputationRequest::Read` in `nnet-computation.cc`, are read and written as well.
 """
 
 from __future__ import annotations
@@ -15,8 +18,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind
+from ..files.index_io import read_indexes, write_indexes
+from ..files.kaldi_io import Reader, Writer
 from ..index.indexes import as_indexes, format_indexes
+from ..index.ranges import format_rows, parse_rows, rows_of
 
 
 @dataclass
@@ -35,9 +42,16 @@ class IoSpecification:
 
     def __post_init__(self) -> None:
         check_kind(self.name, str, "the name of an input or output")
+        if self.name.split() != [self.name]:
+            raise FormatError(f"{self.name!r} is no name of an input or output")
+        check_kind(self.has_deriv, bool | np.bool_, f"'{self.name}': has_deriv")
         self.indexes = as_indexes(self.indexes, f"'{self.name}'")
 
     def __str__(self) -> str:
+        return f"{self.name}={format_rows(self.indexes)}{'/deriv' if self.has_deriv else ''}"
+
+    def to_kaldi(self) -> str:
+        """The line that Kaldi prints, without its end."""
         flag = "true" if self.has_deriv else "false"
         return f"name={self.name}, has-deriv={flag}, indexes={format_indexes(self.indexes)}"
 
@@ -56,6 +70,8 @@ class ComputationRequest:
             check_kind(listed, list, f"{what} of a request")
             for io in listed:
                 check_kind(io, IoSpecification, f"each of the {what} of a request")
+        for name in ("need_model_derivative", "store_component_stats"):
+            check_kind(getattr(self, name), bool | np.bool_, f"{name} of a request")
 
     @classmethod
     def parse(cls, text: str, where: str = "request") -> ComputationRequest:
@@ -63,7 +79,9 @@ class ComputationRequest:
 
         Raises:
             FormatError: with line number: what is wrong.
+            AttributeTypeError: the text is no str.
         """
+        check_kind(text, str, "the text of a request")
         request = cls()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
@@ -83,6 +101,38 @@ class ComputationRequest:
                 raise FormatError(f"{where}, line {number}: {error}") from None
         return request
 
+    @classmethod
+    def read(cls, source: PathLike | Reader) -> ComputationRequest:
+        """The request in a file: Kaldi's form, binary or text, or the lines of `parse`.
+
+        Args:
+            source: a path, or a reader at the beginning of a file.
+
+        Raises:
+            FormatError: it cannot be read, or holds something else; with the place.
+        """
+        reader = source if isinstance(source, Reader) else Reader(source)
+        if reader.binary or reader.peek_token() == _BEGIN:
+            request = _read(reader)
+            if not reader.at_end():
+                raise reader.error("something stands behind the request")
+            return request
+        try:
+            text = bytes(reader.data[reader.offset :]).decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{reader.name}: no text (byte {error.start})") from error
+        return cls.parse(text, reader.name)
+
+    def write(self, path: PathLike, binary: bool = True) -> None:
+        """Write the request to a file in Kaldi's form.
+
+        Raises:
+            SaveError: the file cannot be written.
+        """
+        writer = Writer(binary)
+        _write(writer, self)
+        writer.save(path)
+
     def to_text(self) -> str:
         """The text form, which `parse` reads."""
         lines = []
@@ -97,12 +147,31 @@ class ComputationRequest:
         return "\n".join(lines) + "\n"
 
     def __str__(self) -> str:
+        """The short form with ranges, which `network.short_request` reads."""
+        ios = [*self.inputs, *self.outputs]
+        listed = [list(rows_of(io.indexes)) for io in ios]
+        words = list(map(str, ios))
+        ns = {rows.n for parts in listed for rows in parts}
+        plain = all(not rows.by_time and rows.x == "0" for parts in listed for rows in parts)
+        if len(ns) == 1 and plain:  # the sequences are named once, before the nodes
+            words = [f"n={n}" for n in ns if n != "0"]
+            for io, parts in zip(ios, listed, strict=True):
+                times = ";".join(rows.t for rows in parts)
+                words.append(f"{io.name}={times}{'/deriv' if io.has_deriv else ''}")
+        if self.need_model_derivative:
+            words.append("need_model_derivative")
+        if self.store_component_stats:
+            words.append("store_component_stats")
+        return " ".join(words)
+
+    def to_kaldi(self) -> str:
+        """The lines that Kaldi prints."""
         lines = ["# Computation request:"]
         for kind, listed in (("input", self.inputs), ("output", self.outputs)):
-            lines += [f"{kind}-{i}: {io}" for i, io in enumerate(listed)]
+            lines += [f"{kind}-{i}: {io.to_kaldi()}" for i, io in enumerate(listed)]
         lines.append(f"need-model-derivative: {str(self.need_model_derivative).lower()}")
         lines.append(f"store-component-stats: {str(self.store_component_stats).lower()}")
-        return "\n".join(lines)
+        return "\n".join(lines) + "\n"
 
     def key(self) -> tuple[object, ...]:
         """A hashable value that is equal for equal requests."""
@@ -145,13 +214,17 @@ def _io(words: list[str]) -> IoSpecification:
         name, has_deriv = _flag(rest.pop(0))
         if name != "has_deriv":
             raise FormatError(f"unknown word '{name}='")
-    rows = []
+    found: list[np.ndarray] = []
+    rows: list[list[int]] = []
     for word in rest:
         match = _INDEX.match(word)
-        if match is None:
-            raise FormatError(f"'{word}' is no index; it is written n,t,x")
-        rows.append([int(part) for part in match.groups()])
-    return IoSpecification(words[1], np.array(rows, np.int64), has_deriv)
+        if match is not None:
+            rows.append([int(part) for part in match.groups()])
+            continue
+        found += np.array(rows, np.int64).reshape(-1, 3), parse_rows(word)
+        rows = []
+    found.append(np.array(rows, np.int64).reshape(-1, 3))
+    return IoSpecification(words[1], np.concatenate(found), has_deriv)
 
 
 def _flag(word: str) -> tuple[str, bool]:
@@ -159,3 +232,76 @@ def _flag(word: str) -> tuple[str, bool]:
     if value not in ("0", "1", "true", "false"):
         raise FormatError(f"'{word}' should be NAME=0 or NAME=1")
     return name, value in ("1", "true")
+
+
+_BEGIN = "<ComputationRequest>"
+
+
+def _read(reader: Reader) -> ComputationRequest:
+    """The request that stands here in Kaldi's form."""
+    reader.expect_token(_BEGIN)
+    inputs = _read_all(reader, "Inputs")
+    outputs = _read_all(reader, "Outputs")
+    reader.expect_token("<NeedModelDerivative>")
+    derivative = reader.read_bool()
+    reader.expect_token("<StoreComponentStats>")
+    statistics = reader.read_bool()
+    reader.expect_token("</ComputationRequest>")
+    return ComputationRequest(inputs, outputs, derivative, statistics)
+
+
+def _read_all(reader: Reader, kind: str) -> list[IoSpecification]:
+    reader.expect_token(f"<Num{kind}>")
+    count = reader.read_int(8, signed=False)
+    reader.expect_token(f"<{kind}>")
+    listed = []
+    for _ in range(count):  # a count that is too high ends at the first token that is missing
+        start = reader.offset
+        reader.expect_token("<IoSpecification>")
+        name = reader.read_token()
+        reader.expect_token("<NumIndexes>")
+        rows = reader.read_int(8, signed=False)
+        reader.expect_token("<Indexes>")
+        indexes = read_indexes(reader)
+        if len(indexes) != rows:
+            raise reader.error(f"'{name}' has {len(indexes)} Indexes, not {rows}", start)
+        reader.expect_token("<HasDeriv>")
+        has_deriv = reader.read_bool()
+        reader.expect_token("</IoSpecification>")
+        try:
+            listed.append(IoSpecification(name, indexes, has_deriv))
+        except OpscopeError as error:
+            raise reader.error(str(error), start) from error
+    return listed
+
+
+def _write(writer: Writer, request: ComputationRequest) -> None:
+    """Write a request in Kaldi's form."""
+    end = "" if writer.binary else "\n"
+    writer.write_token(_BEGIN)
+    for kind, listed in (("Inputs", request.inputs), ("Outputs", request.outputs)):
+        writer.write_raw(end)
+        writer.write_token(f"<Num{kind}>")
+        writer.write_int(len(listed), 8, signed=False)
+        writer.write_raw(end)
+        writer.write_token(f"<{kind}>")
+        for io in listed:
+            writer.write_token("<IoSpecification>")
+            writer.write_raw(end)
+            writer.write_token(io.name)
+            writer.write_token("<NumIndexes>")
+            writer.write_int(len(io.indexes), 8, signed=False)
+            writer.write_token("<Indexes>")
+            write_indexes(writer, io.indexes)
+            writer.write_token("<HasDeriv>")
+            writer.write_bool(io.has_deriv)
+            writer.write_raw(end)
+            writer.write_token("</IoSpecification>")
+            writer.write_raw(end)
+    writer.write_raw(end)
+    writer.write_token("<NeedModelDerivative>")
+    writer.write_bool(request.need_model_derivative)
+    writer.write_token("<StoreComponentStats>")
+    writer.write_bool(request.store_component_stats)
+    writer.write_token("</ComputationRequest>")
+    writer.write_raw(end)

@@ -10,6 +10,7 @@ before the first input nothing can be computed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,13 @@ from .topology import Topology
 Keys = dict[int, np.ndarray]  # node -> keys of (t, x), sorted
 Masks = dict[int, list[int]]  # unit -> for which rows each candidate is used
 Level = tuple[int, int, np.ndarray]  # level within the epoch, node, keys of (t, x), sorted
-_MOST_TIMES = 1 << 16
+_MOST_TIMES = 1 << 20
+_MOST_TIMES_OF_LOOPS, _MOST_PASSES = 1 << 16, 64
+"""With more times than these, no more passes over a loop than these."""
+
+
+class _TooManyTimesError(Exception):
+    """A loop is to be followed over more times than is quick: a pass for each of its steps."""
 
 
 @dataclass
@@ -59,7 +66,9 @@ class TimeRows:
         self.rows: Keys = {}
         self.loops: dict[int, list[Level]] = {}
         self.state: bool | None = None
-        if self._lay_out(given, outputs):
+        if not self._lay_out(given, outputs):
+            return
+        with suppress(_TooManyTimesError):
             self._reached = self._spread({})
             self._compute()
             wanted = zip(self.wanted, self._computable, strict=True)
@@ -154,9 +163,11 @@ class TimeRows:
         reached, outside, reads = self.wanted.copy(), ~self._inside, self.units.reads
         done = [bits | outside for bits in self.given]
         for members, is_loop in reversed(self.units.stages):
-            again = True
+            again, passes = True, 0
             while again:
-                again = False
+                again, passes = False, passes + 1
+                if passes > _MOST_PASSES and self._size > _MOST_TIMES_OF_LOOPS:
+                    raise _TooManyTimesError
                 for unit in reversed(members):
                     new = reached[unit] & ~done[unit]
                     if not new:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, nearest
 from ..language.descriptor import (
     BinarySumDescriptor,
     Descriptor,
@@ -62,7 +62,7 @@ class Topology:
     def number(self, name: str) -> int:
         """The number of a node; FormatError where there is none of that name."""
         if name not in self.index:
-            raise FormatError(f"the network has no node '{name}'")
+            raise FormatError(f"the network has no node '{name}'{nearest(name, self.index)}")
         return self.index[name]
 
     @cached_property

@@ -11,8 +11,9 @@ Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`; batches: `nnet3/nnet-batch-
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,6 +29,7 @@ from ..graph.request import ComputationRequest, IoSpecification
 from ..network.for_inference import Model, chosen_priors, for_inference, opened
 from ..network.model_check import refuse_diverged
 from ..optimize import OptimizeOptions
+from ..run.given import float_array, warn_of_nan
 
 # Online iVectors may end that many frames before the features do.
 _MAX_IVECTOR_MARGIN = 50
@@ -63,19 +65,34 @@ class ChunkOptions:
     chunks_per_batch: int = 16
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            check_kind(getattr(self, name), int, name)
-            if getattr(self, name) < least:
-                raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        check_options(self, _LEAST)
 
 
 _LEAST = {
     "frames_per_chunk": 1,
     "extra_left_context": 0,
     "extra_right_context": 0,
+    "extra_left_context_initial": -1,
+    "extra_right_context_final": -1,
     "frame_subsampling_factor": 1,
     "chunks_per_batch": 1,
 }
+
+
+def check_options(options: Any, least: Mapping[str, int]) -> None:
+    """Refuse options that are out of range; `least` has those that are whole numbers.
+
+    Raises:
+        OpscopeError: one is of the wrong kind or too small, or the acoustic scale is not finite.
+    """
+    for name, smallest in least.items():
+        value = getattr(options, name)
+        check_kind(value, int, name)
+        if value < smallest:
+            raise OpscopeError(f"{name} is {value}; it must be at least {smallest}")
+    check_kind(options.acoustic_scale, float, "acoustic_scale")
+    if not math.isfinite(options.acoustic_scale):
+        raise OpscopeError(f"acoustic_scale is {options.acoustic_scale}; it must be finite")
 
 
 @dataclass(frozen=True)
@@ -103,7 +120,14 @@ class Utterance:
             ShapeError: features or iVectors are not as wide as wanted, or there are too few.
         """
         features, key = self.features, self.key
-        check_kind(features, np.ndarray, f"{key}: features")
+        check_kind(key, str, "the key of an utterance")
+        for name in ("features", "ivector", "online_ivectors"):
+            value = getattr(self, name)
+            check_kind(
+                value, np.ndarray if name == "features" else np.ndarray | None, f"{key}: {name}"
+            )
+            if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+                raise ShapeError(f"{key}: {name}: no real numbers ({value.dtype})")
         if features.ndim != 2 or not len(features):
             raise ShapeError(
                 f"{key}: features must be a matrix of at least one row; you gave an array"
@@ -117,17 +141,26 @@ class Utterance:
         ivector, online = self.ivector, self.online_ivectors
         if ivector is not None and online is not None:
             raise ShapeError(f"{key}: both one iVector and online iVectors are given")
+        if ivector is not None and ivector.ndim != 1:
+            raise ShapeError(f"{key}: the iVector must be a vector")
+        if online is not None and (online.ndim != 2 or not len(online)):
+            raise ShapeError(f"{key}: online iVectors must be a matrix of at least one row")
         given = next((v.shape[-1] for v in (ivector, online) if v is not None), 0)
         if given != ivector_dim:
             wanted = f"an iVector of {ivector_dim} columns" if ivector_dim else "no iVector"
             told = f"one of {given} columns" if given else "none"
             raise ShapeError(f"{key}: the network wants {wanted}, you gave {told}")
-        if ivector is not None and ivector.ndim != 1:
-            raise ShapeError(f"{key}: the iVector must be a vector")
-        if online is not None and (online.ndim != 2 or not len(online)):
-            raise ShapeError(f"{key}: online iVectors must be a matrix of at least one row")
-        if online is not None and self.ivector_period < 1:
-            raise ShapeError(f"{key}: online iVectors want their period, in frames")
+        if online is not None:
+            check_kind(self.ivector_period, int, f"{key}: ivector_period")
+            if self.ivector_period < 1:
+                raise ShapeError(f"{key}: online iVectors want their period, in frames")
+
+    def warn_of_nan(self) -> None:
+        """Warn where features or iVectors are NaN or infinite."""
+        warn_of_nan(self.features, f"{self.key}: features", unit="frame")
+        for name, value in (("iVector", self.ivector), ("online iVectors", self.online_ivectors)):
+            if value is not None:
+                warn_of_nan(np.atleast_2d(value), f"{self.key}: {name}")
 
 
 @dataclass(frozen=True)
@@ -179,6 +212,7 @@ class UtteranceComputer(ABC):
         test_mode: bool,
         collapse: bool,
     ) -> None:
+        check_kind(priors, np.ndarray | Sequence | bool | None, "priors")
         model = opened(model)
         self.nnet = nnet = for_inference(model, test_mode, collapse)
         self.left_context, self.right_context = nnet.context()
@@ -202,9 +236,24 @@ class UtteranceComputer(ABC):
         Raises:
             ShapeError: features or iVectors are not as wide as the network wants them, or too few.
         """
-        one, online = (None if v is None else _floats(v) for v in (ivector, online_ivectors))
-        utterance = Utterance("utterance", _floats(features), one, online, ivector_period)
+        key = "utterance"
+        given = {"ivector": ivector, "online_ivectors": online_ivectors}
+        one, online = (
+            None if value is None else float_array(value, f"{key}: {name}")
+            for name, value in given.items()
+        )
+        features = float_array(features, f"{key}: features")
+        utterance = Utterance(key, features, one, online, ivector_period)
         return next(self.compute_all([utterance]))[1]
+
+    def checked(self, utterances: Iterable[Utterance]) -> Iterator[Utterance]:
+        """The utterances, each checked before it comes; of NaN and infinities it is warned."""
+        check_kind(utterances, Iterable, "utterances")
+        for utterance in utterances:
+            check_kind(utterance, Utterance, "each utterance")
+            utterance.check(self.input_dim, self.ivector_dim)
+            utterance.warn_of_nan()
+            yield utterance
 
     @abstractmethod
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
@@ -257,6 +306,7 @@ class ChunkComputer(UtteranceComputer):
         chunk = options.frames_per_chunk, options.frame_subsampling_factor
         super().__init__(model, *chunk, priors, test_mode, collapse)
         self._cache = ComputerCache(self.nnet, place, optimize)
+        self._computing = threading.Lock()  # of a computer, which holds inputs and outputs
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, in their order.
@@ -271,9 +321,7 @@ class ChunkComputer(UtteranceComputer):
         ahead = _BATCHES_AHEAD * self.options.chunks_per_batch * self.frames_per_chunk
         if self.options.chunks_per_batch == 1:
             ahead = 1
-        for utterance in utterances:
-            check_kind(utterance, Utterance, "each utterance")
-            utterance.check(self.input_dim, self.ivector_dim)
+        for utterance in self.checked(utterances):
             waiting.append(utterance)
             frames += len(utterance.features)
             if frames >= ahead:
@@ -368,7 +416,8 @@ class ChunkComputer(UtteranceComputer):
         results: list[np.ndarray],
     ) -> None:
         try:
-            computer = self._cache.computer(self.request(shape, len(chunks)))
+            with self._computing:
+                computer = self._cache.computer(self.request(shape, len(chunks)))
         except NotComputableError as error:
             one = waiting[chunks[0].utterance]
             told = f"{one.key}: {len(one.features)} rows: {error}"
@@ -376,12 +425,15 @@ class ChunkComputer(UtteranceComputer):
         frames = np.empty((len(chunks), shape.input_frames, self.input_dim), np.float32)
         for chunk, rows in zip(chunks, frames, strict=True):
             self._input(chunk, waiting[chunk.utterance].features, rows)
-        computer.accept_input("input", frames.reshape(-1, self.input_dim))
+        given = {"input": frames.reshape(-1, self.input_dim)}
         if self.ivector_dim:
             ivectors = [self._ivector(chunk, waiting[chunk.utterance]) for chunk in chunks]
-            computer.accept_input("ivector", np.stack(ivectors))
-        computer.run()
-        output = computer.get_output("output")
+            given["ivector"] = np.stack(ivectors)
+        with self._computing:
+            for name, matrix in given.items():
+                computer.accept_input(name, matrix, quiet=True)
+            computer.run()
+            output = computer.get_output("output")
         if self.log_priors is not None:
             output -= self.log_priors
         if self.options.acoustic_scale != 1:
@@ -402,13 +454,6 @@ class ChunkComputer(UtteranceComputer):
         return ComputationRequest(inputs, [IoSpecification("output", _indexes(count, outputs))])
 
 
-def _floats(values: Any) -> np.ndarray:
-    try:
-        return np.asarray(values, np.float32)
-    except (TypeError, ValueError) as error:
-        raise ShapeError(f"no array of numbers: {error}") from error
-
-
 def _indexes(count: int, times: np.ndarray) -> np.ndarray:
     """Indexes of `count` sequences, one sequence after the other."""
     n = np.repeat(np.arange(count), len(times))
@@ -426,12 +471,15 @@ def log_priors(priors: np.ndarray | None, output_dim: int) -> np.ndarray | None:
     """The logarithms of priors, float32; None where there are none.
 
     Raises:
-        ShapeError: there are not as many as the output has columns.
+        ShapeError: there are not as many as the output has columns, or one is no probability.
     """
     if priors is None:
         return None
-    priors = _floats(priors)
+    priors = float_array(priors, "priors")
     if priors.shape != (output_dim,):
         raise ShapeError(f"{priors.size} priors for an output of {output_dim} columns")
+    if not (priors >= 0).all():
+        column = int(np.flatnonzero(~(priors >= 0))[0])
+        raise ShapeError(f"the prior of column {column} is {priors[column]:g}, no probability")
     with np.errstate(divide="ignore"):
         return np.log(np.asarray(priors, np.float32))

@@ -14,8 +14,10 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
-from ..compile.compiler import Compiler
-from ..compile.computation import Computation
+from ..compiler.compiler import Compiler
+from ..compiler.computation import Computation
+from ..compiler.reports import report_compiled, report_optimised
+from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest, IoSpecification
 from ..graph.topology import Topology
 from ..language.descriptor import ReplaceIndexForwardingDescriptor, RoundingForwardingDescriptor
@@ -121,13 +123,19 @@ def loop_computation(
     )
     reach = _reach(topology, requests)
     count = max(_FEWEST, 2 * reach + 1)
-    most = max(_MOST, 2 * count)
+    most, listener = max(_MOST, 2 * count), VERBOSE.get()
     while count <= most:
         listed = list(requests)
         while len(listed) < count:
             listed.append(following(*listed[-2:]))
-        computation = run_passes(Compiler(topology, *listed).compile(), options)
+        compiler = Compiler(topology, *listed)
+        computation = compiler.compile()
+        if listener is not None:
+            report_compiled(listener, compiler, computation)
+        computation = run_passes(computation, options)
         looped = form_loop(computation, reach)
+        if listener is not None:
+            report_optimised(listener, looped or computation, count, looped is not None)
         if looped is not None:
             return looped
         count *= 2
@@ -152,10 +160,12 @@ def compile_looped(
     Args:
         optimize: True: all passes; False: none; or the options that choose them.
     """
-    options = optimize if isinstance(optimize, OptimizeOptions) else None
-    if not optimize:
-        options = OptimizeOptions.none()
-    return lower_computation(loop_computation(topology, requests, options))
+    return lower_computation(loop_computation(topology, requests, looped_passes(optimize)))
+
+
+def looped_passes(optimize: bool | OptimizeOptions) -> OptimizeOptions:
+    """What callers of `compile_looped` say by True, False or options, for `loop_computation`."""
+    return OptimizeOptions.chosen(optimize) or OptimizeOptions.none()
 
 
 def with_ivector_period(topology: Topology, period: int) -> Topology:

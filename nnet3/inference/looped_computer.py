@@ -9,17 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.scope import Scope
+from ..compiler.verbose import VERBOSE
+from ..lower.spans import lower_with_spans
 from ..network.for_inference import Model
 from ..optimize import OptimizeOptions
+from ..run.given import float_array, warn_of_nan
 from ..run.segment_computer import SegmentComputer
-from .chunks import Utterance, UtteranceComputer
-from .looped import compile_looped, looped_requests, with_ivector_period
+from .chunks import Utterance, UtteranceComputer, check_options
+from .looped import (
+    compile_looped,
+    loop_computation,
+    looped_passes,
+    looped_requests,
+    with_ivector_period,
+)
 
 
 @dataclass(frozen=True)
@@ -45,14 +55,12 @@ class LoopedOptions:
     acoustic_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("frames_per_chunk", 1),
-            ("extra_left_context_initial", 0),
-            ("frame_subsampling_factor", 1),
-        ):
-            check_kind(getattr(self, name), int, name)
-            if getattr(self, name) < least:
-                raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        least = {
+            "frames_per_chunk": 1,
+            "extra_left_context_initial": 0,
+            "frame_subsampling_factor": 1,
+        }
+        check_options(self, least)
 
 
 class LoopedComputer(UtteranceComputer):
@@ -102,12 +110,20 @@ class LoopedComputer(UtteranceComputer):
             options.frame_subsampling_factor,
             period,
         )
-        self._desc = compile_looped(topology, self.requests, optimize)
+        self._traced: dict[str, Any] = {}
+        listener = VERBOSE.get()
+        if listener is not None and listener.tells_commands:
+            found = loop_computation(topology, self.requests, looped_passes(optimize))
+            self._desc, spans = lower_with_spans(found)
+            self._traced = {"spans": spans, "say": listener.log}
+        else:
+            self._desc = compile_looped(topology, self.requests, optimize)
         self._shared = Scope(place)
 
     def stream(self) -> Stream:
         """A new stream; all streams of a computer share the network's parameters."""
-        return Stream(self, SegmentComputer(self._desc, self.nnet, shared=self._shared))
+        segments = SegmentComputer(self._desc, self.nnet, shared=self._shared, **self._traced)
+        return Stream(self, segments)
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, one after the other.
@@ -118,9 +134,7 @@ class LoopedComputer(UtteranceComputer):
             ShapeError: as `compute`; the utterance is named.
         """
         stream = self.stream()
-        for utterance in utterances:
-            check_kind(utterance, Utterance, "each utterance")
-            utterance.check(self.input_dim, self.ivector_dim)
+        for utterance in self.checked(utterances):
             yield utterance.key, stream.whole(utterance)
 
 
@@ -167,13 +181,14 @@ class Stream:
         """
         self._check_open()
         computer = self._computer
-        features = np.asarray(features, np.float32)
+        features = float_array(features, "stream: features")
         if ivector is not None:
-            self._ivector = np.asarray(ivector, np.float32)
+            self._ivector = float_array(ivector, "stream: ivector")
         if len(features):
             Utterance("stream", features, self._ivector).check(
                 computer.input_dim, computer.ivector_dim
             )
+            warn_of_nan(features, "stream: features", self._frames, "frame")
         elif features.ndim != 2:
             raise ShapeError("stream: features must be a matrix")
         else:
@@ -235,12 +250,12 @@ class Stream:
     def _advance(self, frames: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
         """The output of the next chunk."""
         computer, segments = self._computer, self._segments
-        segments.accept_input("input", frames)
+        segments.accept_input("input", frames, quiet=True)
         if computer.ivector_dim:
             assert ivector is not None
             request = computer.requests[min(self._chunks, 1)]
             rows = len(request.inputs[1].indexes)
-            segments.accept_input("ivector", np.tile(ivector, (rows, 1)))
+            segments.accept_input("ivector", np.tile(ivector, (rows, 1)), quiet=True)
         segments.run()
         self._chunks += 1
         output = segments.get_output("output")

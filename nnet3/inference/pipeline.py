@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...framework.base.errors import ShapeError, check_kind
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
-from ..compile.compiler import Compiler
-from ..compile.computation import Computation
+from ..compiler.compiler import Compiler
+from ..compiler.computation import Computation
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
+from ..lower.requests import lower_request
 from ..network.for_inference import Model, for_inference, for_request, nnet_of
 from ..optimize import OptimizeOptions, compile_optimized
 from ..optimize import optimize as run_passes
@@ -58,10 +60,20 @@ def compile_request(
         FormatError: as `for_inference`.
         OpscopeError: as `compile_computation`.
     """
+    for name, value, kind in (
+        ("optimize", optimize, bool | OptimizeOptions),
+        ("natural_gradient", natural_gradient, bool),
+        ("shortcut", shortcut, bool),
+    ):
+        check_kind(value, kind, name)
     nnet = for_request(nnet, request, test_mode)
     options = OptimizeOptions.chosen(optimize)
-    computation = compile_optimized(nnet.topology(), request, options, shortcut)
-    return lower_computation(computation, natural_gradient=natural_gradient)
+    topology = nnet.topology()
+
+    def compiled() -> Computation:
+        return compile_optimized(topology, request, options, shortcut)
+
+    return lower_request(topology, request, options, compiled, natural_gradient)
 
 
 @gc_disabled()
@@ -83,6 +95,11 @@ def compile_segments(
         ShapeError: a request wants derivatives, or lists rows of an earlier one.
         OpscopeError: as `compile_computation`.
     """
+    check_kind(requests, list | tuple, "the requests")
+    for request in requests:
+        check_kind(request, ComputationRequest, "each request")
+    if not requests:
+        raise ShapeError("the list of requests is empty")
     nnet = for_inference(nnet, test_mode, collapse=False)
     computation = Compiler(nnet.topology(), *requests).compile()
     if optimize:

@@ -68,6 +68,6 @@ def _output(cache: ComputerCache, piece: np.ndarray) -> np.ndarray:
     indexes = np.stack((np.zeros_like(times), times, np.zeros_like(times)), axis=1)
     output = IoSpecification("output", np.zeros((1, 3), np.int32))
     computer = cache.computer(ComputationRequest([IoSpecification("input", indexes)], [output]))
-    computer.accept_input("input", piece)
+    computer.accept_input("input", piece, quiet=True)
     computer.run()
     return computer.get_output("output")[0]

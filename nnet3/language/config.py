@@ -25,6 +25,7 @@ _FLOAT = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,9})?|inf|infinity|nan)\Z", re.I
 )
 _INT32 = 1 << 31
+_SHOWN = 160  # characters of a line that messages show
 
 
 def is_valid_name(name: str) -> bool:
@@ -57,7 +58,16 @@ class ConfigLine:
 
     def error(self, message: str) -> FormatError:
         """A `FormatError` about this line."""
-        return FormatError(f"{self.place + ': ' if self.place else ''}{message}: {self.text!r}")
+        return FormatError(f"{self.place + ': ' if self.place else ''}{message}: {self._shown()}")
+
+    def is_told_by(self, error: Exception) -> bool:
+        """Whether an error shows this line already."""
+        return str(error).endswith(f": {self._shown()}")
+
+    def _shown(self) -> str:
+        """The line as messages show it: of a long one its beginning."""
+        text = self.text
+        return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ...")
 
     def keys(self) -> list[str]:
         """All keys, used or not, in the order of the line."""
@@ -198,6 +208,14 @@ REQUIRED: Final = object()
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A default that is computed where the line has no value: in words, and the mark for it."""
+
+    words: str
+    mark: Any = None
+
+
+@dataclass(frozen=True)
 class Key:
     """A `key=value` of a config line.
 
@@ -276,13 +294,10 @@ def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleN
         value = GETTERS[key.type](line, key.name)
         if value is None:
             if key.default is REQUIRED:
-                raise line.error(
-                    f"{owner} wants {key.name}="
-                    if owner
-                    else f"{key.name}= is missing{nearest(key.name, line.keys())}"
-                )
+                told = f"{owner} wants {key.name}=" if owner else f"{key.name}= is missing"
+                raise line.error(told + nearest(key.name, line.keys()))
             value = key.default
-        elif key.minimum is not None and value < key.minimum:
+        elif key.minimum is not None and not value >= key.minimum:  # nor nan
             raise line.error(f"{key.name}={value}: at least {key.minimum} is wanted")
         if key.type == "float" and value is not None:
             value = float(np.float32(value))

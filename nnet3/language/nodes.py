@@ -290,12 +290,17 @@ def unused_parts(nodes: Sequence[NetworkNode], components: Iterable[str]) -> lis
 def warn_of_unused_parts(nodes: Sequence[NetworkNode], components: Iterable[str]) -> None:
     """Log what `unused_parts` tells, as warnings of the logger `opscope.nnet3`."""
     for line in unused_parts(nodes, components):
-        _LOGGER.warning("%s", line)
+        warn(line)
+
+
+def warn(line: str) -> None:
+    """Log a warning of the logger `opscope.nnet3`."""
+    _LOGGER.warning("%s", line)
 
 
 @contextmanager
 def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
-    """A context in which warnings about networks that are read go to `say`, one line each."""
+    """A context in which warnings about networks and features go to `say`, one line each."""
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: say(record.getMessage())
     _LOGGER.addHandler(handler)

@@ -1,4 +1,5 @@
 """From commands to operators over view variables.
 
-Gives `lower_computation` and the dialect of commands. May import compile and below.
+Gives `lower_request`, which makes operators of long recurrences, `lower_computation` and the
+dialect of commands. May import compile and below.
 """

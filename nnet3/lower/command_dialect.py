@@ -43,8 +43,8 @@ from ...framework.ir.messages import (
     undamaged,
 )
 from ...framework.ir.op_list import OpList, OpNode, SlotNames, View
-from ..compile.command import Command
-from ..compile.computation import Computation, MatrixInfo, SubMatrix, numbered_sources
+from ..compiler.command import Command
+from ..compiler.computation import Computation, MatrixInfo, SubMatrix, numbered_sources
 from ..components.attention import AttentionRows
 from ..components.base.time_offsets import OffsetRows
 from ..components.dropout import MaskRows

@@ -22,7 +22,7 @@ from ...framework.ir.desc import BACKWARD, FORWARD, INPUT, OUTPUT, PARAMETER, TE
 from ...framework.ir.messages import FORMAT_VERSION
 from ...framework.ir.names import grad_name
 from ...framework.ir.op_list import OpList, OpNode
-from ..compile.computation import Command, Computation, SubMatrix, numbered_sources
+from ..compiler.computation import Command, Computation, SubMatrix, numbered_sources
 from ..components import ComponentOps
 from ..components.base.lowered_op import LoweredOp, of_indexes
 from ..components.base.lowering import FROZEN, OUT, X
@@ -46,7 +46,7 @@ def lower_computation(
         natural_gradient: components that have natural gradient make their gradients by it. Its
             matrices are states `COMPONENT/FIELD@NATURAL_GRADIENT`.
     """
-    return Lowering(split_composites(computation.explicit()), name, natural_gradient).net
+    return Lowering(split_composites(computation.explicit())[0], name, natural_gradient).net
 
 
 _Forward = tuple[str, str, str, int]
@@ -81,6 +81,10 @@ class Lowering:
         self.copied: dict[int, str] = {}  # matrix -> the caller's variable that it is a copy of
         self.packed: dict[int, tuple[str, float]] = {}  # matrix -> compressed variable, range
         self.names: list[str] = []  # of the variable of each sub-matrix
+        # See `spans.CommandSpans`.
+        self.starts: list[int] = []
+        self.matrix_variables: list[str] = []
+        self.restored: dict[int, tuple[int, str]] = {}
         self.submatrices = computation.submatrices
         self.matrix_of = [s[0] for s in self.submatrices]
         commands = computation.commands
@@ -114,6 +118,7 @@ class Lowering:
         method_of, fills = methods.get, lifetimes.fills
         for number, command in enumerate(self.computation.commands):
             method = method_of(command.type)
+            self.starts.append(len(self.ops))
             if method is not None:
                 if number in fills:
                     for fill in fills[number]:
@@ -177,6 +182,7 @@ class Lowering:
         for number, matrix in enumerate(self.computation.matrices[1:], 1):
             name, kind = kinds.get(number) or (f"m{number}", TEMPORARY)
             matrices.append(self.variables.matrix(name, matrix.rows, matrix.cols, kind))
+        self.matrix_variables = [variable for variable, _, _ in matrices]
         self.names = self.variables.views(enumerate(self.submatrices), matrices)
 
     def _declare_copied(self, kinds: dict[int, tuple[str, int]], changed_inputs: set[int]) -> None:
@@ -243,6 +249,7 @@ class Lowering:
         packed, limit = self.packed.pop(whole.matrix)
         name = f"{packed.removesuffix('.packed')}.restored"
         matrix = self.variables.matrix(name, whole.rows, whole.cols)
+        self.restored[len(self.starts) - 1] = whole.matrix, name
         self._from(packed, "nnet3.decompress", name, range=limit)
         numbered = self.compressed[whole.matrix]
         names = self.variables.views(numbered, {whole.matrix: matrix})
@@ -308,15 +315,16 @@ class Lowering:
         indexes = self.computation.precomputed[c.precomputed]
         rows = self.submatrices[out][2]
         found = self.components.get(c.node)
+        return found or self._component_of(c.node, indexes, rows), indexes, rows
+
+    def _component_of(self, node: int, indexes: Any = None, rows: int = -1) -> _Component:
+        """The component of a node that is used for the first time."""
+        name = self.nodes[node].component_name
+        found = self.components_by_name.get(name)
         if found is None:
-            name = self.nodes[c.node].component_name
-            found = self.components_by_name.get(name)
-            if found is None:
-                found = self.components_by_name[name] = self._declare_component(
-                    c.node, indexes, rows
-                )
-            self.components[c.node] = found
-        return found, indexes, rows
+            found = self.components_by_name[name] = self._declare_component(node, indexes, rows)
+        self.components[node] = found
+        return found
 
     def _declare_component(self, node: int, indexes: Any, rows: int) -> _Component:
         """Declare the variables of a component that is used for the first time."""

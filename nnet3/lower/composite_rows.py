@@ -11,17 +11,21 @@ Source: `CompositeComponent::Propagate` and `Backprop` in Kaldi's `nnet3/nnet-si
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ..compile.command import Command
-from ..compile.computation import Computation
+from ..compiler.command import Command
+from ..compiler.computation import Computation
 from ..components.composite import CompositeComponent
 
 _USES = ("Propagate", "Backprop", "BackpropNoModelUpdate")
 
 
-def split_composites(computation: Computation) -> Computation:
-    """The same computation with a command of its own for each chunk of a composite's rows."""
+def split_composites(computation: Computation) -> tuple[Computation, Sequence[int]]:
+    """The same computation with a command of its own for each chunk of a composite's rows.
+
+    Returns:
+        The computation, and the number in it of each command of the given one.
+    """
     limits = {
         number: node.component.max_rows_process
         for number, node in enumerate(computation.topology.nodes)
@@ -30,8 +34,9 @@ def split_composites(computation: Computation) -> Computation:
     if not limits or not any(
         _rows(computation, c) > limits[c.node] for c in _uses(computation, limits)
     ):
-        return computation
-    return _Splitter(computation, limits).result
+        return computation, range(len(computation.commands))
+    splitter = _Splitter(computation, limits)
+    return splitter.result, splitter.places
 
 
 def _uses(computation: Computation, limits: dict[int, int]) -> Iterator[Command]:
@@ -48,7 +53,8 @@ class _Splitter:
         self._steps: dict[tuple[int, int], int] = {}  # step, first row -> step of the chunk
         self._next = max((c.step for c in computation.commands), default=0) + 1
         commands: list[Command] = []
-        places = []  # of each command in the new list
+        self.places: list[int] = []  # of each command in the new list
+        places = self.places
         for c in computation.commands:
             places.append(len(commands))
             most = limits.get(c.node, 0) if c.type in _USES else 0

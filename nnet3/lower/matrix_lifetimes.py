@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..compile.analyze import (
+from ..compiler.analyze import (
     BACKPROPS,
     READ,
     READ_WRITE,
@@ -21,8 +21,8 @@ from ..compile.analyze import (
     Fill,
     accesses,
 )
-from ..compile.command import Command
-from ..compile.computation import Computation
+from ..compiler.command import Command
+from ..compiler.computation import Computation
 
 _REPLACING = frozenset({"AcceptInput", "SwapMatrix"})
 

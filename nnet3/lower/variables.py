@@ -8,7 +8,7 @@ import numpy as np
 
 from ...framework.ir.desc import STATE, TEMPORARY, make_op, make_var
 from ...framework.ir.op_list import VarDecl, View
-from ..compile.computation import SubMatrix
+from ..compiler.computation import SubMatrix
 
 Matrix = tuple[str, int, int]
 """The variable of a matrix: its name, rows and columns."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.errors import check_kind
 from ..components import Component
 from ..components.affine import AffineComponent, FixedAffineComponent
 from ..components.scale_offset import FixedScaleComponent
@@ -40,6 +41,7 @@ def prepare_for_test(nnet: Nnet) -> tuple[int, int]:
     Returns:
         As `collapse_model`.
     """
+    check_kind(nnet, Nnet, "the network")
     set_batchnorm_test_mode(nnet, True)
     set_dropout_test_mode(nnet, True)
     return collapse_model(nnet)

@@ -1,4 +1,4 @@
-"""All problems of a config file at once; `Nnet.from_configs` stops at the first.
+"""All problems of the lines of a network at once; `Nnet.from_configs` stops at the first.
 
 A line that is wrong still tells the name of its node or component, so that the lines which read it
 are not called wrong as well.
@@ -7,7 +7,7 @@ are not called wrong as well.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -47,16 +47,21 @@ def config_problems(path: PathLike) -> list[Problem]:
         FormatError: the file cannot be read, or is no UTF-8 text.
     """
     name = os.fspath(path)
-    check = _Check()
+    check = NetworkCheck()
     for place, text in numbered_lines(read_config_text(path), name):
         check.add(text, place)
-    return check.problems(name)
+    return check.problems(name, lambda: Nnet.from_configs([name], 0))
 
 
-class _Check:
-    """The lines of a config, as far as they can be understood."""
+class NetworkCheck:
+    """The lines of a network, as far as they can be understood.
+
+    Attributes:
+        all_components: whether there are no components but those that were added.
+    """
 
     def __init__(self) -> None:
+        self.all_components = True
         self._found: list[tuple[int, Problem]] = []  # with the number of the line
         self._lines: list[tuple[int, ConfigLine]] = []  # of nodes
         self._count = 0
@@ -64,6 +69,12 @@ class _Check:
         self._components: dict[str, Component] = {}
         self._nodes: dict[str, NetworkNode] = {}
         self._broken: set[str] = set()  # nodes, whose dimensions are not known
+
+    def add_component(self, name: str, component: Component | None, place: str) -> None:
+        """Take a component that a file holds; None for one that cannot be read."""
+        self._declared[f"component {name}"] = place
+        if component is not None:
+            self._components[name] = component
 
     def add(self, text: str, place: str) -> None:
         """Take the next line."""
@@ -124,8 +135,29 @@ class _Check:
         except OpscopeError as error:
             self._error(self._count, error)
 
-    def problems(self, source: str) -> list[Problem]:
-        """All that was found, now that all lines are known."""
+    def of_lines(self) -> list[Problem]:
+        """What is wrong with lines by themselves."""
+        return [problem for _, problem in self._found]
+
+    def output_dim(self, name: str) -> int:
+        """Columns of an output node; -1 where they are not known."""
+        node, dims = self._nodes.get(name), self._dims()
+        if node is None or node.descriptor is None:
+            return -1
+        if not all(read in dims for read in node.descriptor.node_names()):
+            return -1
+        try:
+            return node.descriptor.dim(dims)
+        except OpscopeError:
+            return -1
+
+    def problems(self, source: str, build: Callable[[], Nnet] | None) -> list[Problem]:
+        """All that was found, now that all lines are known.
+
+        Args:
+            source: what the lines are of.
+            build: makes the network, where no line is wrong; None: it cannot be made.
+        """
         readable = {node.name for node in self._nodes.values() if node.kind != DESCRIPTOR}
         feeding = {
             input_name(n.name): NetworkNode(input_name(n.name), DESCRIPTOR)
@@ -142,18 +174,18 @@ class _Check:
                 self._error(number, line.error(told))
         order = [n for node in self._nodes.values() for n in self._with_feeding(node, feeding)]
         end = self._count + 1
-        for kind in ("input", "output"):
-            wanted = INPUT if kind == "input" else DESCRIPTOR
-            if not any(node.kind == wanted for node in self._nodes.values()):
+        kinds = {node.kind for node in self._nodes.values()}
+        for kind, wanted in (("input", INPUT), ("output", DESCRIPTOR)):
+            if wanted not in kinds:
                 self._error(end, f"{source}: a network needs an {kind}-node, and there is none")
         components = [key.removeprefix("component ") for key in self._declared if " " in key]
-        if not self._broken:
+        if not self._broken and self.all_components and DESCRIPTOR in kinds:
             for text in unused_parts(order, components):
                 self._found.append((end, Problem(WARNING, f"{source}: {text}")))
-        if not any(problem.severity == ERROR for _, problem in self._found):
+        if build and not any(problem.severity == ERROR for _, problem in self._found):
             try:
                 with warnings_to(lambda line: None):  # told above
-                    told = unusual_parts(Nnet.from_configs([source], 0))
+                    told = unusual_parts(build())
             except OpscopeError as error:
                 self._error(end, f"{source}: {error}")
                 told = []
@@ -191,7 +223,7 @@ class _Check:
             self._error(number, error)
 
     def _known_component(self, number: int, line: ConfigLine, wanted: str) -> None:
-        if f"component {wanted}" not in self._declared:
+        if self.all_components and f"component {wanted}" not in self._declared:
             names = [key.removeprefix("component ") for key in self._declared if " " in key]
             told = f"there is no component {wanted!r}{nearest(wanted, names)}"
             self._error(number, line.error(told))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.errors import FormatError, OpscopeError, check_kind, nearest
 from ..components import Component, UpdatableComponent
 from ..components.affine import (
     AffineComponent,
@@ -26,12 +28,61 @@ from ..components.dropout import (
     DropoutMaskComponent,
     GeneralDropoutComponent,
 )
-from ..language.config import ConfigLine, is_valid_name, split_lines
+from ..language.config import ConfigLine, Key, is_valid_name, read_keys, split_lines
 from ..language.descriptor_parse import parse_descriptor
-from ..language.nodes import COMPONENT, DESCRIPTOR, INPUT, NetworkNode, input_name, orphan_names
+from ..language.nodes import (
+    COMPONENT,
+    DESCRIPTOR,
+    INPUT,
+    NetworkNode,
+    input_name,
+    orphan_names,
+    warn,
+)
 from .nnet import Nnet
 
 _DROPOUT: Final = (DropoutComponent, DropoutMaskComponent, GeneralDropoutComponent)
+Run = Callable[[Nnet, SimpleNamespace], str]
+"""Carries out a directive with the values of its keys, and tells in one sentence what was done."""
+
+
+@dataclass(frozen=True)
+class Directive:
+    """A kind of edit directive: its keys, and what carries it out."""
+
+    keys: tuple[Key, ...]
+    run: Run
+
+    @property
+    def doc(self) -> str:
+        """What it does."""
+        return " ".join((self.run.__doc__ or "").split())
+
+
+DIRECTIVES: Final[dict[str, Directive]] = {}
+_MATCHING: Final = "names of components, where `*` stands for any characters"
+_NAMES: Final = Key("name", "str", None, "*", _MATCHING)
+
+
+def directive(word: str, *keys: Key) -> Callable[[Run], Run]:
+    """Register the decorated function as the directive `word`; its docstring says what it does."""
+
+    def register(run: Run) -> Run:
+        DIRECTIVES[word] = Directive(keys, run)
+        return run
+
+    return register
+
+
+def directive_of(word: str) -> Directive:
+    """The directive that a line begins with.
+
+    Raises:
+        FormatError: there is none; the message has the nearest ones.
+    """
+    if word not in DIRECTIVES:
+        raise FormatError(f"{word!r} is no edit directive{nearest(word, DIRECTIVES)}")
+    return DIRECTIVES[word]
 
 
 def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
@@ -48,23 +99,24 @@ def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
         FormatError: an unknown directive, or one with missing or unknown values.
         OpscopeError: the rest would be no network.
     """
+    check_kind(nnet, Nnet, "the network")
+    check_kind(lines, list | tuple, "the directives (see parse_edits)")
     edited, done = nnet.copy(), []
     for line in lines:
-        directive = DIRECTIVES.get(line.first_token)
-        if directive is None:
-            hint = nearest(line.first_token, DIRECTIVES)
-            raise line.error(f"{line.first_token!r} is no edit directive{hint}")
         try:
-            done.append(directive(edited, line))
+            found = directive_of(line.first_token)
+            values = read_keys(line, found.keys)
+            line.check_unused([key.name for key in found.keys])
+            done.append(found.run(edited, values))
         except OpscopeError as error:
-            raise (error if line.text in str(error) else line.error(str(error))) from error
-        line.check_unused()
+            raise (error if line.is_told_by(error) else line.error(str(error))) from error
     nnet.nodes, nnet.components = edited.nodes, edited.components
     return done
 
 
 def parse_edits(text: str) -> list[ConfigLine]:
     """The directives of the option `--edits`, with `;` between them."""
+    check_kind(text, str, "the text of edits")
     return split_lines(text.replace(";", "\n"), "--edits")
 
 
@@ -73,68 +125,92 @@ def name_matches(name: str, pattern: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.S) is not None
 
 
-def _matching(nnet: Nnet, line: ConfigLine) -> Iterator[tuple[str, Any]]:
-    """Components whose names match the line's `name=`, by default all."""
-    pattern = line.get("name")
-    for name, component in list(nnet.components.items()):
-        if name_matches(name, "*" if pattern is None else pattern):
-            yield name, component
+def _matching(nnet: Nnet, pattern: str | None) -> Iterator[tuple[str, Any]]:
+    """Components whose names match the pattern, by default all; where none does, it is warned."""
+    found = [name for name in nnet.components if name_matches(name, pattern or "*")]
+    if not found:
+        warn(f"name={pattern}: no component is called so{nearest(pattern or '', nnet.components)}")
+    for name in found:
+        yield name, nnet.components[name]
 
 
-def _required_float(line: ConfigLine, key: str) -> float:
-    value = line.get_float(key)
-    if value is None:
-        raise line.error(f"{key}= is missing")
-    return float(np.float32(value))
-
-
-def _convert_to_fixed_affine(nnet: Nnet, line: ConfigLine) -> str:
+@directive("convert-to-fixed-affine", _NAMES)
+def _convert_to_fixed_affine(nnet: Nnet, o: SimpleNamespace) -> str:
+    """Affine components become FixedAffineComponents, which are not trained."""
     count = 0
-    for name, component in _matching(nnet, line):
+    for name, component in _matching(nnet, o.name):
         if isinstance(component, AffineComponent):
             nnet.components[name] = FixedAffineComponent.from_affine(component)
             count += 1
     return f"Converted {count} components to FixedAffineComponent."
 
 
-def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> str:
-    rate, count = _required_float(line, "learning-rate"), 0
-    for _, component in _matching(nnet, line):
+@directive(
+    "set-learning-rate",
+    _NAMES,
+    Key("learning-rate", "float", minimum=0, doc="before the component's learning-rate-factor"),
+)
+def _set_learning_rate(nnet: Nnet, o: SimpleNamespace) -> str:
+    """Updatable components get this learning rate, times their own learning-rate-factor."""
+    count = 0
+    for _, component in _matching(nnet, o.name):
         if isinstance(component, UpdatableComponent):
-            component.set_learning_rate(rate)
+            component.set_learning_rate(o.learning_rate)
             count += 1
     return f"Set learning rates for {count} components."
 
 
-def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> str:
-    factor, count = _required_float(line, "learning-rate-factor"), 0
-    for _, component in _matching(nnet, line):
+@directive(
+    "set-learning-rate-factor",
+    _NAMES,
+    Key("learning-rate-factor", "float", minimum=0, doc="of learning rates that are set later"),
+)
+def _set_learning_rate_factor(nnet: Nnet, o: SimpleNamespace) -> str:
+    """Updatable components get this factor; their present learning rate stays."""
+    count = 0
+    for _, component in _matching(nnet, o.name):
         if isinstance(component, UpdatableComponent):
-            component.learning_rate_factor = factor
+            component.learning_rate_factor = o.learning_rate_factor
             count += 1
     return f"Set learning rate factors for {count} components."
 
 
-def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> str:
-    proportion, count = _required_float(line, "proportion"), 0
-    for _, component in _matching(nnet, line):
+@directive(
+    "set-dropout-proportion",
+    _NAMES,
+    Key("proportion", "float", minimum=0, doc="the share that is dropped, 0 to 1"),
+)
+def _set_dropout_proportion(nnet: Nnet, o: SimpleNamespace) -> str:
+    """Dropout components (DropoutComponent, DropoutMaskComponent, GeneralDropoutComponent) drop
+    this share."""
+    if o.proportion > 1:
+        raise FormatError(f"proportion={o.proportion:g} must be from 0 to 1")
+    count = 0
+    for _, component in _matching(nnet, o.name):
         if isinstance(component, _DROPOUT):
-            component.dropout_proportion = proportion
+            component.dropout_proportion = o.proportion
             count += 1
     return f"Set dropout proportions for {count} components."
 
 
-def _rename_node(nnet: Nnet, line: ConfigLine) -> str:
-    old, new = line.require("old-name"), line.require("new-name")
+@directive(
+    "rename-node",
+    Key("old-name", "str", doc="the name of a node"),
+    Key("new-name", "str", doc="a name that no node has"),
+)
+def _rename_node(nnet: Nnet, o: SimpleNamespace) -> str:
+    """A node of any kind gets another name, also where other nodes read it; its component keeps its
+    own."""
+    old, new = o.old_name, o.new_name
     node = nnet.node(old)
     if not is_valid_name(new):
-        raise line.error(f"{new!r} is not a valid name")
+        raise FormatError(f"{new!r} is not a valid name")
     names = {old: new}
     if node.kind == COMPONENT:
         names[input_name(old)] = input_name(new)
     for name in names.values():
         if nnet.has_node(name):
-            raise line.error(f"there is a node {name!r} already")
+            raise FormatError(f"there is a node {name!r} already")
     for node in nnet.nodes:
         node.name = names.get(node.name, node.name)
         node.source = names.get(node.source, node.source)
@@ -143,26 +219,41 @@ def _rename_node(nnet: Nnet, line: ConfigLine) -> str:
     return f"Renamed node {old} to {new}."
 
 
-def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> str:
-    pattern = line.require("name")
+@directive(
+    "remove-output-nodes",
+    Key("name", "str", doc="names of output nodes, where `*` stands for any characters"),
+)
+def _remove_output_nodes(nnet: Nnet, o: SimpleNamespace) -> str:
+    """Outputs go, but not all of them; `remove-orphans` then removes what only they needed."""
     outputs = [node.name for node in nnet.outputs()]
-    removed = [name for name in outputs if name_matches(name, pattern)]
+    removed = [name for name in outputs if name_matches(name, o.name)]
+    if not removed:
+        warn(f"name={o.name}: no output node is called so{nearest(o.name, outputs)}")
     if len(removed) == len(outputs):
-        raise line.error("this would remove all outputs")
+        raise FormatError("this would remove all outputs")
     _remove_nodes(nnet, set(removed))
     return f"Removed {len(removed)} output nodes."
 
 
-def _remove_orphan_nodes(nnet: Nnet, line: ConfigLine) -> str:
-    return remove_orphan_nodes(nnet, bool(line.get_bool("remove-orphan-inputs")))
+_INPUTS_TOO: Final = Key("remove-orphan-inputs", "bool", False, doc="input nodes, too")
 
 
-def _remove_orphan_components(nnet: Nnet, line: ConfigLine) -> str:
+@directive("remove-orphan-nodes", _INPUTS_TOO)
+def _remove_orphan_nodes(nnet: Nnet, o: SimpleNamespace) -> str:
+    """The nodes that no output needs go; their components stay."""
+    return remove_orphan_nodes(nnet, o.remove_orphan_inputs)
+
+
+@directive("remove-orphan-components")
+def _remove_orphan_components(nnet: Nnet, o: SimpleNamespace) -> str:
+    """The components that no node uses go."""
     return remove_orphan_components(nnet)
 
 
-def _remove_orphans(nnet: Nnet, line: ConfigLine) -> str:
-    nodes = _remove_orphan_nodes(nnet, line)
+@directive("remove-orphans", _INPUTS_TOO)
+def _remove_orphans(nnet: Nnet, o: SimpleNamespace) -> str:
+    """As `remove-orphan-nodes`, then `remove-orphan-components`."""
+    nodes = _remove_orphan_nodes(nnet, o)
     return f"{nodes} {remove_orphan_components(nnet)}"
 
 
@@ -207,12 +298,16 @@ def _svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
 
 
-def _reduce_rank(nnet: Nnet, line: ConfigLine) -> str:
-    line.require("name")
-    rank, count = line.get_int("rank"), 0
-    if rank is None or rank <= 0:
-        raise line.error("rank= must be there, and positive")
-    for _, component in _matching(nnet, line):
+@directive(
+    "reduce-rank",
+    Key("name", "str", doc=_MATCHING),
+    Key("rank", "int", minimum=1, doc="singular values that are kept"),
+)
+def _reduce_rank(nnet: Nnet, o: SimpleNamespace) -> str:
+    """The matrices of affine components become the nearest ones of this rank; those that have no
+    higher rank by their size stay as they are."""
+    rank, count = o.rank, 0
+    for _, component in _matching(nnet, o.name):
         if not isinstance(component, AffineComponent):
             continue
         if min(component.input_dim, component.output_dim) <= rank:
@@ -223,19 +318,34 @@ def _reduce_rank(nnet: Nnet, line: ConfigLine) -> str:
     return f"Reduced rank of parameters of {count} components."
 
 
-def _apply_svd(nnet: Nnet, line: ConfigLine) -> str:
-    line.require("name")
-    dim = line.get_int("bottleneck-dim")
-    energy = line.get_float("energy-threshold")
-    shrinkage = line.get_float("shrinkage-threshold")
-    dim, energy = -1 if dim is None else dim, -1.0 if energy is None else energy
-    shrinkage = 1.0 if shrinkage is None else shrinkage
+@directive(
+    "apply-svd",
+    Key("name", "str", doc=_MATCHING),
+    Key("bottleneck-dim", "int", -1, "that of energy-threshold", "singular values that are kept"),
+    Key(
+        "energy-threshold",
+        "float",
+        -1.0,
+        "none",
+        "as many are kept as hold this share, below 1, of the sum of their squares",
+    ),
+    Key(
+        "shrinkage-threshold",
+        "float",
+        1.0,
+        doc="a component stays whole unless its parts have at most this share of its parameters",
+    ),
+)
+def _apply_svd(nnet: Nnet, o: SimpleNamespace) -> str:
+    """An affine component becomes a LinearComponent NAME_a and a NaturalGradientAffineComponent
+    NAME_b, the halves of its singular value decomposition, and so do its nodes."""
+    dim, energy, shrinkage = o.bottleneck_dim, o.energy_threshold, o.shrinkage_threshold
     if dim <= 0 and energy <= 0:
-        raise line.error("bottleneck-dim= or energy-threshold= is missing")
+        raise FormatError("bottleneck-dim= or energy-threshold= is missing")
     if energy >= 1:
-        raise line.error("energy-threshold must be below 1")
+        raise FormatError("energy-threshold must be below 1")
     parts: dict[str, tuple[Component, Component]] = {}
-    for name, component in _matching(nnet, line):
+    for name, component in _matching(nnet, o.name):
         if not isinstance(component, AffineComponent):
             continue
         rows, columns = component.output_dim, component.input_dim
@@ -250,7 +360,7 @@ def _apply_svd(nnet: Nnet, line: ConfigLine) -> str:
             continue
         root = np.sqrt(s[:dim])
         parts[name] = _halves(component, u[:, :dim] * root, vt[:dim] * root[:, None])
-    _insert_halves(nnet, line, parts)
+    _insert_halves(nnet, parts)
     return f"Decomposed {len(parts)} components with SVD dimension {dim}."
 
 
@@ -268,16 +378,14 @@ def _halves(affine: AffineComponent, b: np.ndarray, a: np.ndarray) -> tuple[Comp
     return first, second
 
 
-def _insert_halves(
-    nnet: Nnet, line: ConfigLine, parts: dict[str, tuple[Component, Component]]
-) -> None:
+def _insert_halves(nnet: Nnet, parts: dict[str, tuple[Component, Component]]) -> None:
     """Put NODE_a and NODE_b where a node's component was decomposed."""
     if not parts:
         return
     for name, halves in parts.items():
         for end, half in zip("ab", halves, strict=True):
             if f"{name}_{end}" in nnet.components:
-                raise line.error(f"there is a component '{name}_{end}' already")
+                raise FormatError(f"there is a component '{name}_{end}' already")
             nnet.components[f"{name}_{end}"] = half
     split = {n.name for n in nnet.nodes if n.kind == COMPONENT and n.component in parts}
     nodes: list[NetworkNode] = []
@@ -300,18 +408,3 @@ def _insert_halves(
     nnet.check()
     remove_orphan_nodes(nnet)
     remove_orphan_components(nnet)
-
-
-DIRECTIVES: Final[dict[str, Callable[[Nnet, ConfigLine], str]]] = {
-    "convert-to-fixed-affine": _convert_to_fixed_affine,
-    "remove-orphan-nodes": _remove_orphan_nodes,
-    "remove-orphan-components": _remove_orphan_components,
-    "remove-orphans": _remove_orphans,
-    "set-learning-rate": _set_learning_rate,
-    "set-learning-rate-factor": _set_learning_rate_factor,
-    "rename-node": _rename_node,
-    "remove-output-nodes": _remove_output_nodes,
-    "set-dropout-proportion": _set_dropout_proportion,
-    "apply-svd": _apply_svd,
-    "reduce-rank": _reduce_rank,
-}

@@ -86,6 +86,8 @@ def for_inference(model: Model, test_mode: bool = True, collapse: bool = True) -
             the network was not trained, and has no test mode.
         OpscopeError: it is no model.
     """
+    check_kind(test_mode, bool, "test_mode")
+    check_kind(collapse, bool, "collapse")
     nnet = nnet_of(model)
     if test_mode:
         nnet = _in_test_mode(nnet)
@@ -135,13 +137,19 @@ def for_request(model: Model, request: ComputationRequest, test_mode: bool | Non
         FormatError, OpscopeError: as `for_inference`.
     """
     check_kind(request, ComputationRequest, "the request")
+    check_kind(test_mode, bool | None, "test_mode")
     if test_mode is None:
-        test_mode = not (
-            request.need_model_derivative
-            or request.store_component_stats
-            or any(io.has_deriv for io in (*request.inputs, *request.outputs))
-        )
+        test_mode = wants_test_mode(request)
     return for_inference(model, test_mode, collapse=False)
+
+
+def wants_test_mode(request: ComputationRequest) -> bool:
+    """Whether a request wants neither derivatives nor statistics, which are wanted in training."""
+    return not (
+        request.need_model_derivative
+        or request.store_component_stats
+        or any(io.has_deriv for io in (*request.inputs, *request.outputs))
+    )
 
 
 def chosen_priors(

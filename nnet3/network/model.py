@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import ShapeError
+from ...framework.base.errors import ShapeError, check_kind
 from ..components.base.summary import number
 from ..files.kaldi_io import Reader, Writer
 from .model_file import check_priors, read_model_file
@@ -28,6 +28,7 @@ class AmNnetSimple:
     """
 
     def __init__(self, nnet: Nnet, transition_model: bytes, binary: bool = True) -> None:
+        check_kind(nnet, Nnet, "the network")
         self.transition_model = transition_model
         self.binary = binary
         self.nnet = nnet

@@ -23,6 +23,7 @@ from ...framework.base.errors import FormatError, OpscopeError, ShapeError, chec
 from ...framework.ir.desc import NetDesc
 from ...framework.ir.op_list import OpList
 from ..components import Component, new_component
+from ..components.base.initial import generator_of
 from ..components.base.summary import singular_values
 from ..draw.shown import ShownNnet
 from ..files.kaldi_io import Reader, Writer
@@ -91,8 +92,13 @@ class Nnet(ShownNnet):
             ShapeError: dimensions do not fit.
         """
         nnet = cls()
-        rng = np.random.default_rng(rng)
-        for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        rng = generator_of(rng)
+        check_kind(paths, str | os.PathLike | Iterable, "the paths of configs")
+        listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        if not listed:
+            raise FormatError("the list of configs is empty")
+        for path in listed:
+            check_kind(path, str | os.PathLike, "the path of a config")
             nnet._add_lines(read_config_lines(path), rng)
         warn_of_unused_parts(nnet.nodes, nnet.components)
         return nnet
@@ -103,7 +109,7 @@ class Nnet(ShownNnet):
         if not isinstance(text, str):
             raise FormatError(f"the text of a config is a str, not a {type(text).__name__}")
         nnet = cls()
-        nnet.add_config(split_lines(text), np.random.default_rng(rng))
+        nnet.add_config(split_lines(text), generator_of(rng))
         return nnet
 
     def add_config(self, lines: Sequence[ConfigLine], rng: np.random.Generator) -> None:
@@ -176,6 +182,8 @@ class Nnet(ShownNnet):
         """
         nnet = cls()
         start = reader.offset
+        if reader.peek_token() in LINES:
+            raise reader.error("a config, not a network: nnet3-init makes one of it")
         reader.expect_token("<Nnet3>")
         lines, begin, where = [], reader.offset, reader.offset
         if reader.read_line().strip():
@@ -465,6 +473,7 @@ class Nnet(ShownNnet):
         Raises:
             ShapeError: it has the wrong size.
         """
+        check_kind(vector, np.ndarray, "the vector of parameters")
         if vector.shape != (self.num_parameters,):
             raise ShapeError(
                 f"the network has {self.num_parameters} parameters, the vector {vector.shape}"

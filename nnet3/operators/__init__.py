@@ -1,5 +1,5 @@
 """Operators `nnet3.*` that belong to no component type: those of a compiled computation's commands
-(rows, marks, compression) and of training (objectives, updates, natural gradient).
+(rows, sequences, marks, compression) and of training (objectives, updates, natural gradient).
 
 Importing the package registers them. Kernels of components share blocks of columns, compiled
 formulas and MKL's product from here. May import: nothing of nnet3.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..compile.analyze import accesses, overlap, rows_of
-from ..compile.computation import Computation
+from ..compiler.analyze import accesses, overlap, rows_of
+from ..compiler.computation import Computation
 from ..index.spans import Spans
 from .options import OptimizeOptions
 

@@ -12,9 +12,9 @@ from typing import NoReturn
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
-from ..compile.analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover, accesses
-from ..compile.command import Command
-from ..compile.computation import Computation, SubMatrix
+from ..compiler.analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover, accesses
+from ..compiler.command import Command
+from ..compiler.computation import Computation, SubMatrix
 from ..components.base.component import Component, Properties
 
 _KNOWN_STORAGE = ("uint8", "int16")

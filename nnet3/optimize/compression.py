@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..compile.analyze import READ, accesses
-from ..compile.command import Command, insert
-from ..compile.computation import Computation
+from ..compiler.analyze import READ, accesses
+from ..compiler.command import Command, insert
+from ..compiler.computation import Computation
 from .options import OptimizeOptions
 
 Use = tuple[int, int]  # command, READ | WRITE

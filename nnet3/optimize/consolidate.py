@@ -12,8 +12,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from ..compile.command import Command, insert
-from ..compile.computation import Computation, MatrixInfo, SubMatrix, submatrices_of
+from ..compiler.command import Command, insert
+from ..compiler.computation import Computation, MatrixInfo, SubMatrix, submatrices_of
 from ..graph.topology_node import FLAGS
 from ..index.indexes import LazyIndexes
 from .options import OptimizeOptions

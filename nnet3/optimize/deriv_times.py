@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ..compile.analyze import BACKPROPS, Analysis, Cover
-from ..compile.command import Command
-from ..compile.computation import Computation, SubMatrix, without_memory
+from ..compiler.analyze import BACKPROPS, Analysis, Cover
+from ..compiler.command import Command
+from ..compiler.computation import Computation, SubMatrix, without_memory
 from ..components.base.component import Properties
 from ..index.indexes import LazyIndexes
 from .options import MOST, OptimizeOptions

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ..compile.command import Command
-from ..compile.computation import Computation
+from ..compiler.command import Command
+from ..compiler.computation import Computation
 from ..index.indexes import NO_TIME
 from .options import OptimizeOptions
 from .renumber import renumber

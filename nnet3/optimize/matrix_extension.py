@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..compile.analyze import BOUNDS, SIZING
-from ..compile.command import OF_MANY, Command
-from ..compile.computation import Computation, MatrixInfo, SubMatrix
+from ..compiler.analyze import BOUNDS, SIZING
+from ..compiler.command import OF_MANY, Command
+from ..compiler.computation import Computation, MatrixInfo, SubMatrix
 from ..index.indexes import NO_TIME, LazyIndexes
 from .options import OptimizeOptions
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from ..compile.analyze import SIZING, Analysis, Fill, analysed
-from ..compile.command import OF_MANY, Command
-from ..compile.computation import Computation
+from ..compiler.analyze import SIZING, Analysis, Fill, analysed
+from ..compiler.command import OF_MANY, Command
+from ..compiler.computation import Computation
 from .options import OptimizeOptions
 
 _TYPE = attrgetter("type")

@@ -12,9 +12,9 @@ from bisect import bisect_left
 from functools import partial
 from operator import itemgetter
 
-from ..compile.analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
-from ..compile.command import OF_MANY, Command
-from ..compile.computation import Computation, SubMatrix, without_memory
+from ..compiler.analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
+from ..compiler.command import OF_MANY, Command
+from ..compiler.computation import Computation, SubMatrix, without_memory
 from ..graph.topology_node import FLAGS
 from ..index.spans import Spans
 from .options import OptimizeOptions

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.errors import AttributeTypeError, OpscopeError, nearest
 from ...framework.base.settings import is_on
-from ..compile.compiler import Compiler
-from ..compile.computation import Computation
-from ..compile.shortcut import decompose, expand
+from ..compiler.compiler import Compiler
+from ..compiler.computation import Computation
+from ..compiler.reports import report_compiled, report_compressed, report_optimised
+from ..compiler.shortcut import decompose, expand
+from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest
 from ..graph.topology import Topology
 from .additions import convert_additions
@@ -128,13 +130,15 @@ def optimize(
         check = is_on("OPSCOPE_VERIFY")
     if check:
         check_computation(computation, rewrites=False)
-    rewrites = False
+    rewrites, listener = False, VERBOSE.get()
     for step in PASSES:
         if not step.runs(options):
             continue
         if step.applies is not None and not step.applies(computation, options):
             continue
-        computation = step.apply(computation, options)
+        before, computation = computation, step.apply(computation, options)
+        if listener is not None and step.name == "compress_memory":
+            report_compressed(listener, before, computation)
         rewrites |= step.rewrites
         if check:
             try:
@@ -165,8 +169,14 @@ def compile_optimized(
     """
 
     def compile_whole(wanted: ComputationRequest) -> Computation:
-        computation = Compiler(topology, wanted).compile()
-        return computation.explicit() if options is None else optimize(computation, options)
+        compiler, listener = Compiler(topology, wanted), VERBOSE.get()
+        computation = compiler.compile()
+        if listener is not None:
+            report_compiled(listener, compiler, computation)
+        made = computation.explicit() if options is None else optimize(computation, options)
+        if listener is not None:
+            report_optimised(listener, made)
+        return made
 
     parts = decompose(request) if shortcut else None
     if parts is not None:

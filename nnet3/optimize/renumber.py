@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..compile.analyze import BACKPROPS, ROWS_MULTI, SIZING, rows_of
-from ..compile.command import Command, inputs_first
-from ..compile.computation import Computation, SubMatrix, submatrices_of
+from ..compiler.analyze import BACKPROPS, ROWS_MULTI, SIZING, rows_of
+from ..compiler.command import Command, inputs_first
+from ..compiler.computation import Computation, SubMatrix, submatrices_of
 from .options import OptimizeOptions
 
 _PLAIN = SIZING | {"SetConst", "MatrixCopy", "MatrixAdd"}  # commands with nothing but a scale

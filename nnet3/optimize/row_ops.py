@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compile.command import Command
-from ..compile.computation import Computation
+from ..compiler.command import Command
+from ..compiler.computation import Computation
 from .options import OptimizeOptions
 
 _WORST_SPREAD = 2  # rows that are spread over more than so many times their number are left alone

@@ -24,6 +24,7 @@ from ..inference.looped_computer import LoopedComputer, LoopedOptions
 from ..inference.xvector import xvector
 from ..network.for_inference import for_inference, read_model
 from ..network.nnet import Nnet
+from ..run.given import warn_of_nan
 from ..tables.streams import open_output, open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from ..training.example_request import example_request
@@ -136,6 +137,7 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
     done = 0
     with TableWriter(output, "vector") as writer:
         for utterance in inputs:
+            utterance.warn_of_nan()
             with errors_tell(f"{utterance.key}: {len(utterance.features)} rows"):
                 vector = xvector(
                     cache,
@@ -265,7 +267,9 @@ def nnet3_compute_from_egs(
                 computer = cache.computer(example_request(nnet, example))
                 for io in example.io:
                     if io.name in inputs:
-                        computer.accept_input(io.name, to_dense(io.features))
+                        rows = to_dense(io.features)
+                        warn_of_nan(rows, f"{key}: the input '{io.name}'")
+                        computer.accept_input(io.name, rows, quiet=True)
                 computer.run()
                 matrix = computer.get_output(options.output_name)
             writer.write(key, np.exp(matrix) if options.apply_exp else matrix)

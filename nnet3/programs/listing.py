@@ -21,18 +21,17 @@ from ..files.examples import NnetExample
 from ..files.posterior import Posterior
 from ..files.sparse import SparseMatrix
 from ..graph.request import ComputationRequest
-from ..inference.saved import load_nnet
 from ..lower import command_dialect
-from ..network.dialect import DIALECT as NNET3
 from ..network.nnet import Nnet
 from ..tables.kinds import KINDS, Kind, guess_kind
-from ..tables.streams import Files
+from ..tables.streams import Files, open_reader
 from ..tables.tables import ReadSpecifier, read_script, read_table
 from ..xconfig import layer_types, xconfig_to_configs
 
 _SPECIFIER = re.compile(r"(ark|scp)[a-z, ]*:")
 _REQUEST = re.compile(
-    r"(input|output) [^=\s]+( has_deriv=| -?\d+,|$)|(need_model_derivative|store_component_stats)="
+    r"(input|output) [^=\s]+( has_deriv=| -?\d+[,:@]|$)"
+    r"|(need_model_derivative|store_component_stats)="
 )
 _CONFIG = re.compile(r"\s*(component|(input|output|component|dim-range)-node)\s[^=\n]+=", re.M)
 _NAMED = re.compile(r"([a-z][-a-z0-9]+) [^=]+=")
@@ -48,6 +47,8 @@ def kind_of_file(name: str) -> str:
             start = file.read(_SNIFFED)
     except OSError:
         return ""
+    if start.removeprefix(b"\0B").startswith(b"<ComputationRequest>"):
+        return "request"
     if start.startswith(b"\0B"):
         return "value"
     lines = start.decode("utf-8", "replace").splitlines()
@@ -69,7 +70,7 @@ def kind_of_file(name: str) -> str:
 def listing(name: str, kind: str) -> Iterator[str]:
     """The lines that `opscope show` prints for a file of this kind."""
     if kind == "request":
-        yield str(read_request(name))
+        yield read_request(name).to_kaldi().rstrip("\n")
     elif kind == "value":
         yield describe(_value(name))
     elif kind == "table":
@@ -109,33 +110,25 @@ def check(name: str, kind: str) -> Iterator[str]:
 
 
 def check_dialect(path: str, desc: OpList) -> str:
-    """The content of a `.pb` in one of the dialects of nnet3, as text.
+    """The content of a `.pb` in a dialect of nnet3 other than that of networks, as text.
 
     Raises:
-        FormatError: it is damaged, the parameters beside it are, or the dialect is unknown.
-        ShapeError: dimensions of the network do not fit.
+        FormatError: it is damaged, or the dialect is unknown.
     """
     dialect = desc.metadata["dialect"]
     if dialect == command_dialect.DIALECT:
         commands = command_dialect.from_desc(desc, None).commands
         return f"{len(commands)} commands of a compiled computation"
-    if dialect == NNET3:
-        nnet = load_nnet(path)
-        return f"{len(nnet.nodes)} nodes, {len(nnet.components)} components"
     raise FormatError(f"{path}: a net in the dialect {dialect!r}, which this opscope does not know")
 
 
 def read_request(name: str) -> ComputationRequest:
-    """The request in a text file; `-` is standard input.
+    """The request in a file, see `ComputationRequest.read`; `-` is standard input.
 
     Raises:
         FormatError: it cannot be read, or a line is wrong.
     """
-    reader = Files(None).reader(name)
-    try:
-        return ComputationRequest.parse(bytes(reader.data).decode(), reader.name)
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{reader.name}: no text (byte {error.start})") from error
+    return ComputationRequest.read(open_reader(name))
 
 
 def read_network(name: str, kind: str) -> Nnet:
@@ -177,7 +170,7 @@ def _kind(specifier: ReadSpecifier) -> Kind | None:
         lines = read_script(files, specifier.name)
         if not lines:
             return None
-        reader = files.reader(lines[0].name)
+        reader = files.reader(lines[0].name, listed=True)
     else:
         reader = files.reader(specifier.name)
         if reader.at_end():

@@ -23,6 +23,7 @@ from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
 from .base.options import BINARY
 from .base.program import KaldiCommand, Option, program
+from .listing import kind_of_file
 
 _SRAND = Option("srand", 0, "Seed for random numbers, those of components in config files")
 _CHANGES = (
@@ -195,7 +196,12 @@ def _config(name: str) -> list[ConfigLine]:
 
 def _add_config(options: SimpleNamespace, nnet: Nnet, name: str) -> None:
     """Add the nodes and components of a config file."""
-    nnet.add_config(_config(name), np.random.default_rng(options.srand & 0xFFFFFFFF))
+    if kind_of_file(name) == "xconfig":
+        raise FormatError(f"{name}: an xconfig; nnet3-xconfig-to-config makes a config of it")
+    lines = _config(name)
+    if not lines:
+        raise FormatError(f"{name}: no line of a config in it")
+    nnet.add_config(lines, np.random.default_rng(options.srand & 0xFFFFFFFF))
 
 
 def _edit(options: SimpleNamespace, nnet: Nnet) -> None:

@@ -17,6 +17,7 @@ from ..language.nodes import DESCRIPTOR
 from ..network.edits import apply_edits, parse_edits
 from ..network.nnet import Nnet
 from ..xconfig import Configs, xconfig_to_configs
+from .listing import kind_of_file
 
 
 @click.command()
@@ -43,6 +44,8 @@ def nnet3_xconfig_to_config(
     fixed-affine-layer, a copy of the xconfig, and `vars`, which tells the context of the network.
     Without it, one config goes to stdout.
     """
+    if kind_of_file(xconfig_file) == "config":
+        raise FormatError(f"{xconfig_file}: a config, not an xconfig: nnet3-init takes it")
     existing = None if existing_model is None else Nnet.read(existing_model)
     configs = xconfig_to_configs(xconfig_file, _dims(existing))
     if config_dir is None:

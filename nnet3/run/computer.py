@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import ShapeError, VariableError, nearest
+from ...framework.base.errors import ShapeError, VariableError, check_kind, nearest
 from ...framework.base.scope import Scope, Variable
 from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, NetDesc
 from ...framework.ir.names import grad_name
@@ -16,8 +16,11 @@ from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
 from ..components import part_of, set_statistic
 from ..lower.commands import MODEL_DERIVATIVE
+from ..lower.spans import CommandSpans
 from ..lower.variables import first_value
 from ..network.for_inference import Model, nnet_of
+from .given import float_array, warn_of_nan
+from .trace import CommandTrace, root_mean_square
 
 
 class NnetComputer:
@@ -44,6 +47,8 @@ class NnetComputer:
         place: where to compute; the CPU by default.
         shared: a scope for the arrays of the network, which several computers may then share; its
             place is where they compute. By default each computer has its own.
+        spans: the commands of the net, which are told to `say` as they are run: see `CommandTrace`.
+        say: takes lines.
     """
 
     def __init__(
@@ -52,7 +57,11 @@ class NnetComputer:
         nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
+        spans: CommandSpans | None = None,
+        say: Callable[[str], None] = print,
     ):
+        check_kind(net, OpList | NetDesc, "the compiled request (see compile_request)")
+        check_kind(shared, Scope | None, "shared")
         self._nnet = nnet_of(nnet)
         self._net = PlainNet(net)
         self._scope = Scope(place, parent=shared)
@@ -65,6 +74,9 @@ class NnetComputer:
         self._given: set[str] = set()
         self._ran_forward = self._ran_backward = False
         self._load(lambda name: name not in self._arrays.names())
+        self._trace: CommandTrace | None = None
+        if spans is not None:
+            self._trace = CommandTrace(self._net, spans, say, self._size_of_parameters)
 
     def reload(self) -> None:
         """Take the network's parameters anew, after they were changed."""
@@ -76,6 +88,9 @@ class NnetComputer:
                 self._take(self._arrays.var(var.name), self._parameter(var.name))
             elif var.kind == STATE and wanted(var.name):
                 self._arrays.var(var.name).set(first_value(var).copy())
+
+    def _size_of_parameters(self, component: str) -> float:
+        return root_mean_square(self._nnet.components[component].vectorize())
 
     def _take(self, variable: Variable, array: np.ndarray) -> None:
         """Read an array of the network where it is, if that can be; else copy it."""
@@ -101,8 +116,13 @@ class NnetComputer:
             )
         return array
 
-    def accept_input(self, name: str, matrix: Any) -> None:
+    def accept_input(self, name: str, matrix: Any, quiet: bool = False) -> None:
         """Give the rows of an input node, or the derivatives at an output node.
+
+        Args:
+            name: of the node.
+            matrix: [rows, columns].
+            quiet: no warning of NaN and infinities in the rows of an input node.
 
         Raises:
             VariableError: the computation takes no such thing.
@@ -114,22 +134,26 @@ class NnetComputer:
             raise VariableError(
                 f"the computation takes no '{name}'; it takes {self._listed(INPUT)}"
             )
-        try:
-            array = np.asarray(matrix, np.float32)
-        except (TypeError, ValueError) as error:
-            raise ShapeError(f"the input '{name}' is no matrix of numbers: {error}") from error
-        rows, cols = self._vars[variable].shape or (0, 0)
-        if array.shape != (rows, cols):
-            raise ShapeError(
-                f"the input '{name}' wants {rows} rows of {cols} columns, you gave"
-                f" {' x '.join(map(str, array.shape))}"
-            )
+        array = self._checked(name, variable, matrix)
+        if not quiet and variable.startswith("input."):
+            warn_of_nan(array, f"the input '{name}'")
         if variable.startswith("input."):
             self._ran_forward = self._ran_backward = False
         elif not self._ran_forward:
             raise VariableError(f"run the forward part before giving derivatives at '{name}'")
         self._scope.var(variable).set(array)
         self._given.add(variable)
+
+    def _checked(self, name: str, variable: str, matrix: Any) -> np.ndarray:
+        """A matrix that was given, if it has the size of its variable."""
+        array = float_array(matrix, f"the input '{name}'")
+        rows, cols = self._vars[variable].shape or (0, 0)
+        if array.shape != (rows, cols):
+            given = " x ".join(map(str, array.shape)) or "one number"
+            raise ShapeError(
+                f"the input '{name}' wants {rows} rows of {cols} columns, you gave {given}"
+            )
+        return array
 
     def run(self) -> None:
         """Computes the outputs; called again, with derivatives at the outputs, the derivatives.
@@ -142,12 +166,21 @@ class NnetComputer:
             nothing = self._middle == self._count and not self._has_model_derivative
             if self._ran_backward or nothing:
                 raise VariableError("there is nothing left to run; give new inputs")
-            self._net.run(self._scope, begin=self._middle)
+            self._execute(self._middle, self._count)
             self._ran_backward = True
             return
         self._demand("input.")
-        self._net.run(self._scope, end=self._middle)
+        if self._trace is not None:
+            self._trace.reset()
+        self._execute(0, self._middle)
         self._ran_forward = True
+
+    def _execute(self, begin: int, end: int) -> None:
+        """Run operators; where commands are told, those up to the next input or output."""
+        if self._trace is not None:
+            self._trace.run(self._scope)
+        else:
+            self._net.run(self._scope, begin=begin, end=end)
 
     def get_output(self, name: str) -> np.ndarray:
         """The value of an output node, or, after the backward part, the derivative at an input.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import FormatError, ShapeError, VariableError
+from ...framework.base.errors import FormatError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OUTPUT, NetDesc
 from ...framework.ir.op_list import OpList
+from ..lower.spans import CommandSpans
 from ..network.for_inference import Model
 from ..operators.marks import GOTO, LABEL, SEGMENT, mark
 from .computer import NnetComputer
+from .given import warn_of_nan
 
 
 class SegmentComputer(NnetComputer):
@@ -33,7 +36,7 @@ class SegmentComputer(NnetComputer):
 
     Args:
         desc: what `compile_segments` or `compile_looped` gave.
-        nnet, place, shared: as `NnetComputer` takes them.
+        nnet, place, shared, spans, say: as `NnetComputer` takes them.
 
     Raises:
         FormatError: the list goes back to a label that is not there.
@@ -45,8 +48,10 @@ class SegmentComputer(NnetComputer):
         nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
+        spans: CommandSpans | None = None,
+        say: Callable[[str], None] = print,
     ):
-        super().__init__(net, nnet, place, shared)
+        super().__init__(net, nnet, place, shared, spans, say)
         operators = self._net.operators
         marks = [(i, op.attrs["kind"]) for i, op in enumerate(operators) if op.type == mark.type]
         ends = [i for i, kind in marks if kind == SEGMENT]
@@ -63,6 +68,8 @@ class SegmentComputer(NnetComputer):
 
     def reset(self) -> None:
         """Begin again with the first segment, with new input."""
+        if self._trace is not None:
+            self._trace.reset()
         self._segment = 0  # whose inputs are taken next
         self._done = -1  # whose outputs are there
         self._given = set()
@@ -72,8 +79,11 @@ class SegmentComputer(NnetComputer):
         """How many segments there are; None: no end."""
         return len(self._spans) if self._label is None else None
 
-    def accept_input(self, name: str, matrix: Any) -> None:
+    def accept_input(self, name: str, matrix: Any, quiet: bool = False) -> None:
         """Give the rows of an input node for the next segment.
+
+        Args:
+            name, matrix, quiet: as `NnetComputer.accept_input` takes them.
 
         Raises:
             VariableError: the segment takes no such thing, or there is no further segment.
@@ -83,13 +93,9 @@ class SegmentComputer(NnetComputer):
         variable = _numbered(f"input.{name}", self._segment)
         if self._kind(variable) != INPUT:
             raise VariableError(f"segment {self._segment} takes no '{name}'")
-        array = np.asarray(matrix, np.float32)
-        rows, cols = self._vars[variable].shape or (0, 0)
-        if array.shape != (rows, cols):
-            raise ShapeError(
-                f"the input '{name}' wants {rows} rows of {cols} columns, you gave"
-                f" {' x '.join(map(str, array.shape))}"
-            )
+        array = self._checked(name, variable, matrix)
+        if not quiet:
+            warn_of_nan(array, f"the input '{name}'")
         self._scope.var(variable).set(array)
         self._given.add(variable)
 
@@ -105,12 +111,15 @@ class SegmentComputer(NnetComputer):
             if var.kind == INPUT and _segment_of(name) == number and name not in self._given:
                 raise VariableError(f"'{name.removeprefix('input.')}' was not given")
         self._given.clear()
-        if self._label is not None and number == len(self._spans) - 1:
+        loops = self._label is not None and number == len(self._spans) - 1
+        if self._trace is not None:
+            self._trace.run(self._scope)
+        elif self._label is not None and loops:
             self._run(*self._spans[number])  # hands the state to the first segment of the loop
-            number = self._first
-            self._run(self._label, self._spans[number][1])
+            self._run(self._label, self._spans[self._first][1])
         else:
             self._run(*self._spans[number])
+        number = self._first if loops else number
         self._done = number
         self._segment = number + 1
 

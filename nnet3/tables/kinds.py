@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,6 +28,19 @@ _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
 _SPAN = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
 # Kaldi allows ends of ranges that are so much too late: times of segments are rounded.
 _TOLERANCE = 3
+
+
+_MATRIX: Final = "a matrix", ("matrix", "array", "general_matrix", "compressed_matrix")
+_OPENINGS: Final = {
+    **dict.fromkeys(("FM", "DM", "CM", "CM2", "CM3"), _MATRIX),
+    **dict.fromkeys(("FV", "DV"), ("a vector", ("vector", "array"))),
+    "SM": ("a sparse matrix", ("general_matrix",)),
+    "<Nnet3Eg>": ("an example", ("example",)),
+    "<Nnet3ChainEg>": ("a chain example", ("chain_example",)),
+    "<Nnet3>": ("a network", ()),
+    "<TransitionModel>": ("an acoustic model", ()),
+}
+"""What values begin with such a token, and the kinds of tables that they may stand in."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,17 @@ class Kind:
             reader.read_header()
         else:
             reader.binary = False
-        return self.read(reader)
+        begin = reader.offset
+        try:
+            return self.read(reader)
+        except FormatError as error:
+            failed, reader.offset = reader.offset, begin
+            other = _OPENINGS.get(reader.peek_token())
+            reader.offset = failed
+            if other is None or self.name in other[1]:
+                raise
+            told = f"a value of kind {self.name!r} was expected here, but this is {other[0]}"
+            raise reader.error(told, begin) from error
 
     def part(self, value: Any, span: str) -> Any:
         """The part of `value` that `span` says.

@@ -1,7 +1,8 @@
 """Kaldi's file names: a path, `-`, a place `file:123` in a file, a command with `|`.
 
-Commands run only where the caller, or the switch `OPSCOPE_PIPES=1`, allows it: a file of names must
-not be able to start programs on its own.
+Commands run only where the caller, or the switch `OPSCOPE_PIPES`, allows it. Commands that stand
+in a file, in a line of an `.scp`, want a permission of their own (`files`): who types a command
+knows it, who opens somebody's list does not.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Literal, TypeAlias
 
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, SaveError
-from ...framework.base.settings import is_on
+from ...framework.base.leftovers import temporary_name
+from ...framework.base.settings import switch
 from ..files.kaldi_io import Reader
 from ..files.tokens import Buffer
+
+Pipes: TypeAlias = bool | Literal["files"] | None
+"""Which commands may run: none, those that the caller gives, or also those in `"files"` that he
+names; None: as the switch `OPSCOPE_PIPES` says."""
 
 _PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
 _SPECIFIER = re.compile(r"(?:[a-z]+[, ]+)*(?:ark|scp)(?:[, ]+[a-z]+)*:")
@@ -30,16 +36,20 @@ class Files:
     """Opens inputs; keeps the last file open, since entries of one archive follow each other.
 
     Args:
-        pipes: whether commands may run; None: as the switch `OPSCOPE_PIPES` says.
+        pipes: which commands may run.
     """
 
-    def __init__(self, pipes: bool | None = None) -> None:
-        self.pipes = pipes
+    def __init__(self, pipes: Pipes = None) -> None:
+        self.pipes: Pipes = pipes
         self._path: str | None = None
         self._data: Buffer = b""
 
-    def reader(self, name: str) -> Reader:
+    def reader(self, name: str, *, listed: bool = False) -> Reader:
         """A reader at the beginning of what `name` means, in text mode, before any header.
+
+        Args:
+            name: a path, `-`, a place in a file, or a command.
+            listed: whether the name stands in a file.
 
         Raises:
             FormatError: the name has no meaning, is a command that may not run or fails, or the
@@ -49,7 +59,7 @@ class Files:
         if name in ("", "-"):
             return Reader(sys.stdin.buffer.read(), name="standard input", binary=False)
         if name.endswith("|"):
-            return Reader(_run(name, self.pipes), name=shown, binary=False)
+            return Reader(_run(name, self.pipes, listed), name=shown, binary=False)
         _check_plain(name, "read from")
         place = _PLACE.fullmatch(name)
         path, offset = (place[1], int(place[2])) if place else (name, 0)
@@ -61,7 +71,7 @@ class Files:
         return Reader(self._data, name=path, binary=False, offset=offset)
 
 
-def open_reader(name: str, *, pipes: bool | None = None) -> Reader:
+def open_reader(name: str, *, pipes: Pipes = None) -> Reader:
     """A reader of the file that `name` means, behind its header; for models and other single files.
 
     Raises:
@@ -72,7 +82,7 @@ def open_reader(name: str, *, pipes: bool | None = None) -> Reader:
     return reader
 
 
-def is_stream(name: str, *, pipes: bool | None = None) -> bool:
+def is_stream(name: str, *, pipes: Pipes = None) -> bool:
     """Whether a name means standard input or a command, which can be read once only.
 
     Raises:
@@ -84,7 +94,7 @@ def is_stream(name: str, *, pipes: bool | None = None) -> bool:
 
 
 @contextlib.contextmanager
-def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[IO[bytes]]:
+def open_stream(name: str, *, pipes: Pipes = None) -> Iterator[IO[bytes]]:
     """Open standard input or the output of a command as a file, read while it is written.
 
     Raises:
@@ -112,7 +122,7 @@ def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def open_output(name: str, *, pipes: bool | None = None) -> Iterator[IO[bytes]]:
+def open_output(name: str, *, pipes: Pipes = None, listed: bool = False) -> Iterator[IO[bytes]]:
     """A binary file for what `name` means. A plain file is replaced as a whole at the end.
 
     Raises:
@@ -124,18 +134,43 @@ def open_output(name: str, *, pipes: bool | None = None) -> Iterator[IO[bytes]]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
     elif name.startswith("|"):
-        with _saving(name), _pipe_to(name, pipes) as file:
+        with _saving(name), _pipe_to(name, pipes, listed) as file:
             yield file
     else:
         _check_plain(name, "written to")
         if _PLACE.fullmatch(name):
             raise FormatError(f"{name}: a place within a file can only be read from")
-        with contextlib.ExitStack() as stack:
-            if _is_special(name):
-                stack.enter_context(_saving(name))
-                yield stack.enter_context(open(name, "wb"))
-            else:
-                yield stack.enter_context(atomic_file(name))
+        with atomic_file(name) as file:
+            yield file
+
+
+class SetAside:
+    """A script file that is not there while the archive that it points into takes its place.
+
+    A program that is killed in between leaves no script file, never one with wrong places. Both
+    methods are exits for a `contextlib.ExitStack`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._path = os.path.realpath(name)
+        self._aside = ""
+
+    def begin(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Set it aside, unless there was an error: then nothing is replaced."""
+        if kind is None and os.path.isfile(self._path):
+            aside = temporary_name(self._path)
+            with _saving(self._path):
+                os.replace(self._path, aside)
+            self._aside = aside
+
+    def end(self, *_: object) -> None:
+        """Drop it where a new one has come, else put it back."""
+        if self._aside:
+            with contextlib.suppress(OSError):
+                if os.path.exists(self._path):
+                    os.unlink(self._aside)
+                else:
+                    os.replace(self._aside, self._path)
 
 
 def _check_plain(name: str, use: str) -> None:
@@ -148,12 +183,19 @@ def _check_plain(name: str, use: str) -> None:
         raise FormatError(f"{name} says how to find a table, but a file name is wanted here")
 
 
-def _check_pipe(name: str, pipes: bool | None) -> None:
-    if not (is_on("OPSCOPE_PIPES") if pipes is None else pipes):
-        raise FormatError(
-            f"{name}: this would run a command, which is not allowed; set OPSCOPE_PIPES=1 (in "
-            "Python: pipes=True) where you trust its origin"
-        )
+def _check_pipe(name: str, pipes: Pipes, listed: bool = False) -> None:
+    if pipes is None:
+        told = switch("OPSCOPE_PIPES")
+        pipes = "files" if told == "files" else told == "1"
+    if pipes == "files" or (pipes and not listed):
+        return
+    what, value, python = "this would run a command", "1", "True"
+    if listed:
+        what, value, python = "a line of a file would run this command", "files", "'files'"
+    raise FormatError(
+        f"{name}: {what}, which is not allowed; set OPSCOPE_PIPES={value} (in Python: "
+        f"pipes={python}) where you trust its origin"
+    )
 
 
 def _contents(path: str) -> Buffer:
@@ -168,8 +210,8 @@ def _contents(path: str) -> Buffer:
         raise FormatError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _run(name: str, pipes: bool | None) -> bytes:
-    _check_pipe(name, pipes)
+def _run(name: str, pipes: Pipes, listed: bool) -> bytes:
+    _check_pipe(name, pipes, listed)
     done = subprocess.run(name[:-1], shell=True, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise FormatError(f"{name}: the command ended with status {done.returncode}")
@@ -177,8 +219,8 @@ def _run(name: str, pipes: bool | None) -> bytes:
 
 
 @contextlib.contextmanager
-def _pipe_to(name: str, pipes: bool | None) -> Iterator[IO[bytes]]:
-    _check_pipe(name, pipes)
+def _pipe_to(name: str, pipes: Pipes, listed: bool) -> Iterator[IO[bytes]]:
+    _check_pipe(name, pipes, listed)
     process = subprocess.Popen(name[1:], shell=True, stdin=subprocess.PIPE)
     assert process.stdin is not None
     try:
@@ -196,11 +238,3 @@ def _saving(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SaveError(f"cannot write {name}: {error.strerror or error}") from error
-
-
-def _is_special(path: str) -> bool:
-    """Whether `path` is a device, a pipe or the like, which must not be replaced by a file."""
-    try:
-        return not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path)
-    except OSError:
-        return False

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.errors import FormatError, SaveError, check_kind
 from ..files.kaldi_io import Reader, Writer
 from .kinds import Kind, kind_of
-from .streams import Files, is_stream, open_output, open_stream
+from .streams import Files, Pipes, SetAside, is_stream, open_output, open_stream
 
 _log = logging.getLogger(__name__)
 _READ_OPTIONS = {
@@ -173,18 +173,19 @@ def read_script(files: Files, name: str) -> list[ScriptLine]:
 
 
 def read_table(
-    rspecifier: str, kind: str | Kind, *, pipes: bool | None = None
+    rspecifier: str, kind: str | Kind, *, pipes: Pipes = None
 ) -> Iterator[tuple[str, Any]]:
     """The entries of a table in their order, as pairs of key and value.
 
     Args:
         rspecifier: e.g. `ark:feats.ark` or `scp,p:feats.scp`.
         kind: of the values, by its name in `table_kinds.KINDS`, e.g. `matrix`.
-        pipes: whether commands may run; None: as the switch `OPSCOPE_PIPES` says.
+        pipes: which commands may run; None: as the switch `OPSCOPE_PIPES` says.
 
     Raises:
         FormatError: the specifier is wrong, or (while reading) an entry is.
     """
+    check_kind(rspecifier, str, "rspecifier")
     specifier = ReadSpecifier.parse(rspecifier)
     kind, files = kind_of(kind), Files(pipes)
     if specifier.source == "scp":
@@ -202,7 +203,7 @@ class RandomAccessTable:
         kind: of the values, by its name in `table_kinds.KINDS`.
         utt2spk: another table, of kind `token`, that says which key to take in place of the one
             asked for; empty: none.
-        pipes: whether commands may run; None: as the switch `OPSCOPE_PIPES` says.
+        pipes: which commands may run; None: as the switch `OPSCOPE_PIPES` says.
 
     Raises:
         FormatError: a specifier is wrong; the table is said to be sorted, and is not; a key comes
@@ -210,7 +211,7 @@ class RandomAccessTable:
     """
 
     def __init__(
-        self, rspecifier: str, kind: str | Kind, *, utt2spk: str = "", pipes: bool | None = None
+        self, rspecifier: str, kind: str | Kind, *, utt2spk: str = "", pipes: Pipes = None
     ) -> None:
         self._specifier = ReadSpecifier.parse(rspecifier)
         self._kind, self._files = kind_of(kind), Files(pipes)
@@ -298,17 +299,18 @@ class TableWriter:
     Args:
         wspecifier: e.g. `ark,t:out.ark` or `ark,scp:out.ark,out.scp`.
         kind: of the values, by its name in `table_kinds.KINDS`.
-        pipes: whether commands may run; None: as the switch `OPSCOPE_PIPES` says.
+        pipes: which commands may run; None: as the switch `OPSCOPE_PIPES` says.
 
     Raises:
         FormatError: the specifier is wrong.
         SaveError: a file cannot be written.
     """
 
-    def __init__(self, wspecifier: str, kind: str | Kind, *, pipes: bool | None = None) -> None:
+    def __init__(self, wspecifier: str, kind: str | Kind, *, pipes: Pipes = None) -> None:
         self.specifier = WriteSpecifier.parse(wspecifier)
         self.count = 0
-        self._kind, self._pipes = kind_of(kind), pipes
+        self._kind = kind_of(kind)
+        self._pipes: Pipes = pipes
         self._stack = contextlib.ExitStack()
         self._archive: IO[bytes] | None = None
         self._script: IO[bytes] | None = None
@@ -322,9 +324,14 @@ class TableWriter:
             self._targets = {line.key: line.name for line in lines}
             return self
         with contextlib.ExitStack() as stack:
+            aside = SetAside(script) if script not in (None, "", "-") else None
+            if aside:
+                stack.push(aside.end)
             if script is not None:  # closed last: its lines point into a whole archive
                 self._script = stack.enter_context(open_output(script, pipes=self._pipes))
             self._archive = stack.enter_context(open_output(archive, pipes=self._pipes))
+            if aside:
+                stack.push(aside.begin)
             self._stack = stack.pop_all()
         return self
 
@@ -364,7 +371,7 @@ class TableWriter:
 
     def _write_alone(self, key: str, data: bytes) -> None:
         if key in self._targets:
-            with open_output(self._targets[key], pipes=self._pipes) as file:
+            with open_output(self._targets[key], pipes=self._pipes, listed=True) as file:
                 file.write(data)
         elif not self.specifier.permissive:
             raise SaveError(f"{self.specifier.script}: there is no line for the key {key!r}")
@@ -398,7 +405,7 @@ def _archive_values(
 
 
 def _streamed_values(
-    specifier: ReadSpecifier, kind: Kind, pipes: bool | None
+    specifier: ReadSpecifier, kind: Kind, pipes: Pipes
 ) -> Iterator[tuple[str, Any]]:
     """The entries of an archive that is read while it is written, with few bytes in memory.
 
@@ -463,7 +470,7 @@ def _script_values(
 
 def _script_value(line: ScriptLine, kind: Kind, files: Files) -> Any:
     try:
-        value = kind.read_value(files.reader(line.name))
+        value = kind.read_value(files.reader(line.name, listed=True))
         return value if line.range is None else kind.part(value, line.range)
     except FormatError as error:
         raise FormatError(f"{line.place}: {error}") from error

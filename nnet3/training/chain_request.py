@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, ShapeError, nearest
+from ...framework.base.errors import FormatError, ShapeError, check_kind, nearest
 from ..chain.examples import NnetChainExample
 from ..chain.supervision import Supervision
 from ..files.sparse import to_dense
@@ -39,6 +39,7 @@ def chain_request(
         FormatError: the network has no node of that name.
         ShapeError: a matrix is not as wide as its node; both widths are named.
     """
+    check_kind(example, NnetChainExample, "the example")
     request = ComputationRequest(
         need_model_derivative=derivatives, store_component_stats=store_component_stats
     )

@@ -5,7 +5,7 @@ Source: `GetComputationRequest` in Kaldi's `nnet3/nnet-example-utils.cc`.
 
 from __future__ import annotations
 
-from ...framework.base.errors import FormatError, ShapeError, nearest
+from ...framework.base.errors import FormatError, ShapeError, check_kind, nearest
 from ..files.examples import NnetExample, NnetIo
 from ..graph.request import ComputationRequest, IoSpecification
 from ..network.nnet import Nnet
@@ -23,6 +23,7 @@ def example_request(
         FormatError: the network has no node of that name, or there is no input or no output.
         ShapeError: an input or output is not as wide as its node; both widths are named.
     """
+    check_kind(example, NnetExample, "the example")
     request = ComputationRequest(
         need_model_derivative=need_model_derivative, store_component_stats=store_component_stats
     )

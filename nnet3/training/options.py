@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...framework.base.errors import AttributeTypeError
+from ...framework.base.errors import AttributeTypeError, check_kind
 from ..optimize import OptimizeOptions
 
 
@@ -64,6 +64,7 @@ class NnetTrainerOptions:
         }
         for name, (least, most) in bounds.items():
             value = getattr(self, name)
+            check_kind(value, int if isinstance(getattr(type(self), name), int) else float, name)
             if not value >= least or (most is not None and value > most):
                 upto = "" if most is None else f" and at most {most}"
                 raise AttributeTypeError(f"{name}={value:g}: want at least {least}{upto}")

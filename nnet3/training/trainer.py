@@ -12,7 +12,7 @@ Source: Kaldi's `nnet3/nnet-training.cc`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -20,24 +20,26 @@ import numpy as np
 from ...framework.base.backend import Place, on_device
 from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.context import OpContext
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, check_kind
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import INPUT, PARAMETER, STATE
+from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.ir.op_list import OpList
 from ...framework.passes.to_dtype import ToFloat64
-from ...framework.runtime.plain_net import PlainNet
 from ..cache.computations import CachingCompiler
+from ..compiler.verbose import VERBOSE
 from ..components import part_of, set_statistic
 from ..components.base.lowering import FROZEN
 from ..graph.request import ComputationRequest
-from ..lower.commands import lower_computation
+from ..lower.spans import lower_with_spans
 from ..lower.variables import first_value
 from ..network.adjust import set_learning_rate
 from ..network.nnet import Nnet
+from ..run.trace import root_mean_square
 from .objectives import FrameObjectives, Objective
 from .options import NnetTrainerOptions
 from .progress import Log, MaxChangeStats, ObjectiveInfo, plain
+from .step import Step, TracedParts
 from .update_pass import (
     CHANGE,
     FACTORS,
@@ -80,6 +82,8 @@ class NnetTrainer:
         log: Log | None = None,
         objective: Objective | None = None,
     ) -> None:
+        check_kind(options, NnetTrainerOptions, "options")
+        check_kind(nnet, Nnet, "the network")
         self.options, self.nnet, self.log = options, nnet, log or _log.info
         self.objective = objective or FrameObjectives()
         if options.zero_component_stats:
@@ -102,7 +106,7 @@ class NnetTrainer:
         self.compiler = CachingCompiler(
             nnet, options.optimize, options.use_shortcut, options.cache_capacity
         )
-        self._steps: BoundedCache[Hashable, _Step] = BoundedCache(options.cache_capacity)
+        self._steps: BoundedCache[Hashable, Step] = BoundedCache(options.cache_capacity)
 
     # Training
 
@@ -149,7 +153,7 @@ class NnetTrainer:
         self._context = OpContext(train=True, seed=seed, live_out=(), hooks=self._context.hooks)
 
     def _run(
-        self, step: _Step, scalars: dict[str, float], frozen: bool = False, suffix: str = ""
+        self, step: Step, scalars: dict[str, float], frozen: bool = False, suffix: str = ""
     ) -> None:
         values = {**SCALARS, **scalars}
         del values["kept"]  # the step before sets it
@@ -157,7 +161,7 @@ class NnetTrainer:
             self._fill(scalar_name(name), value)
         if FROZEN in self._shared:
             self._fill(FROZEN, float(frozen))
-        step.net.run(step.scope, self._context)
+        step.run(self._context)
         interval = self.options.print_interval
         for output, *sums in self.objective.outcomes(step.scope):
             name = output + suffix
@@ -176,17 +180,20 @@ class NnetTrainer:
         with on_device(self._shared.place):
             self._shared.get(name).array.fill(value)
 
-    def _step(self, example: Any) -> _Step:
+    def _step(self, example: Any) -> Step:
         """The compiled step for examples of this structure."""
         stats = self.options.store_component_stats
         request = self.objective.request(self.nnet, example, stats)
         return self._steps.get_or_make(request.key(), lambda: self._compile(request))
 
     @gc_disabled()
-    def _compile(self, request: ComputationRequest) -> _Step:
+    def _compile(self, request: ComputationRequest) -> Step:
         options = self.options
-        desc = lower_computation(self.compiler.compile(request), natural_gradient=True)
-        desc = training_net(desc, self.nnet, options, self.objective)
+        lowered, spans = lower_with_spans(self.compiler.compile(request), natural_gradient=True)
+        desc = training_net(lowered, self.nnet, options, self.objective)
+        listener, trace = VERBOSE.get(), None
+        if listener is not None and listener.tells_commands:
+            trace = TracedParts.of(lowered, desc, spans, listener.log, self._size_of_parameters)
         self._statistics |= {
             var.name
             for var in desc.vars
@@ -195,7 +202,13 @@ class NnetTrainer:
         if options.double_precision:
             desc = ToFloat64().apply(desc)
         self._adopt(desc)
-        return _Step(desc, self._shared)
+        return Step(desc, self._shared, trace)
+
+    def _size_of_parameters(self, name: str) -> float:
+        """The root mean square of a component's parameters."""
+        listed = parts(name, updatable(self.nnet)[name])
+        fields = [field for _, _, fields in listed for field in fields]
+        return root_mean_square(*(self._shared.numpy(f) for f in fields if f in self._shared))
 
     def _adopt(self, net: OpList) -> None:
         """Put the variables into the shared scope that a new computation is the first to read."""
@@ -293,18 +306,3 @@ class NnetTrainer:
             raise FormatError(f"no state of a training: {error!r}") from None
         for name, array in arrays.items():
             self._shared.var(name).set(array)
-
-
-class _Step:
-    """A compiled training step with a scope of its own under that of the trainer."""
-
-    def __init__(self, net: OpList, shared: Scope) -> None:
-        self.net = PlainNet(net)
-        self.scope = Scope(None, parent=shared)
-        self._given = {var.name: var.dtype for var in net.vars if var.kind == INPUT}
-
-    def feed(self, values: Mapping[str, np.ndarray]) -> None:
-        """Put values where the step reads them; what no operator reads is left out."""
-        for name in self._given.keys() & values.keys():
-            value, dtype = values[name], self._given[name]
-            self.scope.var(name).set(value, dtype=None if value.dtype == dtype else dtype)

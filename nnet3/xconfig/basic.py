@@ -6,7 +6,17 @@ import math
 
 import numpy as np
 
-from .layer import ALL_CONFIGS, NUMBER, REFERENCE_AND_FINAL, Layer, layer_type
+from ..language.config import Computed
+from .layer import (
+    ALL_CONFIGS,
+    NEEDED,
+    NEEDED_TEXT,
+    NUMBER,
+    OF_INPUT,
+    REFERENCE_AND_FINAL,
+    Layer,
+    layer_type,
+)
 
 # A part of a layer type's name: its component type, and the options that are written.
 _PARTS = {
@@ -23,8 +33,12 @@ MOST_NUMBERS = 1 << 24
 _LEAST_LIFTERING = 1e-6
 
 
-@layer_type("input", options={"dim": -1})
+NO_BOTTLENECK = Computed("no such component", -1)
+
+
+@layer_type("input", options={"dim": NEEDED}, meanings={"dim": "columns of the input"})
 def _input(layer: Layer) -> None:
+    """An input of the network: an input-node NAME."""
     dim = layer.positive("dim")
     layer.line(f"input-node name={layer.name} dim={dim}", ALL_CONFIGS)
     layer.output(layer.name, dim)
@@ -39,9 +53,10 @@ def _output_node(layer: Layer, source: str) -> None:
 
 @layer_type(
     "output",
-    options={"input": "[-1]", "dim": -1, "objective-type": "linear", "output-delay": 0},
+    options={"input": "[-1]", "dim": OF_INPUT, "objective-type": "linear", "output-delay": 0},
 )
 def _output(layer: Layer) -> None:
+    """An output of the network without parameters of its own: an output-node NAME."""
     if layer.default_dim() != layer.input_dim:
         layer.fail(f"dim={layer['dim']}, but the input has {layer.input_dim}")
     _output_node(layer, layer.input)
@@ -51,8 +66,8 @@ def _output(layer: Layer) -> None:
     "output-layer",
     options={
         "input": "[-1]",
-        "dim": -1,
-        "bottleneck-dim": -1,
+        "dim": OF_INPUT,
+        "bottleneck-dim": NO_BOTTLENECK,
         "orthonormal-constraint": 1.0,
         "include-log-softmax": True,
         "objective-type": "linear",
@@ -65,8 +80,14 @@ def _output(layer: Layer) -> None:
         "param-stddev": 0.0,
         "bias-stddev": 0.0,
     },
+    meanings={
+        "bottleneck-dim": "columns of a LinearComponent in front of the affine one; below dim and"
+        " the columns of the input",
+        "orthonormal-constraint": "the scale that W W^T of the bottleneck is drawn to; above 0",
+    },
 )
 def _output_layer(layer: Layer) -> None:
+    """An affine transform, its log-softmax, and the output-node NAME that reads it."""
     dim = layer.default_dim()
     layer.positive("orthonormal-constraint")
     node, node_dim = layer.input, layer.input_dim
@@ -132,8 +153,8 @@ def check_nonlinearity_options(layer: Layer) -> None:
     "tanh-layer",
     options={
         "input": "[-1]",
-        "dim": -1,
-        "bottleneck-dim": -1,
+        "dim": OF_INPUT,
+        "bottleneck-dim": NO_BOTTLENECK,
         "self-repair-scale": 1.0e-05,
         "target-rms": 1.0,
         "ng-affine-options": "",
@@ -147,8 +168,14 @@ def check_nonlinearity_options(layer: Layer) -> None:
         "learning-rate-factor": NUMBER,
         "max-change": 0.75,
     },
+    meanings={
+        "dropout-proportion": "the share p that is dropped, 0 to 1; where the type's name has"
+        " dropout",
+    },
 )
 def _basic(layer: Layer) -> None:
+    """An affine transform, then what the type's name lists, in its order: relu, sigmoid, tanh,
+    renorm (normalisation of each row), batchnorm, so (scale and offset), dropout."""
     parts = layer.type.split("-")[:-1]
     whole = dim = layer.default_dim()
     bottleneck = layer["bottleneck-dim"]
@@ -199,13 +226,18 @@ def _add_basic_part(layer: Layer, part: str, dim: int, node: str) -> str:
     "fixed-affine-layer",
     options={
         "input": "[-1]",
-        "dim": -1,
-        "affine-transform-file": "",
+        "dim": OF_INPUT,
+        "affine-transform-file": NEEDED_TEXT,
         "delay": 0,
         "write-init-config": True,
     },
+    meanings={
+        "delay": "frames by which the rows that the transform is estimated from are shifted",
+    },
 )
 def _fixed_affine(layer: Layer) -> None:
+    """An affine transform that is read from a file and not trained, as that of LDA; ref.config has
+    random numbers in its place."""
     dim = layer.default_dim()
     path = _transform_file(layer)
     name, source, delay = layer.name, layer.input, layer["delay"]
@@ -233,13 +265,16 @@ def _transform_file(layer: Layer) -> str:
     "idct-layer",
     options={
         "input": "[-1]",
-        "dim": -1,
+        "dim": OF_INPUT,
         "cepstral-lifter": 22.0,
-        "affine-transform-file": "",
+        "affine-transform-file": NEEDED_TEXT,
         "include-in-init": False,
     },
+    meanings={"affine-transform-file": "the file that the transform is written to and read from"},
 )
 def _idct(layer: Layer) -> None:
+    """From cepstra to filterbank values, by the inverse cosine transform: a fixed transform that
+    is written beside the configs."""
     dim = layer.default_dim()
     if dim * layer.input_dim > MOST_NUMBERS:
         layer.fail(f"a matrix of {dim} times {layer.input_dim}: at most {MOST_NUMBERS} numbers")
@@ -287,8 +322,8 @@ def _liftering(inputs: int, lifter: float) -> np.ndarray:
     "affine-layer",
     options={
         "input": "[-1]",
-        "dim": -1,
-        "param-stddev": -1.0,
+        "dim": OF_INPUT,
+        "param-stddev": Computed("1 / sqrt(columns of the input)", -1.0),
         "bias-stddev": 1.0,
         "bias-mean": 0.0,
         "max-change": 0.75,
@@ -298,6 +333,7 @@ def _liftering(inputs: int, lifter: float) -> np.ndarray:
     },
 )
 def _affine(layer: Layer) -> None:
+    """An affine transform: a NaturalGradientAffineComponent NAME."""
     dim = layer.default_dim()
     if layer["param-stddev"] < 0:
         layer.options["param-stddev"] = 1.0 / math.sqrt(layer.input_dim)

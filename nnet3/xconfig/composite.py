@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 
+from ..language.config import Computed
 from .basic import add_part, check_nonlinearity_options, initial
-from .layer import Layer, layer_type
+from .layer import NEEDED, NEEDED_TEXT, Layer, layer_type
+from .recurrent import NO_DROPOUT
 
 _STATISTICS = re.compile(r"(mean(?:\+stddev)?(?:\+count)?)\((-?\d+):(-?\d+):(-?\d+):(-?\d+)\)\Z")
 
@@ -15,18 +17,26 @@ _STATISTICS = re.compile(r"(mean(?:\+stddev)?(?:\+count)?)\((-?\d+):(-?\d+):(-?\
     "tdnnf-layer",
     options={
         "input": "[-1]",
-        "dim": -1,
-        "bottleneck-dim": -1,
+        "dim": NEEDED,
+        "bottleneck-dim": NEEDED,
         "bypass-scale": 0.66,
-        "dropout-proportion": -1.0,
+        "dropout-proportion": NO_DROPOUT,
         "time-stride": 1,
         "l2-regularize": 0.0,
         "max-change": 0.75,
         "self-repair-scale": 1.0e-05,
         "context": "default",
     },
+    meanings={
+        "bottleneck-dim": "columns between the two matrices; below dim",
+        "dropout-proportion": "the share p that is dropped, from 0 to below 1; whole columns, with"
+        " masks uniform in (1 - 2p, 1 + 2p)",
+        "time-stride": "frames between the two that a matrix joins; 0: both see one frame",
+    },
 )
 def _tdnnf(layer: Layer) -> None:
+    """A factorised TDNN: a matrix to a bottleneck that is kept orthonormal, an affine matrix back,
+    relu, batchnorm, dropout, and the sum with the scaled input."""
     dim, bottleneck = layer.positive("dim"), layer.positive("bottleneck-dim")
     bypass, dropout = layer["bypass-scale"], layer["dropout-proportion"]
     layer.between("bypass-scale", -1, 1)
@@ -81,14 +91,15 @@ def _tdnnf_offsets(layer: Layer) -> tuple[str, str]:
     "prefinal-layer",
     options={
         "input": "[-1]",
-        "big-dim": -1,
-        "small-dim": -1,
+        "big-dim": NEEDED,
+        "small-dim": NEEDED,
         "l2-regularize": 0.0,
         "max-change": 0.75,
         "self-repair-scale": 1.0e-05,
     },
 )
 def _prefinal(layer: Layer) -> None:
+    """Affine transform, relu, batchnorm, an orthonormal matrix to fewer columns, batchnorm."""
     big, small = layer.positive("big-dim"), layer.positive("small-dim")
     layer.between("self-repair-scale", 0, 1)
     if big <= small:
@@ -104,10 +115,13 @@ def _prefinal(layer: Layer) -> None:
     layer.output(node, small)
 
 
-@layer_type("stats-layer", options={"input": "[-1]", "dim": -1, "config": ""})
+@layer_type(
+    "stats-layer",
+    options={"input": "[-1]", "dim": Computed("that of the statistics", -1), "config": NEEDED_TEXT},
+)
 def _statistics(layer: Layer) -> None:
-    """Moving mean, standard deviation and log count: `mean+stddev+count(left:step:period:right)`,
-    as in `mean+stddev(-99:3:9:99)`."""
+    """Moving mean, standard deviation and log count over frames around, as in
+    `config=mean+stddev(-99:3:9:99)`: of every third frame, once every nine frames."""
     found = _STATISTICS.match(layer["config"])
     if found is None:
         layer.fail(f"config={layer['config']} is not like mean+stddev+count(-99:3:9:99)")
@@ -150,27 +164,30 @@ def _statistics(layer: Layer) -> None:
     "relu-renorm-attention-layer",
     options={
         "input": "[-1]",
-        "dim": -1,
+        "dim": Computed("that of the attention", -1),
         "max-change": 0.75,
         "self-repair-scale": 1.0e-05,
         "target-rms": 1.0,
         "learning-rate-factor": 1.0,
         "ng-affine-options": "",
         "l2-regularize": 0.0,
-        "num-left-inputs-required": -1,
-        "num-right-inputs-required": -1,
+        "num-left-inputs-required": Computed("num-left-inputs", -1),
+        "num-right-inputs-required": Computed("num-right-inputs", -1),
         "output-context": True,
         "time-stride": 1,
         "num-heads": 1,
-        "key-dim": -1,
-        "key-scale": 0.0,
-        "value-dim": -1,
-        "num-left-inputs": -1,
-        "num-right-inputs": -1,
+        "key-dim": NEEDED,
+        "key-scale": Computed("1 / sqrt(key-dim)", 0.0),
+        "value-dim": NEEDED,
+        "num-left-inputs": NEEDED,
+        "num-right-inputs": NEEDED,
         "dropout-proportion": 0.5,
     },
+    meanings={"dropout-proportion": "without effect, as in Kaldi"},
 )
 def _attention(layer: Layer) -> None:
+    """An affine transform to queries, keys and values, and attention over the frames around; the
+    type's name tells what stands before and after."""
     check_nonlinearity_options(layer)
     heads, key, value = (layer.positive(k) for k in ("num-heads", "key-dim", "value-dim"))
     layer.positive("time-stride")
@@ -226,6 +243,7 @@ def _attention(layer: Layer) -> None:
     },
 )
 def _spec_augment(layer: Layer) -> None:
+    """Zeroes stretches of columns and of frames at random, in training."""
     for key in ("freq-max-proportion", "time-zeroed-proportion"):
         if not 0 < layer[key] < 1:
             layer.fail(f"{key}={layer[key]} must be above 0 and below 1")

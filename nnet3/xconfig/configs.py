@@ -24,7 +24,7 @@ from ...framework.base.errors import FormatError, nearest
 from ..language.config import is_valid_name
 from . import basic, composite, convolution, gru, lstm, single
 from .inputs import InputError, Resolved, resolve
-from .layer import ALL_CONFIGS, LAYER_TYPES, Layer
+from .layer import ALL_CONFIGS, LAYER_TYPES, Layer, LayerType
 from .lines import XconfigLine, read_lines
 
 # Importing these registers their layer types.
@@ -77,6 +77,17 @@ def layer_types() -> list[str]:
     return sorted(LAYER_TYPES)
 
 
+def layer_type_of(name: str) -> LayerType:
+    """The layer type of this name.
+
+    Raises:
+        FormatError: there is none; the message has the nearest names.
+    """
+    if name not in LAYER_TYPES:
+        raise FormatError(f"no such layer type: {name}{nearest(name, LAYER_TYPES)}")
+    return LAYER_TYPES[name]
+
+
 def xconfig_to_config(
     source: PathLike, config: str = "final", existing: Mapping[str, int] | None = None
 ) -> str:
@@ -88,11 +99,11 @@ def xconfig_to_config(
         existing: dimensions of the nodes of a network that the layers are added to, by name.
 
     Raises:
-        FormatError: bad input, with file and line.
-        ValueError: there is no such config.
+        FormatError: bad input, with file and line; or there is no such config.
     """
     if config not in ALL_CONFIGS:
-        raise ValueError(f"config={config!r} is none of {', '.join(ALL_CONFIGS)}")
+        hint = nearest(config, ALL_CONFIGS)
+        raise FormatError(f"config={config!r} is none of {', '.join(ALL_CONFIGS)}{hint}")
     return getattr(xconfig_to_configs(source, existing), config)
 
 
@@ -108,59 +119,88 @@ def xconfig_to_configs(source: PathLike, existing: Mapping[str, int] | None = No
         FormatError: an unknown layer type or option, a missing or wrong value, an input that is not
             defined before, or dimensions that do not fit; with file and line.
     """
-    network = _Network(existing or {})
+    network = LayerNetwork(existing or {})
     lines = read_lines(source)
     for line in lines:
         network.add(line)
-    texts = network.texts()
-    if "output-node " not in texts["final"]:
-        raise FormatError(f"{lines[-1].place}: the last line, and there was no output layer")
+    texts = network.texts(lines[-1].place)
     if "output-node " not in texts["init"]:
         texts["init"] = ""
     return Configs(**texts, transforms=network.transforms())
 
 
-class _Network:
-    """The layers so far."""
+class LayerNetwork:
+    """The layers so far.
+
+    Attributes:
+        layers: by name, in the order of their lines.
+    """
 
     def __init__(self, existing: Mapping[str, int]) -> None:
         self._existing = existing
-        self._layers: dict[str, Layer] = {}
+        self.layers: dict[str, Layer] = {}
 
     def add(self, line: XconfigLine) -> None:
-        """Build the layer of `line`."""
-        kind = LAYER_TYPES.get(line.type)
-        if kind is None:
-            raise FormatError(
-                f"{line.place}: no such layer type: {line.type}{nearest(line.type, LAYER_TYPES)}"
-            )
+        """Build the layer of `line`.
+
+        Raises:
+            FormatError: something is wrong with it.
+        """
+        kind = self.kind_of(line)
+        layer = Layer(line, kind, self.name_of(line))
+        for error in self.wrong_keys(layer, kind):
+            raise error
+        self.connect(layer)
+        kind.build(layer)
+        self.layers[layer.name] = layer
+
+    def kind_of(self, line: XconfigLine) -> LayerType:
+        """The layer type of a line."""
+        try:
+            return layer_type_of(line.type)
+        except FormatError as error:
+            raise FormatError(f"{line.place}: {error}") from error
+
+    def name_of(self, line: XconfigLine) -> str:
+        """The name of a layer, which none before it has."""
         name = line.values.get("name")
-        if name is None or not is_valid_name(name):
-            problem = "name= is missing" if name is None else f"{name!r} cannot be a name"
+        problem = ""
+        if name is None:
+            problem = f"name= is missing{nearest('name', line.values)}"
+        elif not is_valid_name(name):
+            problem = f"{name!r} cannot be a name"
+        elif name in self.layers:
+            problem = f"{name!r}: the name is taken by {self.layers[name].place}"
+        if name is None or problem:
             raise FormatError(f"{line.place}: {line.type}: {problem}")
-        layer = Layer(line, kind, name)
-        if name in self._layers:
-            layer.fail(f"the name is taken by {self._layers[name].place}")
-        for key, value in line.values.items():
+        return name
+
+    def wrong_keys(self, layer: Layer, kind: LayerType) -> list[FormatError]:
+        """An error for each key that the layer type does not have."""
+        errors = []
+        for key, value in layer.given.items():
             if key != "name" and key not in kind.options:
                 hint = nearest(key, kind.options) or f" (known: {', '.join(sorted(kind.options))})"
-                layer.fail(f"{key}={value}: no such option{hint}")
-        if "input" in kind.options:
-            try:
-                layer.connect(resolve(layer["input"], list(self._layers), self._find))
-            except InputError as error:
-                layer.fail(str(error))
-        kind.build(layer)
-        self._layers[name] = layer
+                errors.append(layer.error(f"{key}={value}: no such option{hint}"))
+        return errors
 
-    def _find(self, name: str) -> Resolved:
+    def connect(self, layer: Layer) -> None:
+        """Give a layer its input."""
+        if "input" not in layer.options:
+            return
+        try:
+            layer.connect(resolve(layer["input"], list(self.layers), self.find))
+        except InputError as error:
+            layer.fail(str(error))
+
+    def find(self, name: str) -> Resolved:
         """The descriptor for `layer` or `layer.output` in an input."""
         if name in self._existing:
             return Resolved(name, self._existing[name])
-        whole, _, inner = (name, "", "") if name in self._layers else name.partition(".")
-        layer = self._layers.get(whole)
+        whole, _, inner = (name, "", "") if name in self.layers else name.partition(".")
+        layer = self.layers.get(whole)
         if layer is None:
-            known = [*self._layers, *self._existing]
+            known = [*self.layers, *self._existing]
             raise InputError(f"no layer before this one is named {whole!r}{nearest(whole, known)}")
         found = layer.outputs.get(inner)
         if found is None:
@@ -171,11 +211,15 @@ class _Network:
             layer.line(found.line)
         return Resolved(found.text, found.dim)
 
-    def texts(self) -> dict[str, str]:
-        """The config texts by name; no node or component may be there twice."""
+    def texts(self, last: str) -> dict[str, str]:
+        """The config texts by name; `last` is the place of the last line.
+
+        Raises:
+            FormatError: a node or component is there twice, or there is no output.
+        """
         lines: dict[str, list[str]] = {config: [] for config in ALL_CONFIGS}
         seen: dict[tuple[str, bool, str], Layer] = {}
-        for layer in self._layers.values():
+        for layer in self.layers.values():
             for configs, text in layer.lines:
                 word, name = text.split(" ", 2)[:2]
                 for config in configs:
@@ -186,7 +230,10 @@ class _Network:
                         )
                     seen[key] = layer
                     lines[config].append(text + "\n")
-        return {config: "".join(some) for config, some in lines.items()}
+        texts = {config: "".join(some) for config, some in lines.items()}
+        if "output-node " not in texts["final"]:
+            raise FormatError(f"{last}: the last line, and there was no output layer")
+        return texts
 
     def transforms(self) -> dict[str, np.ndarray]:
         """The matrices of the idct-layers."""
@@ -194,6 +241,6 @@ class _Network:
             layer["affine-transform-file"]: basic.idct_matrix(
                 layer.input_dim, layer["dim"], layer["cepstral-lifter"]
             )
-            for layer in self._layers.values()
+            for layer in self.layers.values()
             if layer.type == "idct-layer"
         }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from ..language.config import Computed
 from .basic import add_part, check_nonlinearity_options
-from .layer import FLAG, NUMBER, Layer, layer_type
+from .layer import FLAG, NEEDED, NEEDED_TEXT, NUMBER, Layer, layer_type
 
 _OFFSETS = re.compile(r"[+-]?\d{1,9}(,[+-]?\d{1,9})*\Z")
 
@@ -51,13 +52,13 @@ _GEOMETRY = (
     "conv-relu-dropout-layer",
     options={
         "input": "[-1]",
-        "height-in": -1,
+        "height-in": NEEDED,
         "height-subsample-out": 1,
-        "height-out": -1,
-        "height-offsets": "",
-        "num-filters-out": -1,
-        "time-offsets": "",
-        "required-time-offsets": "",
+        "height-out": NEEDED,
+        "height-offsets": NEEDED_TEXT,
+        "num-filters-out": NEEDED,
+        "time-offsets": NEEDED_TEXT,
+        "required-time-offsets": Computed("time-offsets", ""),
         "target-rms": 1.0,
         "self-repair-scale": 2.0e-05,
         "self-repair-lower-threshold": 0.05,
@@ -66,8 +67,18 @@ _GEOMETRY = (
         "dropout-proportion": 0.5,
         **_TRAINED,
     },
+    meanings={
+        "dropout-proportion": "the share p that is dropped, 0 to 1; where the type's name has"
+        " dropout",
+        "height-offsets": "input heights that an output height sees, from its own, as -1,0,1; not"
+        " required where the type's name has noconv",
+        "time-offsets": "input frames that an output frame sees, from its own, as -1,0,1; not"
+        " required where the type's name has noconv",
+    },
 )
 def _convolution(layer: Layer) -> None:
+    """A convolution over time and height, with what the type's name lists before and after it:
+    relu, batchnorm, renorm, so (scale and offset), dropout. With noconv there is none."""
     parts = layer.type.split("-")[:-1]
     _check_convolution(layer, "noconv" in parts)
     filters, height, node = layer["num-filters-in"], layer["height-in"], layer.input
@@ -152,9 +163,9 @@ def _relu(layer: Layer, number: str, filters: int, height: int, node: str) -> st
 
 _BLOCK = {
     "input": "[-1]",
-    "height": -1,
-    "num-filters": -1,
-    "num-bottleneck-filters": -1,
+    "height": NEEDED,
+    "num-filters": NEEDED,
+    "num-bottleneck-filters": Computed("two convolutions", -1),
     "time-period": 1,
     "self-repair-scale": 2.0e-05,
     "self-repair-lower-threshold1": 0.05,
@@ -164,6 +175,8 @@ _BLOCK = {
     "l2-regularize": NUMBER,
     **_TRAINED,
 }
+_FILTERS_OF_INPUT = Computed("columns of the input / height", -1)
+_BLOCK_MEANINGS = {"time-period": "frames from one tap of a filter to the next"}
 
 
 def _sides(period: int) -> str:
@@ -184,7 +197,16 @@ def _bottleneck(layer: Layer) -> int:
     return layer.positive("num-bottleneck-filters")
 
 
-@layer_type("res-block", options={**_BLOCK, "height-period": 1, "bypass-source": "noop"})
+@layer_type(
+    "res-block",
+    options={
+        **_BLOCK,
+        "num-filters": _FILTERS_OF_INPUT,
+        "height-period": 1,
+        "bypass-source": "noop",
+    },
+    meanings=_BLOCK_MEANINGS,
+)
 def _residual(layer: Layer) -> None:
     """Two, or with a bottleneck three, times (relu, batchnorm, convolution), plus a bypass."""
     source = layer.choice("bypass-source", "input", "noop", "relu", "batchnorm")
@@ -224,7 +246,20 @@ def _residual(layer: Layer) -> None:
         layer.output(f"Sum({node}, {bypass})", layer.input_dim)
 
 
-@layer_type("res2-block", options={**_BLOCK, "height-in": -1, "height-out": -1})
+@layer_type(
+    "res2-block",
+    options={
+        **_BLOCK,
+        "height": Computed("height-in and height-out", -1),
+        "height-in": Computed("height", -1),
+        "height-out": Computed("height", -1),
+    },
+    meanings={
+        **_BLOCK_MEANINGS,
+        "height": "heights of input and output, where they are alike",
+        "height-out": "heights of an output row, those of the input or about half of them",
+    },
+)
 def _residual2(layer: Layer) -> None:
     """Two, or with a bottleneck three, times (convolution, batchnorm, scale and offset, relu); the
     bypass, a convolution where the shape changes, is added before the last relu."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .layer import Layer, layer_type
-from .recurrent import PROJECTED, RECURRENT, projected_dim, write_table
+from .recurrent import NO_DROPOUT, PROJECTED, RECURRENT, projected_dim, write_table
 
 # A gate of the plain forms: W_z.xs_GATE, then GATE, to the node GATE_t.
 _RESET = """
@@ -163,9 +163,19 @@ _GRU_OPTIONS = {
     "self-repair-scale-nonlinearity": 1.0e-05,
 }
 _FAST = {"gru-nonlinearity-options": "max-change=0.75"}
-_DROPOUT = {"dropout-proportion": -1.0, "dropout-per-frame": True}
+_DROPOUT = {"dropout-proportion": NO_DROPOUT, "dropout-per-frame": True}
 _L2 = {"l2-regularize": 0.0}
 
+_NORMALISED = "normalised: the recurrence by renorm, the output by batchnorm, with dropout of gates"
+_DOCS = {
+    "gru-layer": "A gated recurrent unit: y_t = (1 - z_t) h_t + z_t y_(t-1).",
+    "pgru-layer": "A gated recurrent unit whose state is projected; a part of the projection is the"
+    " recurrence. Its candidate is NAME.h_t.",
+    "norm-pgru-layer": f"As pgru-layer, {_NORMALISED}.",
+    "opgru-layer": "A projected gated recurrent unit with an output gate in place of the reset"
+    " gate. Its candidate is NAME.h_t.",
+    "norm-opgru-layer": f"As opgru-layer, {_NORMALISED}.",
+}
 # By layer type: table, options beside the common ones, node of the output, other nodes of the
 # dimension of the cell that may be used.
 _TYPES = {
@@ -195,7 +205,11 @@ _TYPES = {
 def _register(name: str) -> None:
     table, more, result, inner = _TYPES[name]
 
-    @layer_type(name, options={**_GRU_OPTIONS, **more})
+    slow = name.removeprefix("fast-")
+    quicker = f"As {slow} in fewer components, which is quicker."
+    quicker += f" Its state is NAME.{inner}." if inner else ""
+
+    @layer_type(name, options={**_GRU_OPTIONS, **more}, doc=_DOCS.get(name, quicker))
     def build(layer: Layer) -> None:
         write_table(layer, table)
         projected = "recurrent-projection-dim" in layer.options

@@ -10,11 +10,13 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from ...framework.base.errors import FormatError, nearest
+from ..language.config import REQUIRED, Computed, Key
 from .inputs import Resolved
 from .lines import XconfigLine
+from .meanings import meaning
 
 REFERENCE_AND_FINAL = ("ref", "final")
 ALL_CONFIGS = ("init", "ref", "final")
@@ -34,7 +36,13 @@ class Unset:
 NUMBER = Unset("number")
 FLAG = Unset("flag")
 
-Default = bool | int | float | str | Unset
+OF_INPUT: Final = Computed("that of the input", -1)
+"""Default of a dimension, which is that of the input unless it is given."""
+NEEDED: Final = Computed("required", -1)
+NEEDED_TEXT: Final = Computed("required", "")
+"""Defaults of options that must be given; -1 and "" stand for none."""
+
+Default = bool | int | float | str | Unset | Computed
 Value = bool | int | float | str
 
 
@@ -46,11 +54,34 @@ class LayerType:
         name: the word that begins its lines.
         options: defaults by key, without `name`; the type of a default is the type of the option.
         build: checks the layer, then adds its lines and outputs.
+        doc: what the layer computes.
+        meanings: of the keys that mean here something else than elsewhere; see `meanings`.
     """
 
     name: str
     options: Mapping[str, Default]
     build: Callable[[Layer], None]
+    doc: str
+    meanings: Mapping[str, str]
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """All keys of its lines, with types, defaults and meanings."""
+        name = Key("name", "str", doc="the name of the layer; its nodes are called NAME.part")
+        return (name, *(self._key(key, default) for key, default in self.options.items()))
+
+    def _key(self, key: str, default: Default) -> Key:
+        doc = self.meanings.get(key) or meaning(key)
+        if isinstance(default, Unset):
+            kind = {"number": "float", "flag": "bool"}[default.kind]
+            return Key(key, kind, None, "that of the component", doc)
+        words, value = "", default
+        if isinstance(default, Computed):
+            words, value = default.words, default.mark
+        kind = type(value).__name__
+        if words == NEEDED.words:
+            return Key(key, kind, REQUIRED, doc=doc)
+        return Key(key, kind, value, words or ("none" if value == "" else ""), doc)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,12 +96,24 @@ class Output:
 LAYER_TYPES: dict[str, LayerType] = {}
 
 
-def layer_type(*names: str, options: Mapping[str, Default]) -> Callable[..., Any]:
-    """Register the decorated function as the builder of the layer types `names`."""
+def layer_type(
+    *names: str,
+    options: Mapping[str, Default],
+    doc: str = "",
+    meanings: Mapping[str, str] | None = None,
+) -> Callable[..., Any]:
+    """Register the decorated function as the builder of the layer types `names`.
+
+    Args:
+        names: of the types.
+        options, meanings: see `LayerType`.
+        doc: what the layer computes; by default the function's docstring tells.
+    """
 
     def register(build: Callable[[Layer], None]) -> Callable[[Layer], None]:
+        told = " ".join((doc or build.__doc__ or "").split())
         for name in names:
-            LAYER_TYPES[name] = LayerType(name, options, build)
+            LAYER_TYPES[name] = LayerType(name, options, build, told, meanings or {})
         return build
 
     return register
@@ -112,7 +155,11 @@ class Layer:
         Raises:
             FormatError: always, with the place and the layer's name and type.
         """
-        raise FormatError(f"{self.place}: {self.type} {self.name!r}: {message}")
+        raise self.error(message)
+
+    def error(self, message: str) -> FormatError:
+        """An error about the layer."""
+        return FormatError(f"{self.place}: {self.type} {self.name!r}: {message}")
 
     def connect(self, found: Resolved) -> None:
         """Take `found` as the input."""
@@ -179,15 +226,16 @@ class Layer:
         self.outputs[name] = Output(text, dim, line)
 
     def _value(self, key: str, default: Default, text: str | None) -> Value:
+        plain = default.mark if isinstance(default, Computed) else default
         if text is None:
-            return "" if isinstance(default, Unset) else default
-        if isinstance(default, str):
+            return "" if isinstance(plain, Unset) else plain
+        if isinstance(plain, str):
             return text
-        if isinstance(default, bool) or default is FLAG:
+        if isinstance(plain, bool) or plain is FLAG:
             if text not in _TRUE_FALSE:
                 self.fail(f"{key}={text} is neither true nor false")
-            return text if default is FLAG else _TRUE_FALSE[text]
-        if isinstance(default, int):
+            return text if plain is FLAG else _TRUE_FALSE[text]
+        if isinstance(plain, int):
             if not _INTEGER.match(text) or abs(int(text)) >= 1 << 31:
                 self.fail(f"{key}={text} is no integer of 32 bits")
             return int(text)
@@ -197,4 +245,4 @@ class Layer:
             number = math.nan
         if not math.isfinite(number):
             self.fail(f"{key}={text} is no number")
-        return text if isinstance(default, Unset) else number
+        return text if isinstance(plain, Unset) else number

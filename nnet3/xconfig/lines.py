@@ -11,8 +11,8 @@ import os
 import re
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import FormatError
-from ..language.config import is_valid_name
+from ...framework.base.errors import FormatError, check_kind
+from ..language.config import is_valid_name, numbered_lines
 
 _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")
 _FOREIGN = re.compile(r"[^a-zA-Z0-9.\-()\[\]@_=,/+:\s\"]")
@@ -39,16 +39,22 @@ def read_lines(source: PathLike) -> list[XconfigLine]:
     Raises:
         FormatError: the file cannot be read, a line is none, or there is no line at all.
     """
+    return [parse_line(content, place) for place, content in split_lines(source)]
+
+
+def split_lines(source: PathLike) -> list[tuple[str, str]]:
+    """Where each line of an xconfig stands, and the line without its comment.
+
+    Raises:
+        FormatError: the file cannot be read, or there is no line at all.
+    """
+    check_kind(source, str | os.PathLike, "an xconfig's text or path")
     if isinstance(source, str) and "\n" in source:
         text, name = source, ""
     else:
         name = os.fspath(source)
         text = _read(name)
-    lines = []
-    for number, content in enumerate(text.split("\n"), 1):
-        content = content.split("#", 1)[0].strip()
-        if content:
-            lines.append(_parse(content, f"{name}:{number}" if name else f"line {number}"))
+    lines = list(numbered_lines(text, name))
     if not lines:
         raise FormatError(f"{name or 'the xconfig'}: no layer in it")
     return lines
@@ -66,7 +72,12 @@ def _read(path: str) -> str:
         raise FormatError(f"{path!r}: no path") from error
 
 
-def _parse(content: str, place: str) -> XconfigLine:
+def parse_line(content: str, place: str) -> XconfigLine:
+    """One line.
+
+    Raises:
+        FormatError: it is none.
+    """
     foreign = _FOREIGN.search(content)
     if foreign:
         hint = "; quote with double quotes" if foreign[0] == "'" else ""

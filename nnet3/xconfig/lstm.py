@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .layer import Layer, layer_type
-from .recurrent import PROJECTED, RECURRENT, projected_dim, write_table
+from ..language.config import Computed
+from .layer import NEEDED, Layer, layer_type
+from .recurrent import NO_DROPOUT, PROJECTED, RECURRENT, projected_dim, write_table
 
 # Peephole LSTM: Sak, Senior and Beaufays (2014), equations (1) to (6) and (7) to (14).
 _PARTS = """
@@ -104,7 +105,7 @@ range r_trunc cr_trunc cell rec
 *batchnorm rp_batchnorm proj
 *node rp_batchnorm rp_batchnorm .rp
 """
-_COMMON = {**RECURRENT, "l2-regularize": 0.0, "decay-time": -1.0}
+_COMMON = {**RECURRENT, "l2-regularize": 0.0, "decay-time": Computed("it does not fade", -1.0)}
 _PEEPHOLE = {
     **_COMMON,
     "ng-per-element-scale-options": "max-change=0.75",
@@ -125,6 +126,7 @@ def _result(layer: Layer, node: str) -> str:
 
 @layer_type("lstm-layer", options=_PEEPHOLE)
 def _lstm(layer: Layer) -> None:
+    """An LSTM with peepholes; its cell is NAME.c_t."""
     write_table(layer, _LSTM)
     layer.output(f"{layer.name}.m_t", layer["cell-dim"])
     layer.output(f"{layer.name}.c_t", layer["cell-dim"], "c_t")
@@ -136,11 +138,13 @@ def _lstm(layer: Layer) -> None:
     options={
         **_PEEPHOLE,
         **PROJECTED,
-        "dropout-proportion": -1.0,
+        "dropout-proportion": NO_DROPOUT,
         "dropout-per-frame": False,
     },
 )
 def _lstmp(layer: Layer) -> None:
+    """An LSTM with peepholes, whose output is projected; its cell is NAME.c_t. With batchnorm in
+    its name the output is normalised."""
     write_table(layer, _LSTMP)
     layer.output(_result(layer, "rp_t"), projected_dim(layer))
     layer.output(f"{layer.name}.c_t", layer["cell-dim"], "c_t")
@@ -148,6 +152,8 @@ def _lstmp(layer: Layer) -> None:
 
 @layer_type("fast-lstm-layer", "fast-lstm-batchnorm-layer", options=_FAST)
 def _fast_lstm(layer: Layer) -> None:
+    """An LSTM with peepholes in two components, quicker than lstm-layer; its cell is NAME.c. With
+    batchnorm in its name the output is normalised."""
     write_table(layer, _FAST_LSTM)
     name, cell = layer.name, layer["cell-dim"]
     layer.output(_result(layer, "m"), cell)
@@ -158,9 +164,16 @@ def _fast_lstm(layer: Layer) -> None:
 
 @layer_type(
     "lstmb-layer",
-    options={**_FAST, "bottleneck-dim": -1, "orthonormal-constraint": 1.0, "self-scale": 1.0},
+    options={**_FAST, "bottleneck-dim": NEEDED, "orthonormal-constraint": 1.0, "self-scale": 1.0},
+    meanings={
+        "bottleneck-dim": "columns between the two matrices of the gates",
+        "orthonormal-constraint": "the scale that W W^T of the first matrix is drawn to; -1:"
+        " whatever suits W; 0: none",
+    },
 )
 def _lstmb(layer: Layer) -> None:
+    """An LSTM in one component, whose gates are computed through a bottleneck; the output is
+    normalised by batchnorm."""
     table = _LSTMB.replace("{bottleneck}", str(layer.positive("bottleneck-dim")))
     table = table.replace("{scale}", str(layer["self-scale"]))
     write_table(layer, table.replace("{delay}", str(layer["delay"])))
@@ -170,9 +183,11 @@ def _lstmb(layer: Layer) -> None:
 @layer_type(
     "fast-lstmp-layer",
     "fast-lstmp-batchnorm-layer",
-    options={**_FAST, **PROJECTED, "dropout-proportion": -1.0},
+    options={**_FAST, **PROJECTED, "dropout-proportion": NO_DROPOUT},
 )
 def _fast_lstmp(layer: Layer) -> None:
+    """As lstmp-layer in two components, which is quicker; its cell is NAME.c. With batchnorm in its
+    name the output is normalised."""
     write_table(layer, _FAST_LSTMP)
     layer.output(_result(layer, "rp"), projected_dim(layer))
     # Kaldi offers the cell as `c_t`, but its node is `c`: only this name leads to it.

@@ -21,7 +21,8 @@ from __future__ import annotations
 import math
 import re
 
-from .layer import Default, Layer
+from ..language.config import Computed
+from .layer import NEEDED, OF_INPUT, Default, Layer
 
 # By verb: the component type and its fields, with {0}, {1} for the dimensions.
 _COMPONENTS = {
@@ -54,16 +55,18 @@ _OWN = re.compile(r"(?<![\w)])([.<])([A-Za-z]\w*)")
 
 RECURRENT: dict[str, Default] = {
     "input": "[-1]",
-    "cell-dim": -1,
+    "cell-dim": OF_INPUT,
     "delay": -1,
     "clipping-threshold": 30.0,
     "zeroing-interval": 20,
     "zeroing-threshold": 15.0,
 }
 PROJECTED: dict[str, Default] = {
-    "recurrent-projection-dim": -1,
-    "non-recurrent-projection-dim": -1,
+    "cell-dim": NEEDED,
+    "recurrent-projection-dim": Computed("cell-dim / 4, rounded down", -1),
+    "non-recurrent-projection-dim": Computed("recurrent-projection-dim", -1),
 }
+NO_DROPOUT = Computed("no dropout component", -1.0)
 
 
 def write_table(layer: Layer, table: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .basic import MOST_NUMBERS, initial
-from .layer import NUMBER, Layer, layer_type
+from .layer import NEEDED, NUMBER, OF_INPUT, Layer, layer_type
 
-# By layer type: component, the fields of its dimensions, the options that are written, defaults.
+# By layer type: component, the fields of its dimensions, the options that are written.
 _OF_ITS_OWN_DIM = "input-dim={i} output-dim={o}"
 _SINGLE = {
     "renorm-component": ("NormalizeComponent", "dim={i}", {"target-rms": 1.0}),
@@ -50,11 +50,11 @@ def _register(name: str) -> None:
     written = _PER_ELEMENT if written is None else written
     options = {"input": "[-1]", **written}
     if dims == _OF_ITS_OWN_DIM:
-        options["dim"] = -1
+        options["dim"] = OF_INPUT
     if name == "batchnorm-component":
         options["include-in-init"] = False
 
-    @layer_type(name, options=options)
+    @layer_type(name, options=options, doc=f"A {kind} NAME alone.")
     def build(layer: Layer) -> None:
         if "target-rms" in written:
             layer.positive("target-rms")
@@ -69,8 +69,9 @@ for _name in _SINGLE:
     _register(_name)
 
 
-@layer_type("dim-range-component", options={"input": "[-1]", "dim": -1, "dim-offset": 0})
+@layer_type("dim-range-component", options={"input": "[-1]", "dim": OF_INPUT, "dim-offset": 0})
 def _dim_range(layer: Layer) -> None:
+    """Some neighbouring columns of a layer: a dim-range-node NAME."""
     dim, offset = layer.default_dim(), layer["dim-offset"]
     layer.between("dim-offset", 0)
     if offset + dim > layer.input_dim:
@@ -82,8 +83,9 @@ def _dim_range(layer: Layer) -> None:
     layer.output(layer.name, dim)
 
 
-@layer_type("channel-average-layer", options={"input": "[-1]", "dim": -1})
+@layer_type("channel-average-layer", options={"input": "[-1]", "dim": NEEDED})
 def _channel_average(layer: Layer) -> None:
+    """The mean of blocks of dim columns, of which the input has a whole number."""
     dim = layer.positive("dim")
     if layer.input_dim % dim:
         layer.fail(f"the dimension {layer.input_dim} of the input is no multiple of dim={dim}")
@@ -96,13 +98,16 @@ def _channel_average(layer: Layer) -> None:
     "combine-feature-maps-layer",
     options={
         "input": "[-1]",
-        "num-filters1": -1,
-        "num-filters2": -1,
+        "num-filters1": NEEDED,
+        "num-filters2": NEEDED,
         "num-filters3": 0,
-        "height": -1,
+        "height": NEEDED,
     },
+    meanings={"height": "heights of each part"},
 )
 def _combine_feature_maps(layer: Layer) -> None:
+    """Two or three parts of the input, each of filters by height, become one: a permutation of
+    columns, after which the filters of all parts stand together at each height."""
     layer.between("num-filters3", 0)
     height = layer.positive("height")
     filters = [layer.positive("num-filters1"), layer.positive("num-filters2")]

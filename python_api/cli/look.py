@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from ...nnet3.network.nnet import Nnet
 
 
 @click.command()
@@ -127,10 +132,11 @@ def verify(file: str) -> None:
         click.echo(check_cntk(file, cntk))
         return
     kind = kaldi_kind(file)
-    if kind == "config":
+    if kind in ("config", "xconfig"):
         from ...nnet3.network.config_check import config_problems
+        from ...nnet3.xconfig.check import xconfig_problems
 
-        found = config_problems(file)
+        found = config_problems(file) if kind == "config" else xconfig_problems(file)
         _tell([(problem.severity, problem.message) for problem in found], f"{file}: ")
     if kind:
         from ...nnet3.language.nodes import warnings_to
@@ -139,7 +145,7 @@ def verify(file: str) -> None:
         warnings: list[str] = []
         with warnings_to(warnings.append):
             lines = list(check(file, kind))
-        if kind != "config":  # of which they are told
+        if kind not in ("config", "xconfig"):  # of which they are told
             _tell([("warning", f"{file}: {line}") for line in warnings])
         for line in lines:
             click.echo(line)
@@ -151,9 +157,14 @@ def verify(file: str) -> None:
         if cli_cntk_files.is_dialect(desc):
             click.echo(f"{file}: {cli_cntk_files.check_dialect(desc)}, no error")
             return
+        from ...nnet3.inference.saved import load_nnet
+        from ...nnet3.network.dialect import DIALECT
         from ...nnet3.programs.listing import check_dialect
 
-        click.echo(f"{file}: {check_dialect(file, desc)}, no error")
+        if desc.metadata["dialect"] == DIALECT:
+            _tell_of_network(file, load_nnet(file), [])
+        else:
+            click.echo(f"{file}: {check_dialect(file, desc)}, no error")
         return
     found = problems(desc)
     told = [(problem.severity, problem.message) for problem in found]
@@ -174,18 +185,31 @@ def _tell(lines: list[tuple[str, str]], place: str = "") -> None:
 
 
 def _verify_nnet3(file: str) -> None:
-    """Print NaN and infinities, unusual parts and what no output uses; reading has checked the
-    rest."""
+    """Print all that is wrong with a model, NaN and infinities, unusual parts and what no output
+    uses."""
+    from ...framework.base.errors import OpscopeError
     from ...nnet3.language.nodes import warnings_to
-    from ...nnet3.network.model_check import not_finite, unusual_parts
+    from ...nnet3.network.file_check import model_problems
     from ...nnet3.programs.models import read_checked
 
     warnings: list[str] = []
-    with warnings_to(warnings.append):
-        nnet = read_checked(file)
+    try:
+        with warnings_to(warnings.append):
+            nnet = read_checked(file)
+    except OpscopeError as error:
+        told = [(problem.severity, problem.message) for problem in model_problems(file)]
+        _tell(told or [("error", str(error))], f"{file}: ")
+        raise
+    _tell_of_network(file, nnet, warnings)
+
+
+def _tell_of_network(file: str, nnet: Nnet, warnings: list[str]) -> None:
+    """Print NaN and infinities, and what is unusual in a network, with the warnings before."""
+    from ...nnet3.network.model_check import not_finite, unusual_parts
+
     warnings += unusual_parts(nnet)
-    errors = [f"{file}: {line}" for line in not_finite(nnet)]
-    _tell([("error", line) for line in errors] + [("warning", line) for line in warnings])
+    told = [("error", line) for line in not_finite(nnet)] + [("warning", line) for line in warnings]
+    _tell([(severity, f"{file}: {line}") for severity, line in told], f"{file}: ")
     click.echo(
         f"{file}: {len(nnet.nodes)} nodes, {len(nnet.components)} components, "
         f"{nnet.num_parameters} parameters, no error"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import sys
 from typing import Any
 
@@ -12,6 +11,7 @@ import click
 from ... import __version__
 from ...framework.base.errors import OpscopeError
 from ...nnet3.programs import OWN, PROGRAMS
+from . import standard_streams
 
 # command -> the module that holds its function, one line of help
 _COMMANDS = {
@@ -60,6 +60,22 @@ class _Commands(click.Group):
             ctx.fail(f"no command {args[0]!r}{nearest(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)
 
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        standard_streams.open_closed()
+        standard_streams.prepare()
+        code: Any = 0
+        try:
+            super().main(*args, **extra)
+        except SystemExit as done:
+            code = done.code
+        except OSError as error:
+            if "--debug" in sys.argv[:2]:
+                raise
+            code = standard_streams.report(error)
+        sys.exit(standard_streams.finish(code))
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -90,5 +106,3 @@ def main(debug: bool, threads: int | None) -> None:
         from ...framework.base.threads import set_threads
 
         set_threads(threads)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # keys and names may be any bytes

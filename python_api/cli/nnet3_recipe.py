@@ -1,4 +1,4 @@
-"""`opscope nnet3`: a whole training in one command; the component types."""
+"""`opscope nnet3`: a whole training in one command; the words of nnet3's language."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from ...nnet3.programs.base.options import chosen_place
 from ..recipe.nnet3 import Nnet3Recipe
 from ..recipe.nnet3_options import RecipeOptions
-from .nnet3_components import components
+from .nnet3_language import components, edits, xconfig_layers
 
 _HELP = {
     "feats": "Rspecifier of features, e.g. ark:feats.ark.",
@@ -61,7 +61,8 @@ def nnet3() -> None:
     """Train nnet3 networks without Kaldi's scripts; look up component types."""
 
 
-nnet3.add_command(components)
+for _command in (components, xconfig_layers, edits):
+    nnet3.add_command(_command)
 
 
 @nnet3.command()

@@ -35,6 +35,7 @@ from ...nnet3.training.combination import combine
 from ...nnet3.training.compute_prob import NnetComputeProb
 from ...nnet3.training.progress import Log, number, ratio
 from ..train.history import EVAL_PREFIX, History
+from ..train.progress import CtrlC
 from .nnet3_data import ExampleStore, make_examples, make_network
 from .nnet3_options import RecipeOptions
 
@@ -71,7 +72,10 @@ class Nnet3Recipe:
     def run(self) -> Nnet:
         """Do all that is not done yet; returns the final network.
 
+        Ctrl-C lets the minibatch under way finish and writes the checkpoint; again: ends at once.
+
         Raises:
+            KeyboardInterrupt: after a Ctrl-C.
             OpscopeError: bad input; a file cannot be written; the folder holds another experiment.
         """
         self._begin()
@@ -81,7 +85,8 @@ class Nnet3Recipe:
         make_network(self.options, self.path("0.raw"), self.path("lda.mat"), self.log)
         nnet = Nnet.read(self.path("0.raw"))
         make_examples(self.options, nnet, self.path("egs"), self.log)
-        self._train(nnet)
+        with CtrlC() as ctrl_c:
+            self._train(nnet, ctrl_c)
         return self._finish()
 
     def _begin(self) -> None:
@@ -106,7 +111,7 @@ class Nnet3Recipe:
 
     # Training
 
-    def _train(self, nnet: Nnet) -> None:
+    def _train(self, nnet: Nnet, ctrl_c: CtrlC) -> None:
         options = self.options
         store = ExampleStore(self.path("egs"), "train")
         trainer = NnetTrainer(options.trainer(), nnet, self.place, options.seed, self.log)
@@ -117,17 +122,24 @@ class Nnet3Recipe:
             self._set_dropout(trainer, epoch / options.epochs)
             batches = self._minibatches(store, epoch, self.progress)
             for place, example in enumerate(batches):
+                share = (epoch + place / max(self._count(store), 1)) / options.epochs
+                # Also where nothing is left to do: the model of the epoch holds its last rate.
+                trainer.set_learning_rate(options.learning_rate(min(share, 1.0)))
                 if place < done:
                     continue
-                share = (epoch + place / max(self._count(store), 1)) / options.epochs
-                trainer.set_learning_rate(options.learning_rate(min(share, 1.0)))
                 try:
                     trainer.train(example)
                 except OpscopeError as error:
                     raise type(error)(f"epoch {epoch + 1}, minibatch {place}: {error}") from error
-                if time.monotonic() - last_saved > 60 * options.checkpoint_minutes:
+                if (
+                    ctrl_c.pressed
+                    or time.monotonic() - last_saved > 60 * options.checkpoint_minutes
+                ):
                     self._save(trainer, epoch, place + 1)
                     last_saved = time.monotonic()
+                if ctrl_c.pressed:
+                    self.log(f"Wrote {self.path(CHECKPOINT)}: the same training goes on from there")
+                    raise KeyboardInterrupt
             epoch, done = epoch + 1, 0
             trainer.store()
             self._end_epoch(trainer, epoch, time.monotonic() - start)

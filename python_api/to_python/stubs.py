@@ -1,7 +1,7 @@
 """Writes stubs for type checkers and editors, of names that exist at run time only.
 
 They are the methods of NetBuilder (methods.pyi of the builder), and the public names of the package
-and of nnet3, which are looked up on first use (their __init__.pyi).
+and of its front ends, which are looked up on first use (their __init__.pyi).
 `python build.py stubs` writes all; a test compares them with the registry.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ... import nnet3
+from ... import cntk, nnet3
 from ...framework.ir.registry import OperatorDef, lookup
 from ..builder import NetBuilder, Var, methods
 from ..builder.methods import (
@@ -40,7 +40,8 @@ _INDENT = "    "
 
 def stubs() -> dict[Path, str]:
     """The path of each stub, and its text."""
-    texts = {_ROOT: face_text(_ROOT), nnet3: face_text(nnet3), methods: methods_text()}
+    texts = {package: face_text(package) for package in (_ROOT, cntk, nnet3)}
+    texts[methods] = methods_text()
     return {Path(str(of.__file__)).with_suffix(".pyi"): text for of, text in texts.items()}
 
 

@@ -15,8 +15,8 @@ from opscope.cntk.actions.run import run_commands
 from opscope.cntk.actions.words import class_numbers, count_words, most_frequent
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model
-from opscope.cntk.run.runtime import NodeValue
 from opscope.cntk.run.value_format import NodeWriter, WriteFormat, read_labels
+from opscope.cntk.run.values import NodeValue
 from opscope.framework.base.errors import FormatError, OpscopeError, RunError, VariableError
 
 NETWORK = """
@@ -126,6 +126,17 @@ class TestAdapt:
         more = "origModelFileName = m.dnn ; modelPath = a.dnn"
         with pytest.raises(VariableError, match="refNodeName"):
             trained(command("adapt", f"{READER} {sgd} {more}"))
+        for name, shape in (("h", "9"), ("ce", "1")):
+            message = rf"the outputs of {name} \[{shape}\] are not like the labels labels \[2\]"
+            with pytest.raises(FormatError, match=message):
+                trained(command("adapt", f"{READER} {sgd} {more} ; refNodeName = {name}"))
+
+    @pytest.mark.parametrize("action", ["train", "adapt", "cv"])
+    def test_a_model_has_a_name(self, trained, action):
+        more = f"{READER} {SGD} crossValidationInterval = 0:1:2 ; origModelFileName = m.dnn"
+        for path in (".", "/"):
+            with pytest.raises(OpscopeError, match=rf"names a file, which '{path}' is not"):
+                trained(command(action, f"{more} ; modelPath = {path}"))
 
 
 class TestWrite:
@@ -147,8 +158,15 @@ class TestWrite:
             trained(command("write", READER))
         with pytest.raises(FormatError, match="type must be"):
             trained(command("write", f"{READER} outputPath = o ; format = [ type = hex ]"))
-        with pytest.raises(FormatError, match="no precision"):
-            trained(command("write", f"{READER} outputPath = o ; format = [ precisionFormat = x ]"))
+        for precision in ("x", "99999", ".2147483648"):
+            form = f"format = [ precisionFormat = {precision} ]"
+            with pytest.raises(FormatError, match="no precision"):
+                trained(command("write", f"{READER} outputPath = o ; {form}"))
+
+    @pytest.mark.parametrize("size", ["0", "-1"])
+    def test_minibatches_of_no_samples(self, trained, size):
+        with pytest.raises(FormatError, match="a minibatch has at least one sample"):
+            trained(command("write", f"{READER} outputPath = o ; minibatchSize = {size}"))
 
     def test_through_a_writer(self, trained):
         Path("tags").write_text("no\nyes\n")
@@ -250,7 +268,11 @@ class TestModels:
         if share == 1:
             assert scores[1] == pytest.approx(scores[0], rel=1e-5)
 
-    def test_plot(self, trained):
+    def test_plot(self, trained, monkeypatch):
+        with pytest.raises(FormatError, match=r"'touch evil'.*OPSCOPE_PIPES=files"):
+            trained(command("plot", 'outputDotFile = p.dot ; renderCmd = "touch evil"'))
+        assert not Path("evil").exists() and not Path("p.dot").exists()
+        monkeypatch.setenv("OPSCOPE_PIPES", "files")
         script = Path("draw.py")
         script.write_text("import sys, shutil; shutil.copy(sys.argv[1], sys.argv[2])")
         render = f'outputFile = p.png ; renderCmd = "{sys.executable} draw.py <IN> <OUT>"'
@@ -313,6 +335,13 @@ class TestWords:
         assert Path("o/map").read_text().split() == [line[2] for line in lines]
         log = run(command("writeWordAndClass", f"{more} ; vocabSize = 5 ; nbrClass = 2"))
         assert "All output files up to date." in log
+        Path("text").write_bytes(b"a \xe9\n")  # no UTF-8: the bytes are kept
+        run(
+            command(
+                "writeWordAndClass", f"{more} ; vocabSize = 5 ; nbrClass = 2 ; makeMode = false"
+            )
+        )
+        assert b"\xe9" in Path("o/vocab").read_bytes()
         with pytest.raises(FormatError, match="No word remained"):
             run(command("writeWordAndClass", f"{more.replace('cutoff = 0', 'cutoff = 9')}"
                         " ; vocabSize = 5 ; makeMode = false"))  # fmt: skip

@@ -10,9 +10,9 @@ from opscope.cntk.network.catalogue import kind, ndl_function
 from opscope.cntk.network.network import Network
 from opscope.cntk.network.nodes import rules
 from opscope.cntk.network.nodes.attributes import AttributeSpec, FileField
-from opscope.cntk.network.nodes.kind import KINDS, NDL, register
+from opscope.cntk.network.nodes.kind import KINDS, NDL, register, unregister
 from opscope.cntk.network.nodes.node import Kind, NdlFunction
-from opscope.framework.base.errors import FormatError
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 
 def stored(*fields):
@@ -157,8 +157,8 @@ def scale_by():
     fields = (FileField("factor", "double"),)
     register(Kind("ScaleBy", (1, 1), rules.unary, attributes, ndl=(function,), file_fields=fields))
     yield "ScaleBy"
-    for table, name in ((KINDS, "ScaleBy"), (NDL, "scaleby"), (NDL, "sb")):
-        del table[name]
+    unregister("ScaleBy")
+    assert "ScaleBy" not in KINDS and "sb" not in NDL
 
 
 def test_kind_of_a_user(scale_by):
@@ -169,9 +169,9 @@ def test_kind_of_a_user(scale_by):
     copy = parse_model(format_model(net))
     copy.validate()
     assert copy.find("z").attributes == {"factor": 5.0} and copy.find("z").shape == (3, 2)
-    with pytest.raises(ValueError):
+    with pytest.raises(OpscopeError, match="is there already"):
         register(KINDS[scale_by])
-    with pytest.raises(ValueError):
+    with pytest.raises(OpscopeError, match="is there already"):
         register(Kind("Times", (1, 1), rules.unary))
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from htk_files import corpus, epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers import catalogue
 from opscope.cntk.readers.base.bundler import Bundler, SingleSamples
 from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
 from opscope.cntk.readers.catalogue import create_reader
+from opscope.framework.base import plugins
 from opscope.framework.base.errors import FormatError
 
 
@@ -200,12 +200,12 @@ def test_wrong_configs(tmp_path, kind, more, why):
 
 def test_a_deserializer_from_elsewhere(monkeypatch):
     class Point:
-        name = "MyDeserializer"
+        name, value = "MyDeserializer", "mine:made"
 
         def load(self):
             return lambda config: Named("mine", [(config.string("first"), 2)])
 
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Point()])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [Point()])
     with composed('[ type = "MyDeserializer" ; first = 7 ]') as reader:
         (batch,) = epoch(reader, 5)
     assert batch.streams["mine"].values.tolist() == [[7], [7]]

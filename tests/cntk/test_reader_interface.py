@@ -7,12 +7,12 @@ import pytest
 
 from htk_files import corpus, epoch, section
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers import catalogue
 from opscope.cntk.readers.base.data import Samples, Stream
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader
 from opscope.cntk.readers.base.writer import DataWriter
 from opscope.cntk.readers.catalogue import READERS, WRITERS, create_reader, create_writer
+from opscope.framework.base import plugins
 from opscope.framework.base.errors import FormatError, RunError, SaveError, ShapeError
 
 
@@ -20,7 +20,7 @@ class Point:
     """An entry point."""
 
     def __init__(self, name, made):
-        self.name, self._made = name, made
+        self.name, self.value, self._made = name, repr(made), made
 
     def load(self):
         return self._made
@@ -47,7 +47,7 @@ class Counting(DataReader):
 
 def test_a_reader_from_elsewhere(monkeypatch):
     points = [Point("CountingReader", Counting)]
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: points)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
     assert "CountingReader" in READERS.names()
     with create_reader(ConfigParameters('readerType = "countingreader" ; limit = 5')) as reader:
         values = [batch.streams["x"].values[:, 0].tolist() for batch in epoch(reader, 3)]
@@ -68,7 +68,7 @@ def test_a_writer_from_elsewhere(monkeypatch):
         def save_data(self, values):
             self.kept.append(values[self.names[0]].values)
 
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Point("Keep", Keeping)])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [Point("Keep", Keeping)])
     assert "Keep" in WRITERS.names()
     with create_writer(ConfigParameters('writerType = "Keep" ; node = "z"')) as writer:
         writer.save_data({"z": Samples(np.array([0, 1]), np.ones((1, 2)))})

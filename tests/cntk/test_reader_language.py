@@ -226,6 +226,7 @@ def test_unknown_words(tmp_path):
         ("dim = 0", 'mode = "hard" ; dim = 0', "class, softmax or nce"),
         ("wordclass", "wordcluss", "needs a wordclass file|no file"),
         ("a.txt", "b.txt", "No such file"),
+        ("dim = 0", "dim = 0 ; mode = nce ; noise_number = -1", "1000000 are possible"),
     ],
 )
 def test_wrong_lm_configs(tmp_path, old, new, why):
@@ -266,6 +267,12 @@ def lu(folder, text, more="", ins="", outs=""):
 
 
 SENTENCES = "BOS O\na X\nEOS O\n\nBOS O\nb Y\na X\nEOS O\nzz X\nb O\n\n\na Y\nb b X\n"
+
+
+def test_no_sentence_at_a_time(tmp_path):
+    config = lu(tmp_path, SENTENCES, "nbruttsineachrecurrentiter = 0")
+    with pytest.raises(FormatError, match="a minibatch has one sentence at least"):
+        create_reader(config)
 
 
 def test_tokens_and_labels(tmp_path):

@@ -52,3 +52,12 @@ def test_long_chains_are_cut_in_the_middle():
     error = located(FormatError, "deep", None, [("from", source.locate(0))] * 1000)
     assert str(error).count("from f:1:1") == LONGEST_CHAIN
     assert f"{1000 - LONGEST_CHAIN} more" in str(error)
+
+
+def test_long_messages_are_cut_in_the_middle():
+    source = Source("f.ndl", "W = " + "Times" * 900)
+    message = f"there is no function '{'Times' * 900}' (did you mean Times?)"
+    shown = str(located(FormatError, message, source.locate(4)))
+    assert max(map(len, shown.splitlines())) <= 500
+    assert shown.startswith("f.ndl:1:5: there is no function 'Times")
+    assert "' (did you mean Times?)\n" in shown

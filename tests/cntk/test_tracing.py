@@ -10,8 +10,8 @@ from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model
-from opscope.cntk.run.runtime import NodeValue
 from opscope.cntk.run.value_format import NodeWriter, WriteFormat
+from opscope.cntk.run.values import NodeValue
 from opscope.framework.base.errors import FormatError
 
 NETWORK = """

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
+from functools import partial
 
 import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, difference, need
+from opscope.framework.base import threads
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.compile.compiler import Compiler
+from opscope.nnet3.compiler.compiler import Compiler
 from opscope.nnet3.inference.chunks import Utterance
 from opscope.nnet3.inference.looped import (
     compile_looped,
@@ -55,6 +58,37 @@ def test_looped_output(model, chunk, optimize, within):
     parts = [stream.accept(frames[i : i + 7]) for i in range(0, len(frames), 7)]
     streamed = np.concatenate([*parts, stream.finish()])
     np.testing.assert_allclose(streamed, computer.compute(frames), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", sorted({model for model, _ in CASES}))
+def test_numbers_do_not_follow_the_load(model, monkeypatch):
+    """Products cut into other parts differ in the last bits: 8e-6 here, of 28.
+
+    The parts must depend on how many threads there may be, not on how many are free, nor on what
+    lies in memory or what other threads run.
+    """
+    path = need("trained", model, "model.raw")
+    key, frames = next(iter(read_table(f"ark:{need('trained', 'feats.ark')}", "matrix")))
+    computer, other = LoopedComputer(path), LoopedComputer(path)
+    wanted = computer.compute(frames)
+    ended = threading.Event()
+
+    def keep_busy():
+        while not ended.is_set():
+            other.compute(frames)
+
+    neighbour = threading.Thread(target=keep_busy)
+    neighbour.start()
+    try:
+        for number in range(4):
+            monkeypatch.setattr(threads, "look", partial(threads._use, 1 + number % 2))
+            for size in range(8, 18):
+                np.full(1 << size, np.nan, np.float32)
+            np.testing.assert_array_equal(computer.compute(frames), wanted)
+    finally:
+        ended.set()
+        neighbour.join()
+        threads._use(threads.most_threads())
 
 
 @pytest.mark.parametrize("case", RANDOM[::8])

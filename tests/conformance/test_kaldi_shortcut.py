@@ -9,7 +9,7 @@ import pytest
 
 from kaldi_data import FOLDER, need
 from opscope.nnet3.cache.computations import CachingCompiler
-from opscope.nnet3.compile.shortcut import decompose, expand
+from opscope.nnet3.compiler.shortcut import decompose, expand
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.network.nnet import Nnet
 

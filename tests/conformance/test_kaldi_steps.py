@@ -3,8 +3,8 @@
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.nnet3.compile.compiler import Compiler
-from opscope.nnet3.compile.steps import NnetSteps
+from opscope.nnet3.compiler.compiler import Compiler
+from opscope.nnet3.compiler.steps import NnetSteps
 from opscope.nnet3.graph.graph import Graph
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.network.nnet import Nnet

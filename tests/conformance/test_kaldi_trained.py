@@ -11,6 +11,8 @@ import pytest
 from doc_blocks import blocks
 from kaldi_data import FOLDER, difference, need
 from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.lower import requests
+from opscope.nnet3.lower.step_net import LoopStep
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import read_table
@@ -44,6 +46,16 @@ def test_output(model, case, within):
         assert got.shape == wanted[key].shape
         errors[key] = difference(got, wanted[key])
     within(errors, TOLERANCE)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_recurrences_as_operators(case, within, monkeypatch):
+    """Those of longer recordings (`lower/requests.py`) give the scores of Kaldi's commands."""
+    monkeypatch.setattr(requests, "LONG", 4)
+    made = []
+    monkeypatch.setattr(requests, "LoopStep", lambda *args: made.append(1) or LoopStep(*args))
+    test_output("lstmp", case, within)
+    assert made
 
 
 README = Path(__file__).resolve().parents[2] / "README.md"

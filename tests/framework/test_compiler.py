@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import compiler
+from opscope.framework.fusion import compiler, library_files
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 
@@ -75,7 +75,7 @@ def test_cache(fresh: Path, compiler_runs: list, monkeypatch: Any) -> None:
         monkeypatch.setattr(compiler, "_functions", {})
         assert (apply(loop("x0 + 1"), np.ones(5, np.float32)) == 2).all()
     assert len(compiler_runs) == 1
-    assert [path.suffix for path in fresh.iterdir()] == [".so"]
+    assert sorted(path.suffix for path in fresh.iterdir()) == [".sha256", ".so"]
     assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
 
 
@@ -85,51 +85,153 @@ def test_loops_of_a_plan_are_compiled_together(compiler_runs: list) -> None:
 
 
 def test_old_files_are_dropped(fresh: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(compiler, "_MOST_FILES", 3)
+    monkeypatch.setattr(library_files, "_MOST_FILES", 3)
     for number in range(4):
         apply(loop(f"x0 + 0.{number + 1}"), np.ones(5, np.float32))
         for path in fresh.iterdir():
             os.utime(path, (1000, path.stat().st_mtime - 100))
-    assert len(list(fresh.iterdir())) == 2
+    assert len(list(fresh.glob("*.so"))) == len(list(fresh.glob("*.sha256"))) == 3
     assert (apply(loop("x0 + 0.1"), np.ones(5, np.float32)) == np.float32(1.1)).all()
 
 
-def test_damaged_file_is_made_again(fresh: Path, compiler_runs: list, monkeypatch: Any) -> None:
-    compiler.compile_loops([loop("x0 + 4")])
-    (path,) = fresh.iterdir()
-    other = fresh.with_name("other")
-    other.mkdir(mode=0o700)
-    (other / path.name).write_bytes(b"no library")
-    monkeypatch.setenv("OPSCOPE_CACHE", str(other))
-    monkeypatch.setattr(compiler, "_functions", {})
-    assert (apply(loop("x0 + 4"), np.ones(5, np.float32)) == 5).all()
-    assert len(compiler_runs) == 2
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4000])
 
 
-def test_folder_that_is_open_to_others_is_not_trusted(fresh: Path) -> None:
+def zero(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def another_library(path: Path) -> None:
+    """A library without the functions, with the right sum: as if two keys were one."""
+    made = path.with_name("other.so")
+    subprocess.run(["cc", "-shared", "-x", "c", "-", "-o", made], input=b"int other;", check=True)
+    library_files.put(path.parent, path.stem, made.read_bytes())
+    made.unlink()
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(0o777)
+
+
+def link(path: Path) -> None:
+    path.rename(path.parent.parent / "elsewhere.so")
+    path.symlink_to(path.parent.parent / "elsewhere.so")
+
+
+def lose_sum(path: Path) -> None:
+    path.with_suffix(".sha256").unlink()
+
+
+def change_sum(path: Path) -> None:
+    path.with_suffix(".sha256").write_bytes(b"\xff" * 64)
+
+
+DAMAGES = (cut, zero, another_library, open_to_all, link, lose_sum, change_sum)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_library_that_is_not_as_it_was_written_is_made_again(
+    damage: Any, fresh: Path, tmp_path: Path
+) -> None:
+    env = {**os.environ, "OPSCOPE_CACHE": str(fresh)}
+    run = [sys.executable, "-c", _WORK]  # in a process of its own: what is loaded stays loaded
+    subprocess.run(run, env=env, check=True)
+    (path,) = fresh.glob("*.so")
+    whole = path.read_bytes()
+    damage(path)
+    subprocess.run(run, env=env, check=True)
+    assert path.read_bytes() == whole and not path.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    elsewhere = tmp_path / "elsewhere.so"
+    assert not elsewhere.exists() or elsewhere.read_bytes() == whole
+
+
+def test_what_killed_compilers_left_is_removed(fresh: Path) -> None:
+    compiler.compile_loops([loop("x0 + 8")])
+    old, new = fresh / ".a.so.0123456789ab.tmp", fresh / ".b.so.0123456789ab.tmp"
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (1000, 1000))
+    compiler.compile_loops([loop("x0 + 9")])
+    assert new.exists() and not old.exists()
+
+
+def _open(folder: Path) -> None:
+    folder.chmod(0o777)
+
+
+def _open_around(folder: Path) -> None:
+    folder.parent.chmod(0o777)
+
+
+def _linked(folder: Path) -> None:
+    folder.rename(folder.with_name("real"))
+    folder.symlink_to(folder.with_name("real"))
+
+
+def _of_another(folder: Path) -> None:
+    os.chown(folder, 12345, 12345)
+
+
+def _in_one_of_another(folder: Path) -> None:
+    os.chown(folder.parent, 12345, 12345)
+
+
+def _sticky(folder: Path) -> None:
+    folder.parent.chmod(0o1777)
+
+
+FOLDERS = (_open, _open_around, _linked, _of_another, _in_one_of_another)
+
+
+@pytest.mark.parametrize("how", FOLDERS, ids=lambda how: how.__name__)
+def test_folder_that_is_open_to_others_is_not_trusted(how: Any, fresh: Path, caplog: Any) -> None:
+    if "another" in how.__name__ and os.getuid() != 0:
+        pytest.skip("only the system's owner gives files away")
     fresh.mkdir()
-    fresh.chmod(0o777)
-    assert compiler.cache_folder() is None
-    assert (apply(loop("x0 + 5"), np.ones(5, np.float32)) == 6).all()
-    assert list(fresh.iterdir()) == []
+    how(fresh)
+    library_files._refused.cache_clear()
+    try:
+        assert library_files.cache_folder() is None
+        assert "not used" in caplog.text
+        assert (apply(loop("x0 + 5"), np.ones(5, np.float32)) == 6).all()
+        assert list(fresh.iterdir()) == []
+    finally:
+        fresh.parent.chmod(0o700)
+
+
+def test_folder_in_one_for_all_with_the_sticky_bit_is_ours(fresh: Path) -> None:
+    fresh.mkdir(mode=0o700)
+    _sticky(fresh)
+    assert library_files.cache_folder() == fresh
+
+
+@pytest.mark.parametrize("name", ["OPSCOPE_CACHE", "XDG_CACHE_HOME", "HOME"])
+def test_relative_folder_is_refused(
+    name: str, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    for other in ("OPSCOPE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "here")
+    monkeypatch.chdir(tmp_path)
+    library_files._refused.cache_clear()
+    assert library_files.cache_folder() is None
+    assert "absolute path" in caplog.text and not list(tmp_path.iterdir())
 
 
 def test_folder_that_cannot_be_had(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("OPSCOPE_CACHE", str(tmp_path / "file" / "below"))
-    assert compiler.cache_folder() is None
+    assert library_files.cache_folder() is None
     assert (apply(loop("x0 + 6"), np.ones(5, np.float32)) == 7).all()
 
 
 def test_full_folder(fresh: Path, monkeypatch: Any) -> None:
-    real = compiler.tempfile.mkstemp
+    def put(*_: Any) -> Path:
+        raise OSError(28, "No space left on device")
 
-    def mkstemp(**options: Any) -> Any:
-        if options["dir"] == fresh:
-            raise OSError(28, "No space left on device")
-        return real(**options)
-
-    monkeypatch.setattr(compiler.tempfile, "mkstemp", mkstemp)
+    monkeypatch.setattr(library_files, "put", put)
     assert (apply(loop("x0 + 7"), np.ones(5, np.float32)) == 8).all()
 
 
@@ -172,7 +274,7 @@ def test_two_processes_and_two_threads(fresh: Path) -> None:
         thread.join()
     assert not failed
     assert [process.wait(60) for process in running] == [0, 0]
-    assert all(path.suffix == ".so" for path in fresh.iterdir())
+    assert {path.suffix for path in fresh.iterdir()} == {".so", ".sha256"}
 
 
 def test_large_loops_use_threads_and_survive_a_fork() -> None:

@@ -7,9 +7,10 @@ import threading
 import numpy as np
 import pytest
 
+from opscope import NetBuilder
 from opscope.framework.base.backend import CPUPlace
-from opscope.framework.base.context import OpContext, default_context
-from opscope.framework.base.errors import OpscopeError
+from opscope.framework.base.context import Hook, OpContext, default_context
+from opscope.framework.base.errors import OpscopeError, RunError
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.settings import SWITCHES, is_on, switch
 from opscope.framework.runtime.executor import ScratchPool
@@ -91,3 +92,28 @@ def test_switch_values(monkeypatch):
     monkeypatch.setenv("OPSCOPE_REUSE", "no")
     with pytest.raises(OpscopeError, match="OPSCOPE_REUSE=no: want one of 0, 1"):
         is_on("OPSCOPE_REUSE")
+
+
+def test_two_threads_in_one_scope_are_told():
+    """One scope holds one set of values: a second run in it at the same time is refused."""
+    b, scope = NetBuilder("n"), Scope()
+    b.relu(b.input("x", [2]), name="y")
+    started, ended = threading.Event(), threading.Event()
+
+    class Waiting(Hook):
+        def before_op(self, frame, index):
+            started.set()
+            ended.wait(10)
+
+    scope.feed({"x": np.ones(2, np.float32)})
+    net = Net.create(b.op_list)
+    net.run(scope)
+    first = threading.Thread(target=net.run, args=(scope, OpContext(hooks=[Waiting()])))
+    first.start()
+    started.wait(10)
+    try:
+        with pytest.raises(RunError, match="running already in this scope.*predict"):
+            net.run(scope)
+    finally:
+        ended.set()
+        first.join()

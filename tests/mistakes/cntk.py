@@ -40,8 +40,8 @@ PLAIN = [
     # (what is run, words of the message)
     # -- the redesigned language
     (
-        f"experiment(redesigned('strems = {_STREAMS}'))",
-        "'strems' must hold numbers, strings or booleans, not a record (did you mean streams?)",
+        f"experiment(redesigned('streams = (1 : {_STREAMS})'))",
+        "train.bs:17:22: 'streams' must hold records, not a number",
     ),
     (
         "experiment(redesigned(rates='(0.8 : [ a = 1 ])'))",
@@ -96,7 +96,39 @@ PLAIN = [
         "experiment(redesigned(), {'.'.join('a' * 5000): '1'})",
         "more than 2000 records in one another",
     ),
-    ("experiment(redesigned(), {'train.nothing.a': '1'})", "there is no member 'nothing'"),
+    (
+        "experiment(redesigned(), {'train.nothing.a': '1'})",
+        "command line: train.nothing.a=1:1:17: there is no member 'nothing' to look into",
+    ),
+    # -- changes and classes of the redesigned language
+    (
+        "experiment(redesigned() + 'train.optimizr.maxEpochs = 7')",
+        "train.bs:22: there is no member 'optimizr' to look into (did you mean optimizer?)",
+    ),
+    (
+        "experiment(redesigned() + 'more = train + [ modl = delete ]\\nprecision = more.x')",
+        "train.bs:22: there is no member 'modl' to delete (did you mean model?)",
+    ),
+    (
+        "experiment(redesigned(rates='Format (0.8, \".2\")'))",
+        "train.bs:15:79: 'format' must be a string, not a number, in Format (...)",
+    ),
+    (
+        "experiment(redesigned().replace('learningRatesPerMB = 0.8 ; maxEpochs = 5', ''))",
+        "train.bs:15:34: SGDOptimizer needs the parameter 'maxEpochs', which is not found",
+    ),
+    (
+        "experiment(redesigned().replace('\"a.scp\"', '3'))",
+        "train.bs:18: 'scpFile' must be a string, not a number",
+    ),
+    (
+        "experiment(redesigned().replace('scpFile = \"a.scp\" ;', ''))",
+        "train.bs:18: HTKFeatReader needs an scpFile, or its source a dataSetFile",
+    ),
+    (
+        "value('new ComputationNode [ a.b = 1 ]')",
+        "there is no member 'a' to look into",
+    ),
 ]
 
 DEEP = [
@@ -131,6 +163,43 @@ DEEP = [
     (
         "experiment('actions = (a : a)\\na = array [1..2] (i => a)')",
         "an array is an element of itself",
+    ),
+    # -- the redesigned language: functions without end, records in one another, changes of them
+    (
+        "experiment('actions = e\\ne = new EditAction [ f (n) = f (n + 1) ; do = f (1) ]')",
+        "train.bs:2:25: more than 20000 nested function calls",
+    ),
+    (
+        "experiment('actions = e\\nf (n) = new NDL [ x = f (n + 1).x ]\\ne = new EditAction [ do = Dump (f (1), \"a\") ]')",
+        "train.bs:2: more than 20000 values need each other in f (...), called at",
+    ),
+    (
+        "experiment('actions = e\\ne = ' + '[ a = ' * 10_000 + '1' + ']' * 10_000)",
+        "train.bs:2:12005: more than 2000 levels of nesting",
+    ),
+    (
+        "experiment(redesigned('f (n) = [ a = f (n + 1) ] ; readMethod = f (1)'))",
+        "train.bs:17: 'readMethod' must hold numbers, strings or booleans, not a record",
+    ),
+    (
+        "experiment(redesigned('f (n) = array [1..2] (i => f (n + 1)) ; readMethod = f (1)'))",
+        "train.bs:17: more than 20000",
+    ),
+    (
+        "experiment(redesigned('streams = ([ a = streams ] : streams)'))",
+        "train.bs:17:38: an array is an element of itself",
+    ),
+    (
+        "experiment(redesigned() + 'f (n) = f (n + 1)\\nb = f (1)\\nb.x = 1\\nprecision = b.x')",
+        "more than 20000 nested function calls",
+    ),
+    (
+        "experiment(redesigned() + '\\n'.join(f'a{n} = a{n + 1} + [ x = {n} ]' for n in range(30_000)) + '\\na30000 = []\\na0.x = 1\\nprecision = a0.x')",
+        "more than 20000 values need each other",
+    ),
+    (
+        "experiment(redesigned() + '\\n' + '.'.join('a' * 3000) + ' = 1')",
+        "more than 2000 records in one another",
     ),
     ("config('a = ' + '[' * 50_000 + ']' * 50_000)", "more than 200 brackets inside one another"),
     (

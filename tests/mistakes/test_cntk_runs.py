@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.cntk.actions import common, run
+from opscope.cntk.actions import common
 from opscope.cntk.actions.common import Run, place_of
-from opscope.cntk.actions.run import run_commands
+from opscope.cntk.actions.run import PLUGINS, add_action, run_commands
 from opscope.cntk.config.files import parse_config
 from opscope.cntk.network import catalogue as nodes
-from opscope.cntk.readers import catalogue as readers
 from opscope.cntk.readers.base.data import Samples, Stream
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader
+from opscope.framework.base import plugins
 from opscope.framework.base.backend import CPUPlace, gpu_present
 from opscope.framework.base.errors import DeviceError, OpscopeError, RunError
 
@@ -75,11 +75,11 @@ class Point:
     """An entry point of another package."""
 
     def __init__(self, made: Any) -> None:
-        self.name, self.load = "Mine", lambda: made
+        self.name, self.value, self.load = "Mine", "mine:made", lambda: made
 
 
 def commands(monkeypatch: Any, made: Any, action: str = "train") -> None:
-    monkeypatch.setattr(readers, "entry_points", lambda group: [Point(made)])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [Point(made)])
     run_commands(parse_config(CONFIG.format(action=action)), Run(say=lambda line: None))
 
 
@@ -101,7 +101,7 @@ class TestReaders:
             commands(monkeypatch, Faulty, action)
 
     def test_something_else_than_a_minibatch(self, monkeypatch):
-        with pytest.raises(RunError, match=r"\.Tuples gave a tuple, not a Minibatch or None"):
+        with pytest.raises(RunError, match=r"\.Tuples: minibatch 1 of epoch 1 is a tuple, not a M"):
             commands(monkeypatch, Tuples)
 
     def test_one_that_cannot_be_made(self, monkeypatch):
@@ -119,7 +119,7 @@ class TestPlugins:
 
     def test_of_readers(self, monkeypatch):
         point = EntryPoint("Mine", "no_such_module:reader", "opscope.readers")
-        monkeypatch.setattr(readers, "entry_points", lambda group: [point])
+        monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
         with pytest.raises(OpscopeError, match=r"'Mine' of the group opscope\.readers.*no_such_mo"):
             run_commands(parse_config(CONFIG.format(action="train")), Run(say=lambda line: None))
 
@@ -132,22 +132,21 @@ class TestPlugins:
         nodes.load_plugins.cache_clear()
 
     def test_of_actions(self, monkeypatch):
-        point = EntryPoint("mine", "no_such_module:act", run.GROUP)
-        monkeypatch.setattr(run, "entry_points", lambda group: [point])
+        point = EntryPoint("mine", "no_such_module:act", "opscope.actions")
+        monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
         with pytest.raises(OpscopeError, match=r"'mine' of the group opscope\.actions.*no_such_mo"):
-            run.action_of("mine")
+            run_commands(parse_config("command = C ; C = [ action = mine ]"))
 
     def test_a_fault_of_an_action(self, monkeypatch):
         def act(given: Run, section: object) -> None:
             raise ZeroDivisionError("division by zero")
 
-        run.add_action("mine", act)
+        add_action("mine", act)
         try:
             with pytest.raises(RunError, match="C: the action 'mine' failed: ZeroDivisionError"):
                 commands(monkeypatch, Mine, "mine")
         finally:
-            run.ACTIONS.pop("mine")
-            run.added.discard("mine")
+            PLUGINS.remove("mine")
 
 
 class TestDevices:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnet3_runs import random_net, request_for
-from opscope.nnet3.compile.analyze import Analysis, Cover
-from opscope.nnet3.compile.computation import SubMatrix
+from opscope.nnet3.compiler.analyze import Analysis, Cover
+from opscope.nnet3.compiler.computation import SubMatrix
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.optimize import PASSES, OptimizeOptions
 from opscope.nnet3.optimize.row_ops import _runs

@@ -7,7 +7,7 @@ import pytest
 
 from nnet3_runs import random_net, request_for
 from opscope.framework.base.errors import OpscopeError, ShapeError
-from opscope.nnet3.compile.command import Command
+from opscope.nnet3.compiler.command import Command
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.network.nnet import Nnet

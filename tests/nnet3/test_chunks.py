@@ -178,7 +178,7 @@ def test_refused_utterances():
         plain.compute(np.zeros((0, 3)))
     with pytest.raises(ShapeError, match="at least one row"):
         plain.compute(np.zeros(3))
-    with pytest.raises(ShapeError, match="no array of numbers"):
+    with pytest.raises(ShapeError, match="no array of real numbers"):
         plain.compute([[1, 2, 3], [4]])
     with pytest.raises(ShapeError, match="wants no iVector, you gave one of 2 columns"):
         plain.compute(np.zeros((5, 3)), np.zeros(2))

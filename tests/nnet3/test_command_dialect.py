@@ -9,7 +9,7 @@ from damage import flips
 from opscope.framework.base.errors import FormatError
 from opscope.framework.ir.messages import parse_net, serialize_net, to_message
 from opscope.framework.ir.printer import net_text
-from opscope.nnet3.compile.command import Command
+from opscope.nnet3.compiler.command import Command
 from opscope.nnet3.components.base.time_offsets import OffsetRows
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation

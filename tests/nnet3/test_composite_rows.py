@@ -80,7 +80,8 @@ def test_each_piece_is_computed_and_preconditioned_on_its_own(rows):
 def test_few_rows_and_other_networks_are_left_alone():
     nnet = Nnet.from_config_text(CONFIG.format(most=8), 0)
     computation = CachingCompiler(nnet).compile(request(8))
-    assert split_composites(computation) is computation
-    split = split_composites(CachingCompiler(nnet).compile(request(17)))
+    unchanged, places = split_composites(computation)
+    assert unchanged is computation and list(places) == list(range(len(computation.commands)))
+    split, _ = split_composites(CachingCompiler(nnet).compile(request(17)))
     assert sum(c.type == "Propagate" for c in split.commands) == 3
     assert sum(c.type == "Backprop" for c in split.commands) == 3

@@ -96,7 +96,7 @@ def test_statistics_are_handed_back(nnet):
 def test_refusals(computer):
     with pytest.raises(ShapeError, match="'input' wants 6 rows of 3 columns, you gave 6 x 2"):
         computer.accept_input("input", np.zeros((6, 2)))
-    with pytest.raises(ShapeError, match="'input' is no matrix of numbers"):
+    with pytest.raises(ShapeError, match="'input': no array of real numbers"):
         computer.accept_input("input", [[1, 2, 3], [4, 5]])
     with pytest.raises(VariableError, match="takes no 'ivector'; it takes 'input', 'output'"):
         computer.accept_input("ivector", np.zeros((6, 2)))

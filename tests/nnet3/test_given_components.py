@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import ShapeError
-from opscope.nnet3.compile.compiler import Compiler
+from opscope.nnet3.compiler.compiler import Compiler
 from opscope.nnet3.graph.graph import NotComputableError
 from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
 from opscope.nnet3.inference.pipeline import compile_request

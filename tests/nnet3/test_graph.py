@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import CycleError, FormatError, ShapeError
-from opscope.nnet3.compile.compiler import Compiler
-from opscope.nnet3.compile.steps import NnetSteps, hash_order
+from opscope.nnet3.compiler.compiler import Compiler
+from opscope.nnet3.compiler.steps import NnetSteps, hash_order
 from opscope.nnet3.graph import graph as graph_module
 from opscope.nnet3.graph.graph import Graph, NotComputableError
 from opscope.nnet3.graph.node_order import compute_epochs, strongly_connected

@@ -21,8 +21,12 @@ from opscope.nnet3.language.config import GETTERS, REQUIRED, TYPES, ConfigLine, 
 from opscope.nnet3.language.descriptor_parse import parse_descriptor
 from opscope.nnet3.language.forms import FORMS
 from opscope.nnet3.language.nodes import LINES, nodes_from_lines
+from opscope.nnet3.network.edits import DIRECTIVES
+from opscope.nnet3.xconfig.configs import LayerNetwork
 from opscope.nnet3.xconfig.inputs import SHORT_FORMS, Resolved, resolve
-from opscope.nnet3.xconfig.layer import LAYER_TYPES
+from opscope.nnet3.xconfig.layer import LAYER_TYPES, LayerType
+from opscope.nnet3.xconfig.lines import read_lines
+from opscope.nnet3.xconfig.meanings import MEANINGS as XCONFIG_MEANINGS
 from opscope.python_api.cli.main import main
 from package_copy import ROOT
 
@@ -228,21 +232,163 @@ def test_edges(descriptor: str, rows: str, page: str) -> None:
     assert f"| `{descriptor}` | {' | '.join(rows.split())} |" in page
 
 
-def test_layers_of_xconfig(page: str) -> None:
-    text = page.split("## xconfig layers\n")[1].split("\n## ")[0]
-    rows = dict(re.findall(r"^\| `([\w-]+)` \| (.*) \|$", text, re.MULTILINE))
-    assert rows.keys() == LAYER_TYPES.keys()
-    for name, layer in LAYER_TYPES.items():
-        assert re.findall(r"`([A-Za-z0-9.-]+)[^`]*`", rows[name]) == list(layer.options)
+def layer_keys(page: str, name: str) -> dict[str, tuple[str, str, str]]:
+    """What the page tells of the keys of a layer type, which may share a table with others."""
+    headings = re.findall(r"^### (.*)$", page, re.MULTILINE)
+    return keys_on(page, next(found for found in headings if name in found.split(", ")))
+
+
+LAYERS = sorted(LAYER_TYPES)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_xconfig(name: str, page: str) -> None:
+    layer = LAYER_TYPES[name]
+    told = layer_keys(page, name)
+    assert list(told) == ["name", *layer.options]
+    assert layer.doc.endswith(".") and f"\n\n{layer.doc}\n\n" in page
+    assert not [key for key, (_, default, doc) in told.items() if not doc or not default]
+    assert layer.meanings.keys() <= layer.options.keys()
+    known = {"int", "float", "bool", "str"}
+    assert {kind for kind, _, _ in told.values()} <= known
+
+
+def test_a_key_without_a_meaning_is_found() -> None:
+    layer = LayerType("x-layer", {"no-such-key": 1, "dim": 2}, lambda layer: None, "", {})
+    assert [key.name for key in layer.keys if not key.doc] == ["no-such-key"]
+
+
+def test_no_meaning_is_left_over() -> None:
+    used = {key for layer in LAYER_TYPES.values() for key in layer.options}
+    assert XCONFIG_MEANINGS.keys() <= used
+
+
+GOLDEN_LINES = [
+    (path.stem, number)
+    for path in sorted((ROOT / "tests/golden/xconfig").glob("*.xconfig"))
+    for number, line in enumerate(path.read_text().splitlines())
+    if line.strip() and not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "number"), GOLDEN_LINES, ids=[f"{case}:{number + 1}" for case, number in GOLDEN_LINES]
+)
+def test_defaults_of_layers_are_true(case: str, number: int) -> None:
+    """A layer is the same where defaults are written, and an error without what is required."""
+    lines = (ROOT / f"tests/golden/xconfig/{case}.xconfig").read_text().splitlines()
+    text = "\n".join(lines) + "\n"
+    [line] = read_lines(f"{lines[number]}\n")
+    written, needed = [], []
+    for key in LAYER_TYPES[line.type].keys:
+        if key.name in line.values and key.default is REQUIRED:
+            needed.append(key.name)
+        elif key.name not in line.values and key.default is not REQUIRED:
+            words = default_in_words(key, line.values, lines[:number])
+            written += [f'{key.name}="{words}"'] if words else []
+    again = [*lines[:number], f"{lines[number].split(' #')[0]} {' '.join(written)}"]
+    again += lines[number + 1 :]
+    assert same_numbers(nnet3.xconfig_to_config("\n".join(again) + "\n")) == (
+        same_numbers(nnet3.xconfig_to_config(text))
+    )
+    for key in needed:
+        if "noconv" in line.type and key in ("height-offsets", "time-offsets"):
+            continue
+        left = " ".join(f'{k}="{v}"' for k, v in line.values.items() if k != key)
+        with pytest.raises(OpscopeError, match=f"{key}=.* missing|name= is missing|like mean"):
+            nnet3.xconfig_to_config("\n".join([*lines[:number], f"{line.type} {left}", ""]))
+
+
+def dim_of_input(given: dict[str, str], before: list[str]) -> int:
+    """Columns of what a layer reads that stands behind these lines."""
+    net = LayerNetwork({})
+    for line in read_lines("\n".join([*before, ""])):
+        net.add(line)
+    return resolve(given.get("input", "[-1]"), list(net.layers), net.find).dim
+
+
+def default_in_words(key: Key, given: dict[str, str], before: list[str]) -> str:
+    """The value that stands for a default on the page; "" where none can be written."""
+    none = "that of the component", "height", "height-in and height-out"
+    of_component = "num-left-inputs", "num-right-inputs"  # which is proved above
+    if key.default == "" or key.unset in (*none, *of_component):
+        return ""
+    if key.unset == "columns of the input / height":
+        return str(dim_of_input(given, before) // int(given["height"]))
+    if key.unset == "that of the input":
+        return str(dim_of_input(given, before))
+    if key.unset == "recurrent-projection-dim":
+        return given.get(key.unset) or str(int(given["cell-dim"]) // 4)
+    if key.unset == "cell-dim / 4, rounded down":
+        return str(int(given["cell-dim"]) // 4)
+    if key.unset == "1 / sqrt(key-dim)":
+        return str(1 / sqrt(int(given["key-dim"])))
+    if key.unset in given:
+        return given[key.unset]
+    return key.shown_default if not key.unset else str(key.default)
+
+
+def same_numbers(config: str) -> list[str]:
+    """The lines of a config, with one way to write numbers."""
+    number = re.compile(r"=(-?[0-9.e-]+)(?= |$)")
+    return [number.sub(lambda m: f"={float(m[1]):g}", line) for line in config.splitlines()]
+
+
+KALDIS_EDITS = {
+    *("convert-to-fixed-affine", "remove-orphan-nodes", "remove-orphan-components"),
+    *("remove-orphans", "set-learning-rate", "set-learning-rate-factor", "rename-node"),
+    *("remove-output-nodes", "set-dropout-proportion", "apply-svd", "reduce-rank"),
+}
+"""The directives of `ReadEditConfig` in Kaldi's nnet3/nnet-utils.cc."""
+
+
+def test_edits_are_those_of_kaldi() -> None:
+    assert DIRECTIVES.keys() == KALDIS_EDITS
+
+
+@pytest.mark.parametrize("name", DIRECTIVES)
+def test_edits(name: str, page: str) -> None:
+    directive = DIRECTIVES[name]
+    assert directive.doc.endswith(".") and f"### {name}\n\n{directive.doc}\n\n" in page
+    assert keys_on(page, name).keys() == {key.name for key in directive.keys}
+    assert not [key.name for key in directive.keys if not key.doc]
+    code, out = run("edits", name)
+    assert code == 0 and directive.doc in " ".join(out.split())
+    for key, (kind, default, doc) in keys_on(page, name).items():
+        known = default if default == "required" else f"default {default}"
+        assert f" {key} {kind} {known}: {doc}" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_command_tells_of_layers(name: str, page: str) -> None:
+    code, out = run("xconfig-layers", name)
+    flat = " ".join(out.split())
+    assert code == 0 and f"{name} name=NAME" in out and LAYER_TYPES[name].doc in flat
+    assert max(map(len, out.splitlines())) <= 100
+    for key, (kind, default, doc) in layer_keys(page, name).items():
+        known = default if default == "required" else f"default {default}"
+        assert f" {key} {kind} {known}: {doc}" in flat
+
+
+def test_the_commands_list_all_names_and_offer_near_ones() -> None:
+    for command, names, wrong, near in (
+        ("xconfig-layers", LAYERS, "tdnn-layer", "did you mean tdnnf-layer"),
+        ("edits", DIRECTIVES, "set-learning-rates", "did you mean set-learning-rate,"),
+    ):
+        code, out = run(command)
+        assert code == 0
+        assert [line.split()[0] for line in out.splitlines()] == list(names)
+        code, out = run(command, wrong)
+        assert code == 1 and near in out and len(out.splitlines()) == 1
 
 
 def run(*args: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["nnet3", "components", *args])
+    result = CliRunner().invoke(main, ["nnet3", *args])
     return result.exit_code, result.output
 
 
 def test_the_command_lists_all_types() -> None:
-    code, out = run()
+    code, out = run("components")
     assert code == 0
     assert set(re.findall(r"^  (\w+Component) ", out, re.MULTILINE)) >= set(TYPES_HERE)
     assert "\nnonlinear\n" in out and max(map(len, out.splitlines())) <= 100
@@ -250,7 +396,7 @@ def test_the_command_lists_all_types() -> None:
 
 @pytest.mark.parametrize("type", TYPES_HERE)
 def test_the_command_tells_what_the_page_tells(type: str, page: str) -> None:
-    code, out = run(type)
+    code, out = run("components", type)
     assert code == 0
     flat, first = " ".join(out.split()), (COMPONENTS[type].__doc__ or "").split("\n")[0]
     assert f"#### {type}\n\n{first}" in page and first in out
@@ -260,5 +406,5 @@ def test_the_command_tells_what_the_page_tells(type: str, page: str) -> None:
 
 
 def test_the_command_offers_the_nearest_names() -> None:
-    code, out = run("TdnComponent")
+    code, out = run("components", "TdnComponent")
     assert code == 1 and "did you mean TdnnComponent" in out

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.nnet3.compile.locations import (
+from opscope.nnet3.compiler.locations import (
     contiguous_ranges,
     ensure_contiguous,
     pack_left,

@@ -12,7 +12,7 @@ import pytest
 
 from opscope import nnet3
 from opscope.framework.runtime.plan import _FreeBlocks
-from opscope.nnet3.compile.locations import split_locations
+from opscope.nnet3.compiler.locations import split_locations
 from opscope.nnet3.index.spans import Spans
 
 _LAYERS = """
@@ -61,7 +61,7 @@ def test_twice_the_frames_run_at_most_a_little_more_than_twice_the_lines(delay, 
     steeper = {
         name: (short[name], count)
         for name, count in long.items()
-        if Path(name).parent.name in ("compile", "optimize")
+        if Path(name).parent.name in ("compiler", "optimize")
         and count > 20000
         and count > 2.8 * short[name]
     }

@@ -11,8 +11,8 @@ from opscope.framework.base.errors import OpscopeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.passes.verify.verifier import verify
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.nnet3.compile.command import Command
-from opscope.nnet3.compile.computation import SubMatrix
+from opscope.nnet3.compiler.command import Command
+from opscope.nnet3.compiler.computation import SubMatrix
 
 NET = """\
 input-node name=input dim=3

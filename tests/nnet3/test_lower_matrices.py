@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.nnet3.compile.command import Command
-from opscope.nnet3.compile.computation import Computation, MatrixInfo, SubMatrix
+from opscope.nnet3.compiler.command import Command
+from opscope.nnet3.compiler.computation import Computation, MatrixInfo, SubMatrix
 from opscope.nnet3.lower.matrix_lifetimes import MatrixLifetimes
 
 ROWS, COLS = 3, 4

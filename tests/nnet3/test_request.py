@@ -23,7 +23,21 @@ def test_text_form():
     assert request.key() == ComputationRequest.parse(TEXT).key()
     assert request.find("ivector", output=False) is request.inputs[1]
     assert request.find("ivector", output=True) is None
-    assert "input-0: name=input, has-deriv=true, indexes=[(0,-1:0), (1,-1,2)]" in str(request)
+    kaldi = request.to_kaldi()
+    assert "input-0: name=input, has-deriv=true, indexes=[(0,-1:0), (1,-1,2)]" in kaldi
+    wanted = "input=0,-1:0;1,-1,2/deriv ivector=0,0 output=0,0/deriv need_model_derivative"
+    assert str(request) == wanted
+
+
+def test_ranges_in_lines():
+    text = "input input has_deriv=0 0,-1:1 0,5,3 1,9:20:5,0:1\noutput output 0:1@2:3\n"
+    request = ComputationRequest.parse(text)
+    rows = [(0, -1, 0), (0, 0, 0), (0, 1, 0), (0, 5, 3)]
+    rows += [(1, 9, 0), (1, 9, 1), (1, 14, 0), (1, 14, 1), (1, 19, 0), (1, 19, 1)]
+    assert [tuple(row) for row in request.inputs[0].indexes.tolist()] == rows
+    rows = [(0, 2, 0), (1, 2, 0), (0, 3, 0), (1, 3, 0)]
+    assert [tuple(row) for row in request.outputs[0].indexes.tolist()] == rows
+    assert ComputationRequest.parse(request.to_text()).key() == request.key()
 
 
 @pytest.mark.parametrize(
@@ -32,9 +46,11 @@ def test_text_form():
         ("input", "wants a node's name"),
         ("input a has_deriv=2", "NAME=0 or NAME=1"),
         ("input a wrong=1", "unknown word 'wrong='"),
-        ("input a 0,0", "'0,0' is no index"),
-        ("input a 0,0,x", "is no index"),
-        ("input a 0,99999999999,0", "is no index"),
+        ("input a 0", "'0' is no index; it is written n,t"),
+        ("input a 0,0,x", "'x' is no number x"),
+        ("input a 0,99999999999,0", "'99999999999' is no time t"),
+        ("input a 0,3:1", "'3:1' ends before it begins"),
+        ("input a 0:9999,0:9999", "more than 4,194,304 rows"),
         ("input a -1,0,0", "out of range"),
         ("input a 0,2000000000,0", "out of range"),
         ("input a 0,0,9000", "out of range"),

@@ -9,8 +9,8 @@ from opscope.framework.base.bounded_cache import BoundedCache
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.ir.messages import serialize_net
 from opscope.nnet3.cache.computations import CachingCompiler
-from opscope.nnet3.compile.compiler import Compiler
-from opscope.nnet3.compile.shortcut import decompose, expand
+from opscope.nnet3.compiler.compiler import Compiler
+from opscope.nnet3.compiler.shortcut import decompose, expand
 from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
 from opscope.nnet3.index.indexes import Columns, pack_tx
 from opscope.nnet3.index.sequences import ExpandedIndexes, n_stride

@@ -1,11 +1,13 @@
 """NnetTrainer: steps against plain gradients, its state, and what it refuses and reports."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from opscope.framework.base.errors import AttributeTypeError, FormatError, ShapeError
+from opscope.nnet3.compiler.verbose import Verbose, telling
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
 from opscope.nnet3.files.examples import NnetExample, NnetIo
@@ -301,3 +303,32 @@ def test_lines_of_progress():
     assert info.total_lines("output")[0] == (
         "Overall average objective function for 'output' is -2 + -0.1 = -2.1 over 50 frames."
     )
+
+
+@pytest.mark.parametrize("affine", ["NaturalGradientAffineComponent", "AffineComponent"])
+@pytest.mark.parametrize("options", [{"momentum": 0.5}, {"backstitch_training_scale": 0.3}])
+@pytest.mark.parametrize("double", [False, True])
+def test_training_with_every_command_told_is_the_same(affine, options, double):
+    """As under Kaldi's --computation.debug: the numbers are those of other runs."""
+    results, lines = [], []
+    for debug in (False, True):
+        nnet = network(affine, dropout=0.3)
+        chosen = NnetTrainerOptions(**options, double_precision=double, print_interval=2)
+        with telling(Verbose(0, lines.append, debug=debug)):
+            trainer = NnetTrainer(chosen, nnet, seed=4)
+            for example in examples():
+                trainer.train(example)
+        trainer.store()
+        results.append(nnet.vectorize())
+        assert bool(lines) == debug
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-6)
+    runs = sum(line.startswith("matrix m1(") for line in lines)
+    assert runs == (
+        6 if "momentum" in options else 12
+    )  # a minibatch with backstitch is computed twice
+    for name in "ab":
+        assert sum(f": {name}.Backprop(" in line for line in lines) == runs
+        told = [line for line in lines if f": {name}.Backprop(" in line]
+        sizes = [line.rpartition(f" {name}: ")[2].partition("->")[0] for line in told]
+        assert len(set(sizes)) > 3  # the parameters change from step to step
+    assert all(re.search(r"time: \S+ secs\Z", line) for line in lines if line[:6] != "matrix")

@@ -222,5 +222,5 @@ def test_layers_may_be_added_to_an_existing_network():
 
 
 def test_unknown_config_name():
-    with pytest.raises(ValueError, match="none of init, ref, final"):
+    with pytest.raises(FormatError, match="none of init, ref, final"):
         xconfig_to_config(FRONT + BACK, "first")

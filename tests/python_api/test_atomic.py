@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import stat
+import threading
 
 import pytest
 
@@ -172,3 +173,26 @@ def test_together_when_a_writer_fails(tmp_path):
         write_together([(tmp_path / "a", lambda file: file.write(b"2")), (tmp_path / "b", fail)])
     assert (tmp_path / "a").read_bytes() == b"1"
     assert files_in(tmp_path) == ["a", "b"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_written_and_not_replaced(tmp_path):
+    """As a device is: who may, would replace /dev/null by a file."""
+    pipe, beside = tmp_path / "pipe", tmp_path / "beside"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    for write in (
+        lambda: write_atomically(pipe, b"data"),
+        lambda: write_together([(pipe, lambda f: f.write(b"data")), (beside, _nothing)]),
+    ):
+        reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+        reader.start()
+        write()
+        reader.join(10)
+        assert pipe.is_fifo() and read.pop() == b"data"
+    check_writable(pipe)
+    assert pipe.is_fifo() and sorted(tmp_path.iterdir()) == [beside, pipe]
+
+
+def _nothing(file):
+    file.write(b"")

@@ -1,5 +1,7 @@
 """The command line for CNTK's configs and scripts."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
@@ -110,3 +112,13 @@ def test_show_and_verify(call, tmp_path):
     (tmp_path / "b.cntk").write_text(RUN + "command = Train")
     (tmp_path / "data").write_text("|x 1 2 |y 1\n")
     assert CliRunner().invoke(main, ["verify", "b.cntk"]).exit_code == 0
+    assert CliRunner().invoke(main, ["verify", "a.cntk"]).exit_code == 1
+
+
+def test_nodes(call):
+    code, out, _ = call("nodes")
+    assert code == 0 and re.search(r"^  Times +The matrix product: ", out, re.MULTILINE)
+    code, out, _ = call("nodes", "Delay")
+    assert code == 0 and out.startswith("PastValue (x, initial)\n")
+    code, out, err = call("nodes", "Tims")
+    assert (code, out) == (1, "") and "did you mean Times" in err

@@ -55,6 +55,76 @@ def test_stages(call):
     assert "input.input" in operators and "parameter" in operators
 
 
+def test_a_request_in_a_line(call):
+    line = "input=-1:2 output=0:1"
+    assert call("nnet3-compile", "model.raw", line, "--request") == REQUEST
+    assert call("nnet3-compile", "model.raw", line) == call(
+        "nnet3-compile", "model.raw", "request.txt"
+    )
+    told = call("nnet3-compile", "model.raw", "input=-1:2 outputt=0:1", code=1)
+    assert "character 12: the network has no node 'outputt' (did you mean output" in told
+
+
+def test_parts(call):
+    base = "nnet3-compile", "model.raw", "input=-1:2 output=0:1"
+    for part, said, kaldi in [
+        ("summary", "request    input=-1:2 output=0:1\n", "Optimized computation is: matrix m1"),
+        ("request", "input=-1:2 output=0:1\n", "output-0: name=output, has-deriv=false"),
+        ("options", "passes      gather_memory", "--optimization.optimize=true"),
+        ("epochs", "epoch 0  input\n", "node_to_epoch: [0:11]"),
+        ("computable", "all outputs can be computed\n", "tdnn1.relu(0, 1, 0) is kComputable"),
+        ("cindexes", "reads input t-1:t+1", "[ input(0,-1) ] [ input(0,0) ] "),
+        ("phases", "phase 0  given  input 0,-1:2\n", "phase 0: input[(0,-1:2)]"),
+        ("steps", "step 0   input", "step 0: input[(0,-1:2)]"),
+        ("plain", "m1 = given 'input'", "c0: m1 = user input [for node: 'input']"),
+        ("optimised", "give m", "to user [for node: 'output']"),
+        ("sizes", "4 x 4  value  input", "matrix m1(4, 4), "),
+        ("memory", "plain      peak ", "After optimization, max memory use (bytes) = "),
+    ]:
+        assert said in call(*base, "--part", part), part
+        assert kaldi in call(*base, "--part", part, "--kaldi"), part
+    assert call(*base, "--part=optimised", "--kaldi") == call(*base, "--kaldi")
+    plain = call(*base, "--kaldi", "--no-optimize")
+    assert plain == call(*base, "--part=plain", "--kaldi")
+    assert plain == call(*base, "--part=optimised", "--kaldi", "--no-optimize")
+
+
+def test_what_programs_log_of_computations(call):
+    """`--verbose` and `--computation.debug`: lines with Kaldi's origins; the output is the same."""
+    with nnet3.TableWriter("ark:feats.ark", "matrix") as table:
+        table.write("a", np.random.default_rng(0).standard_normal((7, 4)))
+
+    def logged(*options):
+        args = "nnet3-compute", "--frames-per-chunk=4", *options, "model.raw", "ark:feats.ark"
+        result = CliRunner().invoke(main, [*args, "ark:out.ark"])
+        assert result.exit_code == 0, result.output
+        return result.stderr, Path("out.ark").read_bytes()
+
+    quiet, wanted = logged()
+    for level, said in [
+        (3, ":Optimize():nnet-optimize.cc:507) Before optimization, max memory use (bytes) = "),
+        (4, ":CompileNoShortcut():nnet-optimize.cc:760) Computation request is  # Computation"),
+        (4, ":CompileNoShortcut():nnet-optimize.cc:788) Optimized computation is: matrix m1("),
+        (
+            5,
+            "VLOG[5] (nnet3-compute[",
+        ),
+        (5, ":ComputeDerivNeeded():nnet-compile.cc:248) deriv_needed = fff"),
+        (5, ":DebugAfterExecute():nnet-compute.cc:185) c1: [no-op-permanent]\t|\t\t|\t time: "),
+        (6, ":ComputeEpochInfo():nnet-computation-graph.cc:1097) node_to_epoch: [0:"),
+    ]:
+        told, got = logged(f"--verbose={level}")
+        assert said in told and said not in logged(f"--verbose={level - 1}")[0]
+        assert got == wanted
+    told, got = logged("--computation.debug=true")
+    assert got == wanted and "Optimize()" not in told + quiet and "DebugAfter" not in quiet
+    assert ":Init():nnet-compute.cc:88) matrix m1(" in told
+    assert ": tdnn1.affine.Propagate(NULL, m" in told
+    told = logged("--verbose=5", "--looped=true")[0]
+    assert ":Init():decodable-simple-looped.cc:88) Computation is:\nmatrix m1(" in told
+    assert ": goto c" in told and "Generated computation" not in told
+
+
 def test_a_request_from_options(call):
     frames = call("nnet3-compile", "model.raw", "--frames", "2", "--request")
     assert frames == REQUEST
@@ -123,9 +193,12 @@ def test_saved_commands(call):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("model.raw",), "give a REQUEST file or --frames"),
-        (("model.raw", "request.txt", "--frames=2"), "give a REQUEST file or --frames"),
+        (("model.raw",), "give a REQUEST or --frames"),
+        (("model.raw", "request.txt", "--frames=2"), "give a REQUEST or --frames"),
         (("model.raw", "request.txt", "--kaldi", "--out=a.pb"), "--out saves a net"),
+        (("model.raw", "request.txt", "--part=steps", "--out=a.pb"), "--part gives text"),
+        (("model.raw", "request.txt", "--part=steps", "--steps"), "exclude each other"),
+        (("model.raw", "request.txt", "--part=step"), "'step' is not one of"),
     ],
 )
 def test_wrong_use(call, args, said):
@@ -134,8 +207,8 @@ def test_wrong_use(call, args, said):
 
 def test_refusals(call):
     assert "nothing.txt: No such file" in call("nnet3-compile", "model.raw", "nothing.txt", code=1)
-    Path("bad.txt").write_text("input input 0,1\n")
-    assert "bad.txt, line 1: '0,1' is no index" in call(
+    Path("bad.txt").write_text("input input 1\n")
+    assert "bad.txt, line 1: '1' is no index" in call(
         "nnet3-compile", "model.raw", "bad.txt", code=1
     )
     Path("far.txt").write_text("input input 0,0,0\noutput output 0,0,0\n")

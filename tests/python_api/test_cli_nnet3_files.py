@@ -134,8 +134,15 @@ def test_requests_and_configs(call):
     assert call("verify", "request") == (
         "request: a request with 2 input rows and 1 output rows, no error\n"
     )
-    Path("request").write_text("input input 0,0,0 0,1\n")
-    assert "request, line 1: '0,1' is no index" in call("verify", "request", code=1)
+    wanted = call("show", "request")
+    request = nnet3.ComputationRequest.read("request")
+    for binary in (True, False):
+        request.write("request", binary)
+        assert call("show", "request") == wanted
+    Path("request").write_text("input input 0@0:1\noutput output has_deriv=1 0,1\n")
+    assert call("show", "request") == wanted
+    Path("request").write_text("input input 0,0,0 1\n")
+    assert "request, line 1: '1' is no index" in call("verify", "request", code=1)
     Path("layers.xconfig").write_text(XCONFIG)
     Path("final.config").write_text(nnet3.xconfig_to_config(XCONFIG))
     text = call("show", "final.config")
@@ -155,7 +162,7 @@ def test_requests_and_configs(call):
 def test_dialects(call):
     nnet = nnet3.Nnet.from_config_text(nnet3.xconfig_to_config(XCONFIG), 1)
     opscope.save_nnet(nnet, "net.pb")
-    assert call("verify", "net.pb") == "net.pb: 6 nodes, 2 components, no error\n"
+    assert call("verify", "net.pb") == "net.pb: 6 nodes, 2 components, 27 parameters, no error\n"
     assert call("show", "net.pb").startswith(f"{nnet.summary()}\n\nnet ")
     assert call("show", "net.pb", "--svg", "-") == nnet.to_svg()
     back = opscope.load_nnet("net")

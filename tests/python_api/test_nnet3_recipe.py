@@ -108,6 +108,43 @@ def test_an_interrupted_training_goes_on(data, monkeypatch, options):
     assert Path("whole/final.raw").read_bytes() == Path("parts/final.raw").read_bytes()
 
 
+def test_ctrl_c_writes_the_checkpoint(data, monkeypatch):
+    whole = recipe(data, dir="whole").run()
+    steps, train = [0], NnetTrainer.train
+
+    def pressing(self, example):
+        steps[0] += 1
+        if steps[0] == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        train(self, example)
+
+    monkeypatch.setattr(NnetTrainer, "train", pressing)
+    told = []
+    stopped = Nnet3Recipe(RecipeOptions(**data | {"dir": "parts"}), log=told.append)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run()
+    assert steps[0] == 5 and any("train.checkpoint: the same training" in line for line in told)
+    resumed = recipe(data, dir="parts").run()
+    np.testing.assert_array_equal(resumed.vectorize(), whole.vectorize())
+
+
+def test_killed_behind_the_last_minibatch_of_an_epoch(data, monkeypatch):
+    """The model of that epoch holds its last learning rate, as if nothing had happened."""
+    recipe(data, dir="whole").run()
+    end_epoch = Nnet3Recipe._end_epoch
+
+    def stop(self, trainer, epoch, seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Nnet3Recipe, "_end_epoch", stop)
+    with pytest.raises(KeyboardInterrupt):
+        recipe(data, dir="parts", checkpoint_minutes=0.0).run()
+    monkeypatch.setattr(Nnet3Recipe, "_end_epoch", end_epoch)
+    recipe(data, dir="parts", checkpoint_minutes=0.0).run()
+    for name in ("1.raw", "final.raw"):
+        assert Path("parts", name).read_bytes() == Path("whole", name).read_bytes()
+
+
 @pytest.mark.slow
 def test_a_killed_training_goes_on(data):
     """kill -9 at any moment, also in the middle of writing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -151,7 +152,7 @@ def cross_validate(checker: Checker, section: ConfigParameters, name: str) -> No
     network = None
     if found is not None:
         path, numbers, _ = found
-        there = any(path.with_name(f"{path.name}.{number}").exists() for number in numbers)
+        there = any(os.path.exists(path.with_name(f"{path.name}.{number}")) for number in numbers)
         network = None if there else checker.model(section, "modelPath")
     _evaluation(checker, section, network, names)
 
@@ -255,6 +256,8 @@ def decompose(checker: Checker, section: ConfigParameters, name: str) -> None:
 def drawing(checker: Checker, section: ConfigParameters, name: str) -> None:
     """Check the drawing of a network."""
     checker.read(section, lambda: plot.files_and_command(section))
+    with checker.report.collected():
+        plot.refuse_command(section)
     checker.model(section, "modelPath")
 
 

@@ -21,7 +21,8 @@ from ...network.nodes.analysis import depth_first
 from ...network.nodes.node import Node
 from ...network.standard.settings import SimpleNetworkSettings
 from ...readers.base.data import Stream
-from ...readers.base.reader import DataReader, next_minibatch
+from ...readers.base.minibatches import minibatches
+from ...readers.base.reader import DataReader
 from ...readers.catalogue import reader_opening
 from ...readers.opening import Opening
 from ...run.build import BUILDERS, Seeds, build_section_network, builder_of
@@ -93,13 +94,10 @@ class Checker:
     def file(self, value: ConfigValue) -> bool:
         """Whether the file that a value names is there; told if not."""
         path = str(value)
-        try:
-            if os.path.exists(path):
-                return True
-        except ValueError:  # a NUL character
-            pass
+        if os.path.exists(path):
+            return True
         beside = [Path(folder) / path for folder in _folders(value)]
-        found = next((str(other) for other in beside if other.is_file()), "")
+        found = next((str(other) for other in beside if os.path.isfile(other)), "")
         hint = f"; there is {found}, for a run in another folder" if found else ""
         error = value.error(f"error opening file '{path[:200]}': No such file or directory{hint}")
         self.report.add_error(error, file=os.path.abspath(path.replace("\0", "?")))
@@ -189,7 +187,7 @@ class Checker:
             return known
         if self.models.is_expected(path):
             raise NotMadeError(f"{path}: the command that writes it is wrong")
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise FormatError(f"error opening file '{path}': No such file or directory")
         return open_model(path, validate=False).network
 
@@ -260,8 +258,7 @@ class Checker:
         if sum(os.path.getsize(str(value)) for value in opening.files) > _SMALL:
             return opening.streams
         with self.report.collected(), opening.open() as reader:
-            reader.start_minibatch_loop(_SMALL, 0)
-            next_minibatch(reader)
+            next(minibatches(reader, _SMALL), None)
             return list(reader.streams)
         return opening.streams
 

@@ -8,7 +8,7 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 
 from ....framework.base.errors import OpscopeError
-from ...brainscript.experiment import Experiment, TrainAction
+from ...brainscript.experiment import EditAction, Experiment, TrainAction
 from ...config.commands import ABSENT, Command, command_of
 from ...config.files import parse_command_line
 from ...config.parameters import ConfigParameters
@@ -114,6 +114,8 @@ def check_experiment(experiment: Experiment, report: Report) -> None:
             for warning in unread_parameters(action.config):
                 report.add_error(warning, WARNING)
             continue
+        if not isinstance(action, EditAction):
+            continue  # its model is not there before an action has run
         for _, network, path in action.steps:
             with report.collected():
                 network.validate()

@@ -3,8 +3,9 @@
 Line ends mean nothing: `a = 1 b = 2` are two members, and an expression goes on across lines.
 Parentheses leave no trace in the tree, and `a : b : c` is one array of three.
 
-Source: BrainScriptParser.cpp. Two things are from the 2015 notes on the language alone: `^` between
-booleans, and `Class [ a = 1 ]` without `new`.
+Source: BrainScriptParser.cpp. These are from the 2015 notes on the language alone: `^` between
+booleans, `Class [ a = 1 ]` without `new`, members `a.b.c = 1` and `a = delete` that change a
+record, and a member called `with`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .syntax import (
     Apply,
     Array,
     Boolean,
+    Delete,
     Expression,
     Identifier,
     If,
@@ -43,6 +45,8 @@ MAX_ERRORS = 50  # of one text
 MAX_SKIPPED = 5_000  # tokens after an error, to find the next member
 Tree = TypeVar("Tree", bound=Expression)
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
+_LONGEST_NAME = 64  # pieces of a dotted name that tell a record without `new` from an index
+_AFTER_NAMES = ("=", "(", "{", "[", ".")  # what follows the name of a member
 
 
 def parse_members(source: Source, find: Finder | None = None) -> Record:
@@ -166,7 +170,7 @@ class _Parser:
             if token.kind not in ("symbol", "keyword"):
                 break
             precedence = PRECEDENCE.get(text)
-            if precedence is None or precedence < weakest:
+            if precedence is None or precedence < weakest or self.at_with_member():
                 break
             if text == "=>":
                 if not isinstance(left, Identifier):
@@ -210,11 +214,24 @@ class _Parser:
         return Apply(left.source, left.at, left, arguments, named, token.text == "{")
 
     def record_follows(self) -> bool:
-        """Whether the `[` at hand opens a record: `[]` or `[ name =`."""
+        """Whether the `[` at hand opens a record: `[]`, `[ name =` or `[ name.name =`."""
         after = self.peek(2)
         if after[0].kind == "symbol" and after[0].text == "]":
             return True
-        return len(after) == 2 and after[0].kind == "name" and after[1][:2] == ("symbol", "=")
+        for at in range(0, 2 * _LONGEST_NAME, 2):
+            after = self.peek(at + 2)
+            if len(after) < at + 2 or after[at].kind != "name":
+                return False
+            if after[at + 1][:2] != ("symbol", "."):
+                return after[at + 1][:2] == ("symbol", "=")
+        return False
+
+    def at_with_member(self) -> bool:
+        """Whether `with =` is at hand: a member called `with`, no operator."""
+        if self.token.kind != "keyword" or self.token.text != "with":
+            return False
+        after = self.peek(1)
+        return bool(after) and after[0][:2] == ("symbol", "=")
 
     def arguments(self, opening: str) -> tuple[tuple[Expression, ...], tuple[Member, ...], int]:
         """`(a, b, name = value)`: positional ones, named ones, and where they start."""
@@ -315,7 +332,7 @@ class _Parser:
     def members(self) -> tuple[Member, ...]:
         members: dict[str, Member] = {}
         nesting = self.nesting
-        while self.token.kind == "name":
+        while self.token.kind == "name" or self.at_with_member():
             start = self.token
             try:
                 member = self.member()
@@ -355,13 +372,15 @@ class _Parser:
                 if self.at_symbol(*_CLOSING.values()) and here < column:
                     return True
                 after = self.peek(1)
-                if self.token.kind == "name" and after and after[0].text in ("=", "(", "{", "["):
+                if self.token.kind == "name" and after and after[0].text in _AFTER_NAMES:
                     return here == column
             self.advance()
         return False
 
     def member(self) -> Member:
         name = self.advance()
+        if self.at_symbol("."):
+            return self.change(name)
         bounds = None
         if self.at_symbol("["):
             self.advance()
@@ -392,7 +411,23 @@ class _Parser:
             index, first, last = bounds
             initializer = Lambda(index.source, index.at, (index.text,), (), value)
             value = Range(name.source, name.at, first, last, initializer)
+        if isinstance(value, Identifier) and value.name == "delete":
+            value = Delete(value.source, value.at)
         return Member(name.source, name.at, name.text, value)
+
+    def change(self, name: Token) -> Member:
+        """`a.b.c = value`, of which `a` is read already."""
+        names = [name.text]
+        while self.at_symbol("."):
+            self.advance()
+            names.append(self.expect_name().text)
+            if len(names) > MAX_NESTING:
+                raise self.error(f"more than {MAX_NESTING} records in one another")
+        self.expect("=")
+        value = self.expression()
+        if isinstance(value, Identifier) and value.name == "delete":
+            value = Delete(value.source, value.at)
+        return Member(name.source, name.at, ".".join(names), value)
 
     def check_distinct(
         self, parameters: Sequence[Identifier], optional: tuple[Member, ...]

@@ -14,6 +14,7 @@ from .syntax import (
     Apply,
     Array,
     Boolean,
+    Delete,
     Expression,
     Identifier,
     If,
@@ -119,6 +120,8 @@ def _with_strength(expression: Expression, indent: str) -> tuple[str, int]:
             return str(value).lower(), POSTFIX
         case Identifier(name=name):
             return name, POSTFIX
+        case Delete():
+            return "delete", POSTFIX
         case Record():
             return _record(expression, indent), POSTFIX
         case Array(items=items):

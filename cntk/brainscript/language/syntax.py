@@ -50,7 +50,10 @@ class Expression:
 
 @dataclass(slots=True, repr=False)
 class Member:
-    """`name = value`: an item of a record, a named argument, or an optional parameter."""
+    """`name = value`: an item of a record, a named argument, or an optional parameter.
+
+    In a record the name may have dots: `a.b.c = value` changes the member `c` of the record `a.b`.
+    """
 
     source: Source = field(compare=False, repr=False)
     at: int = field(compare=False, repr=False)
@@ -166,6 +169,11 @@ class If(Expression):
     condition: Expression
     then: Expression
     otherwise: Expression
+
+
+@dataclass(slots=True, repr=False)
+class Delete(Expression):
+    """`delete` as the value of a member: the record that is changed loses the member."""
 
 
 @dataclass(slots=True, repr=False)

@@ -148,24 +148,107 @@ def _samples(node: Node, final: bool) -> None:
 
 # SGD's section sets them, under the same names, before training.
 SEQUENCE_OPTIONS = {
-    "seqGammarAMF": AttributeSpec("float", 14.0),
-    "seqGammarLMF": AttributeSpec("float", 14.0),
-    "seqGammarWordPen": AttributeSpec("float", 0.0),
-    "seqGammarBMMIFactor": AttributeSpec("float", 0.0),
-    "seqGammarUsesMBR": AttributeSpec("bool", False),
-    "doReferenceAlign": AttributeSpec("bool", False),
-    "hSmoothingWeight": AttributeSpec("float", 0.95),
-    "frameDropThresh": AttributeSpec("float", 1e-10),
+    "seqGammarAMF": AttributeSpec("float", 14.0, doc="divides all scores"),
+    "seqGammarLMF": AttributeSpec("float", 14.0, doc="factor of language-model scores"),
+    "seqGammarWordPen": AttributeSpec("float", 0.0, doc="added to the score of each edge"),
+    "seqGammarBMMIFactor": AttributeSpec(
+        "float", 0.0, doc="boosted MMI: taken off for each correct frame; 0: none"
+    ),
+    "seqGammarUsesMBR": AttributeSpec(
+        "bool", False, doc="expected number of correct frames instead of MMI"
+    ),
+    "doReferenceAlign": AttributeSpec("bool", False, doc="align labels anew with each minibatch"),
+    "hSmoothingWeight": AttributeSpec(
+        "float", 0.95, doc="weight of the criterion, the rest being cross entropy"
+    ),
+    "frameDropThresh": AttributeSpec(
+        "float", 1e-10, doc="frames whose reference is less probable are left out"
+    ),
 }
 
-standard("SquareError", 2, rules.criterion, ndl=("SE",), whole=True)
-standard("CrossEntropyWithSoftmax", 2, rules.criterion, ndl=("CEWithSM",), whole=True)
-standard("CrossEntropy", 2, rules.criterion, whole=True)
-standard("Logistic", (2, 3), _logistic, whole=True)
-standard("MatrixL1Reg", 1, rules.scalar, ndl=("L1Reg",), whole=True)
-standard("MatrixL2Reg", 1, rules.scalar, ndl=("L2Reg",), whole=True)
-standard("LambdaRank", 3, _ranking, ndl=None, whole=True)
-standard("NDCG1Eval", 3, _ranking, ndl=None, whole=True)
+standard(
+    "SquareError",
+    2,
+    rules.criterion,
+    ndl=("SE",),
+    whole=True,
+    reads="label output",
+    doc=(
+        "The sum of the squares (label - output)^2 over all samples and elements,"
+        " without a factor 1/2."
+    ),
+)
+standard(
+    "CrossEntropyWithSoftmax",
+    2,
+    rules.criterion,
+    ndl=("CEWithSM",),
+    whole=True,
+    reads="label output",
+    doc=(
+        "-sum (label * log softmax (output)) over all samples. `output` is before"
+        " the softmax; `label` is one-hot or a distribution."
+    ),
+)
+standard(
+    "CrossEntropy",
+    2,
+    rules.criterion,
+    whole=True,
+    reads="label output",
+    doc=("-sum (label * log (output)) over all samples; `output` holds probabilities."),
+)
+standard(
+    "Logistic",
+    (2, 3),
+    _logistic,
+    whole=True,
+    reads="label probability weight",
+    doc=(
+        "-sum (log p) over all samples, p being the probability where the label"
+        " is 1 and 1 - probability where it is 0; with weights their weighted mean"
+        " times the samples. Weights may be left out."
+    ),
+)
+standard(
+    "MatrixL1Reg",
+    1,
+    rules.scalar,
+    ndl=("L1Reg",),
+    whole=True,
+    reads="x",
+    doc="The sum of the absolute values of all elements.",
+)
+standard(
+    "MatrixL2Reg",
+    1,
+    rules.scalar,
+    ndl=("L2Reg",),
+    whole=True,
+    reads="x",
+    doc=("The square root of the sum of the squares of all elements (Frobenius norm)."),
+)
+standard(
+    "LambdaRank",
+    3,
+    _ranking,
+    ndl=None,
+    whole=True,
+    reads="gain score query",
+    doc=(
+        "100 N (1 - NDCG) over N queries; the gradient is LambdaRank's. A sample"
+        " is one document; those of one `query` number stand together."
+    ),
+)
+standard(
+    "NDCG1Eval",
+    3,
+    _ranking,
+    ndl=None,
+    whole=True,
+    reads="gain score query",
+    doc="NDCG at the first place in percent, times the number of queries.",
+)
 standard(
     "ClassificationError",
     (2, 3),
@@ -173,6 +256,12 @@ standard(
     aliases=("ErrorPrediction",),
     ndl=("ErrorPrediction",),
     whole=True,
+    reads="label output best",
+    doc=(
+        "The number of samples whose label, the largest element of `label`, is"
+        " not among the `best` largest elements of `output`; without the third"
+        " input, a constant, not the largest."
+    ),
 )
 standard(
     "EditDistanceError",
@@ -180,12 +269,17 @@ standard(
     rules.criterion,
     whole=True,
     attributes={
-        "subPen": AttributeSpec("float", 0.0),
-        "delPen": AttributeSpec("float", 0.0),
-        "insPen": AttributeSpec("float", 0.0),
-        "squashInputs": AttributeSpec("bool", False),
-        "samplesToIgnore": AttributeSpec("ints", ()),
+        "subPen": AttributeSpec("float", 0.0, doc="cost of a substitution"),
+        "delPen": AttributeSpec("float", 0.0, doc="cost of a deletion"),
+        "insPen": AttributeSpec("float", 0.0, doc="cost of an insertion"),
+        "squashInputs": AttributeSpec("bool", False, doc="count a label that repeats once"),
+        "samplesToIgnore": AttributeSpec("ints", (), doc="labels that are left out"),
     },
+    reads="labels reference",
+    doc=(
+        "Cost of the cheapest way from the best labels of each sequence to those"
+        " of the reference, times samples by labels."
+    ),
 )
 standard(
     "NCEBasedCrossEntropyWithSoftmax",
@@ -193,9 +287,33 @@ standard(
     _noise_contrastive,
     ndl=None,
     whole=True,
-    attributes={"evalMode": AttributeSpec("int", 2)},
+    attributes={
+        "evalMode": AttributeSpec(
+            "int",
+            2,
+            doc=("0: cross entropy with softmax; 1: without it; 2: noise contrastive estimation"),
+        )
+    },
+    reads="words hidden weight bias",
+    doc=(
+        "Noise contrastive estimation of a large output layer: `words` holds, for"
+        " each sample, the word and the noise words with their log probabilities,"
+        " as LMSequenceReader gives them. `weight` is [hidden x words]."
+    ),
 )
-standard("ClassBasedCrossEntropyWithSoftmax", 4, _class_based, ndl=("CBCEWithSM",), whole=True)
+standard(
+    "ClassBasedCrossEntropyWithSoftmax",
+    4,
+    _class_based,
+    ndl=("CBCEWithSM",),
+    whole=True,
+    reads="label hidden weight classes",
+    doc=(
+        "Cross entropy of the word's class plus that of the word in its class."
+        " `label` has 4 rows: word, class, first and last word of the class;"
+        " `weight` is [hidden x words], `classes` are scores before the softmax."
+    ),
+)
 standard(
     "SequenceWithSoftmax",
     3,
@@ -203,12 +321,73 @@ standard(
     ndl=("SEWithSM",),
     whole=True,
     attributes=SEQUENCE_OPTIONS,
+    reads="label output likelihood",
+    doc=(
+        "Discriminative criterion over lattices (MMI; boosted, or by errors of"
+        " frames, if the options say so): `output` is before the softmax,"
+        " `likelihood` scales it by the prior, lattices come with the minibatch."
+    ),
 )
-standard("DummyCriterion", 3, _dummy, whole=True)
-standard("CRF", 3, _crf, whole=True)
-standard("SequenceDecoderNode", 3, _decoder, aliases=("SequenceDecoder",), whole=True)
-standard("GMMLogLikelihood", 4, _mixture, ndl=("GMMLL",))
-for _name in ("RandomSample", "RandomSampleInclusionFrequency"):
+standard(
+    "DummyCriterion",
+    3,
+    _dummy,
+    whole=True,
+    reads="value gradient output",
+    doc=(
+        "The sum of `value`, whose gradient by `output` is the input `gradient`:"
+        " for criteria that are computed elsewhere."
+    ),
+)
+standard(
+    "CRF",
+    3,
+    _crf,
+    whole=True,
+    reads="label score pairs",
+    doc=(
+        "Minus the log probability of the labels of each sequence in a"
+        " linear-chain conditional random field: `score` of each label, `pairs`"
+        " [labels x labels] of each two that follow one another."
+    ),
+)
+standard(
+    "SequenceDecoderNode",
+    3,
+    _decoder,
+    aliases=("SequenceDecoder",),
+    whole=True,
+    reads="label score pairs",
+    doc=(
+        "The labels of the best path through each sequence, one-hot; first and"
+        " last label are those of `label`."
+    ),
+)
+standard(
+    "GMMLogLikelihood",
+    4,
+    _mixture,
+    ndl=("GMMLL",),
+    reads="prior means deviations x",
+    doc=(
+        "The log likelihood of each sample under a mixture of spherical"
+        " Gaussians: `prior` before the softmax [C], `means` [C D], logarithms of"
+        " the deviations [C], `x` [D]."
+    ),
+)
+for _name, _doc in (
+    (
+        "RandomSample",
+        (
+            "So many classes drawn in proportion to their weights, as one-hot columns"
+            " [classes x samples], anew for each minibatch."
+        ),
+    ),
+    (
+        "RandomSampleInclusionFrequency",
+        "How often each class is expected in a draw of `RandomSample`, [classes].",
+    ),
+):
     standard(
         _name,
         1,
@@ -216,8 +395,8 @@ for _name in ("RandomSample", "RandomSampleInclusionFrequency"):
         ndl=None,
         whole=True,
         attributes={
-            "sizeOfSampledSet": AttributeSpec("int"),
-            "allowDuplicates": AttributeSpec("bool"),
+            "sizeOfSampledSet": AttributeSpec("int", doc="how many are drawn"),
+            "allowDuplicates": AttributeSpec("bool", doc="whether a class may be drawn twice"),
             **RANDOM_STATE,
         },
         file_fields=(
@@ -225,4 +404,6 @@ for _name in ("RandomSample", "RandomSampleInclusionFrequency"):
             FileField("sizeOfSampledSet", "uint64"),
             *RANDOM_FIELDS,
         ),
+        reads="weights",
+        doc=_doc,
     )

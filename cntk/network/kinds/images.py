@@ -12,18 +12,30 @@ from ..nodes.node import Kind, NdlFunction, Node
 from .parameters import IMAGE_LAYOUT, NDL_IMAGE_LAYOUT
 
 _GEOMETRY = {
-    "kernelShape": AttributeSpec("dims"),
-    "strideShape": AttributeSpec("dims", (1,)),
-    "dimPadding": AttributeSpec("bools", (True,)),
-    "dimPadLower": AttributeSpec("dims", (0,)),
-    "dimPadUpper": AttributeSpec("dims", (0,)),
+    "kernelShape": AttributeSpec(
+        "dims", doc=("of the kernel, fastest axis first; what an older form leaves out is inferred")
+    ),
+    "strideShape": AttributeSpec(
+        "dims", (1,), doc="steps between windows along each axis; one value counts for all"
+    ),
+    "dimPadding": AttributeSpec(
+        "bools",
+        (True,),
+        doc=("whether each axis is padded so that the result has ceil (input / stride) elements"),
+    ),
+    "dimPadLower": AttributeSpec(
+        "dims", (0,), doc="padding in front of each axis, where dimPadding is false"
+    ),
+    "dimPadUpper": AttributeSpec(
+        "dims", (0,), doc="padding behind each axis, where dimPadding is false"
+    ),
     "imageLayout": IMAGE_LAYOUT,
 }
 _GEOMETRY_OPTIONS = {
-    "stride": AttributeSpec("dims", (1,)),
-    "autoPadding": AttributeSpec("bools", (True,)),
-    "lowerPad": AttributeSpec("dims", (0,)),
-    "upperPad": AttributeSpec("dims", (0,)),
+    "stride": AttributeSpec("dims", (1,), doc="strideShape"),
+    "autoPadding": AttributeSpec("bools", (True,), doc="dimPadding"),
+    "lowerPad": AttributeSpec("dims", (0,), doc="dimPadLower"),
+    "upperPad": AttributeSpec("dims", (0,), doc="dimPadUpper"),
     "imageLayout": IMAGE_LAYOUT,
 }
 _RENAMED = {
@@ -67,11 +79,21 @@ register(
         geometry.convolution,
         {
             **_GEOMETRY,
-            "mapCount": AttributeSpec("dims", (0,)),
-            "dimSharing": AttributeSpec("bools", (True,)),
-            "transpose": AttributeSpec("bool", False),
-            "maxTempMemSizeInSamples": AttributeSpec("int", 0),
-            "convolution2D": AttributeSpec("bool", False),
+            "mapCount": AttributeSpec(
+                "dims", (0,), doc="output maps; 0: as many as the weight says"
+            ),
+            "dimSharing": AttributeSpec(
+                "bools", (True,), doc="whether all places of an axis share one kernel"
+            ),
+            "transpose": AttributeSpec(
+                "bool", False, doc="compute the gradient of a convolution: deconvolution"
+            ),
+            "maxTempMemSizeInSamples": AttributeSpec(
+                "int", 0, doc="bounds CNTK's memory; it changes nothing here"
+            ),
+            "convolution2D": AttributeSpec(
+                "bool", False, doc="the older form, on images with a matrix of weights"
+            ),
         },
         ndl=(
             NdlFunction(
@@ -82,16 +104,23 @@ register(
                 options={
                     **_GEOMETRY_OPTIONS,
                     "mapCount": AttributeSpec("dims", (0,)),
-                    "sharing": AttributeSpec("bools", (True,)),
+                    "sharing": AttributeSpec("bools", (True,), doc="dimSharing"),
                     "transpose": AttributeSpec("bool", False),
                     "maxTempMemSizeInSamples": AttributeSpec("int", 0),
-                    "zeroPadding": AttributeSpec("bool", False),
+                    "zeroPadding": AttributeSpec("bool", False, doc="dimPadding of the older form"),
                 },
                 attributes=_convolution,
                 usage="Convolution(weight, input, kernelShape, mapCount=, stride=, autoPadding=) or"
                 " Convolution(weight, input, kernelWidth, kernelHeight, outputChannels,"
                 " horizontalSubsample, verticalSubsample, zeroPadding=false)",
             ),
+        ),
+        reads=("weight", "x"),
+        doc=(
+            "Convolution with kernels over any axes, or with `transpose` its gradient"
+            " (deconvolution). `weight` has an axis for the maps behind those of the"
+            " kernel; the older form takes a matrix [maps x kernel] and images [W x H"
+            " x C]."
         ),
     )
 )
@@ -106,7 +135,10 @@ register(
         "Pooling",
         (1, 1),
         geometry.pooling,
-        {"pool": AttributeSpec("string", choices=("max", "average")), **_GEOMETRY},
+        {
+            "pool": AttributeSpec("string", choices=("max", "average"), doc="what a window gives"),
+            **_GEOMETRY,
+        },
         ndl=(
             NdlFunction(
                 ("Pooling",),
@@ -118,6 +150,8 @@ register(
                 usage="Pooling(input, max, kernelShape, stride=, autoPadding=)",
             ),
         ),
+        reads=("x",),
+        doc="The largest element, or the mean, of windows of x.",
     )
 )
 register(
@@ -137,10 +171,20 @@ register(
                 usage="MaxUnpooling(input, poolInput, kernelShape, stride=, autoPadding=)",
             ),
         ),
+        reads=("x", "pooled"),
+        doc=(
+            "Max pooling undone: each element of x where the largest element of its"
+            " window of `pooled` stands, 0 elsewhere."
+        ),
     )
 )
 
-_WINDOW = ("windowWidth", "windowHeight", "horizontalSubsample", "verticalSubsample")
+_WINDOW = {
+    "windowWidth": AttributeSpec("int", doc="of the window"),
+    "windowHeight": AttributeSpec("int", doc="of the window"),
+    "horizontalSubsample": AttributeSpec("int", doc="steps between windows along the width"),
+    "verticalSubsample": AttributeSpec("int", doc="steps between windows along the height"),
+}
 
 
 def _window(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,13 +194,24 @@ def _window(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-for _name in ("MaxPooling", "AveragePooling"):
+for _name, _doc in (
+    (
+        "MaxPooling",
+        (
+            "The largest element of windows of images, without padding: windows that"
+            " reach over the edge are left out."
+        ),
+    ),
+    ("AveragePooling", "The mean of windows of images, without padding."),
+):
     register(
         Kind(
             _name,
             (1, 1),
             geometry.window_pooling,
-            {**{key: AttributeSpec("int") for key in _WINDOW}, "imageLayout": IMAGE_LAYOUT},
+            {**_WINDOW, "imageLayout": IMAGE_LAYOUT},
+            reads=("x",),
+            doc=_doc,
             file_fields=(
                 FileField("windowWidth", "uint32"),
                 FileField("imageLayout", "layout"),
@@ -183,8 +238,15 @@ standard(
     2,
     geometry.region_pooling,
     ndl=None,
-    attributes={"roiOutputShape": AttributeSpec("dims")},
+    attributes={
+        "roiOutputShape": AttributeSpec("dims", doc="parts of a region along width and height")
+    },
     file_fields=(FileField("roiOutputShape", "shape"),),
+    reads="x regions",
+    doc=(
+        "Each region of an image cut into a grid, and the largest element of each"
+        " part taken; a region is (x, y, width, height) as fractions of the image."
+    ),
 )
 
 
@@ -210,10 +272,30 @@ def _normalised(node: Node, final: bool) -> None:
 
 
 _NORMALISATION = {
-    "spatial": AttributeSpec("bool", False),
-    "normalizationTimeConstant": AttributeSpec("float", 0.0),
-    "blendTimeConstant": AttributeSpec("float", 0.0),
-    "epsilon": AttributeSpec("float", 0.00001),
+    "spatial": AttributeSpec(
+        "bool",
+        False,
+        doc=(
+            "one mean and variance for each channel, over all its places; else one for each element"
+        ),
+    ),
+    "normalizationTimeConstant": AttributeSpec(
+        "float",
+        0.0,
+        doc=(
+            "samples over which the running statistics forget; SGD's"
+            " batchNormalizationTimeConstant sets it"
+        ),
+    ),
+    "blendTimeConstant": AttributeSpec(
+        "float",
+        0.0,
+        doc=(
+            "weight of the running statistics while training, in samples; SGD's"
+            " batchNormalizationBlendTimeConstant sets it"
+        ),
+    ),
+    "epsilon": AttributeSpec("float", 0.00001, doc="added to the variance"),
 }
 
 
@@ -231,8 +313,12 @@ register(
         _normalised,
         {
             **_NORMALISATION,
-            "useCntkEngine": AttributeSpec("bool", True),
-            "samplesSeen": AttributeSpec("int", 0),
+            "useCntkEngine": AttributeSpec(
+                "bool", True, doc="CNTK's formula; false: cuDNN's, which computes the same here"
+            ),
+            "samplesSeen": AttributeSpec(
+                "int", 0, doc="samples that the running statistics hold, as a model keeps it"
+            ),
             "imageLayout": IMAGE_LAYOUT,
         },
         whole=True,
@@ -243,12 +329,20 @@ register(
                 (5,),
                 options={
                     **_NORMALISATION,
-                    "engine": AttributeSpec("string", "cntk", ("cntk", "cudnn")),
+                    "engine": AttributeSpec(
+                        "string", "cntk", ("cntk", "cudnn"), doc="useCntkEngine"
+                    ),
                     "imageLayout": IMAGE_LAYOUT,
                 },
                 attributes=_batch_normalization,
                 usage="BatchNormalization(input, scale, bias, runMean, runVariance, spatial=false)",
             ),
+        ),
+        reads=("x", "scale", "bias", "mean", "variance"),
+        doc=(
+            "scale (x - m) / sqrt (v + epsilon) + bias. While training m and v are"
+            " those of the minibatch, and `mean` and `variance`, parameters that do"
+            " not learn, follow them; else they are these two."
         ),
     )
 )

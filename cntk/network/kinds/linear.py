@@ -7,8 +7,17 @@ from ..nodes.attributes import AttributeSpec, FileField
 from ..nodes.kind import register, standard
 from ..nodes.node import Kind, NdlFunction, Node
 
-OUTPUT_RANK = AttributeSpec("int", 1)
-INFER_INPUT_RANK = AttributeSpec("int", -1)
+OUTPUT_RANK = AttributeSpec(
+    "int", 1, doc="axes of the left operand that stay; all others are summed over"
+)
+INFER_INPUT_RANK = AttributeSpec(
+    "int",
+    -1,
+    doc=(
+        "axes of the right operand that are not summed, where the left one is"
+        " inferred; -1: as many as the left one says"
+    ),
+)
 
 
 def _transposed(node: Node, left: list[int]) -> list[int]:
@@ -94,22 +103,47 @@ _TIMES_FIELDS = (
     FileField("outputRank", "uint64", 3, 1),
     FileField("inferInputRankToMap", "int32", 12, -1),
 )
-standard("Times", 2, product, attributes=_TIMES, file_fields=_TIMES_FIELDS)
-standard("TransposeTimes", 2, product, attributes=_TIMES, file_fields=_TIMES_FIELDS)
+standard(
+    "Times",
+    2,
+    product,
+    attributes=_TIMES,
+    file_fields=_TIMES_FIELDS,
+    reads="left right",
+    doc=(
+        "The matrix product: the last axes of `left`, all but `outputRank`, are"
+        " summed with the first axes of `right`. Unknown dimensions of a parameter"
+        " are inferred."
+    ),
+)
+standard(
+    "TransposeTimes",
+    2,
+    product,
+    attributes=_TIMES,
+    file_fields=_TIMES_FIELDS,
+    reads="left right",
+    doc="The product of the transposed left matrix and `right`.",
+)
 standard(
     "QuantizedTimes",
     2,
     product,
     ndl=None,
     attributes={
-        "bitShiftA": AttributeSpec("int", 1),
-        "bitShiftB": AttributeSpec("int", 1),
+        "bitShiftA": AttributeSpec("int", 1, doc="of CNTK's quantiser; it changes nothing here"),
+        "bitShiftB": AttributeSpec("int", 1, doc="of CNTK's quantiser; it changes nothing here"),
         **_TIMES,
     },
     file_fields=(
         *_TIMES_FIELDS,
         FileField("bitShiftA", "uint64"),
         FileField("bitShiftB", "uint64"),
+    ),
+    reads="left right",
+    doc=(
+        "`Times`; here without the quantisation to 16 bits that CNTK does on CPUs"
+        " when it does not train."
     ),
 )
 
@@ -192,22 +226,85 @@ def _accumulate(node: Node, final: bool) -> None:
     node.axis, node.shape = None, node.inputs[0].shape
 
 
-standard("DiagTimes", 2, _diagonal_product)
-standard("KhatriRaoProduct", 2, _column_products, ndl=("ColumnwiseCrossProduct",))
-standard("CosDistance", 2, _column_scalar, ndl=("CosDist",))
-standard("CosDistanceWithNegativeSamples", 4, _negative_samples, ndl=("CosWithNegSamples",))
-standard("SumElements", 1, rules.scalar, whole=True)
-standard("SumColumnElements", 1, _column_scalar)
-standard("Diagonal", 1, _diagonal, whole=True)
-standard("EpochAccumulator", 1, _accumulate, ndl=None, whole=True)
+standard(
+    "DiagTimes",
+    2,
+    _diagonal_product,
+    reads="diagonal right",
+    doc="The product of the diagonal matrix, given as a column, and `right`.",
+)
+standard(
+    "KhatriRaoProduct",
+    2,
+    _column_products,
+    ndl=("ColumnwiseCrossProduct",),
+    reads="left right",
+    doc=(
+        "The products of each element of `left` with each of `right`, sample by"
+        " sample, as one column."
+    ),
+)
+standard(
+    "CosDistance",
+    2,
+    _column_scalar,
+    ndl=("CosDist",),
+    reads="x y",
+    doc="The cosine of the angle between x and y, a number for each sample.",
+)
+standard(
+    "CosDistanceWithNegativeSamples",
+    4,
+    _negative_samples,
+    ndl=("CosWithNegSamples",),
+    reads="x y shift negatives",
+    doc=(
+        "Cosines of each x with its y and with the y of so many samples from"
+        " `shift` samples on, [1 + negatives]; `shift` and `negatives` are"
+        " constants."
+    ),
+)
+standard(
+    "SumElements",
+    1,
+    rules.scalar,
+    whole=True,
+    reads="x",
+    doc="The sum of all elements of all samples, one number.",
+)
+standard(
+    "SumColumnElements", 1, _column_scalar, reads="x", doc="The sum of the elements of each sample."
+)
+standard(
+    "Diagonal",
+    1,
+    _diagonal,
+    whole=True,
+    reads="x",
+    doc="The diagonal of a square matrix, as a row.",
+)
+standard(
+    "EpochAccumulator",
+    1,
+    _accumulate,
+    ndl=None,
+    whole=True,
+    reads="x",
+    doc="The mean of all samples since the epoch began.",
+)
 register(
     Kind(
         "TransposeDimensions",
         (1, 1),
         _swap,
-        {"axis1": AttributeSpec("int", 1), "axis2": AttributeSpec("int", 2)},
+        {
+            "axis1": AttributeSpec("int", 1, doc="one axis"),
+            "axis2": AttributeSpec("int", 2, doc="the other axis"),
+        },
         aliases=("Transpose",),
         ndl=(NdlFunction(("Transpose",), "TransposeDimensions", (1,)),),
         file_fields=(FileField("axis1", "int32", 3, 1), FileField("axis2", "int32", 3, 2)),
+        reads=("x",),
+        doc="x with two of its axes exchanged; they count from 1.",
     )
 )

@@ -11,8 +11,12 @@ from ..nodes.kind import register, standard
 from ..nodes.node import DynamicAxis, Kind, NdlFunction, Node
 
 LAYOUTS = ("CHW", "HWC", "cudnn", "legacy")
-IMAGE_LAYOUT = AttributeSpec("string", "CHW", LAYOUTS)
-NDL_IMAGE_LAYOUT = AttributeSpec("string", "HWC", LAYOUTS)
+IMAGE_LAYOUT = AttributeSpec(
+    "string", "CHW", LAYOUTS, doc="CHW: [W x H x C], fastest first; HWC: [C x W x H]"
+)
+NDL_IMAGE_LAYOUT = AttributeSpec(
+    "string", "HWC", LAYOUTS, doc="CHW: [W x H x C], fastest first; HWC: [C x W x H]"
+)
 
 
 def image_shape(width: int, height: int, channels: int, layout: str) -> tuple[int, int, int]:
@@ -64,12 +68,16 @@ def _no_nodes(numbers: Sequence[bool]) -> range:
 
 
 _INPUT_ATTRIBUTES = {
-    "shape": AttributeSpec("dims", ()),
-    "dynamicAxis": AttributeSpec("any", ""),
-    "isImage": AttributeSpec("bool", False),
-    "imageWidth": AttributeSpec("int", 0),
-    "imageHeight": AttributeSpec("int", 0),
-    "imageChannels": AttributeSpec("int", 0),
+    "shape": AttributeSpec("dims", (), doc="of a sample, fastest axis first"),
+    "dynamicAxis": AttributeSpec(
+        "any", "", doc="the name of a DynamicAxis, or that node; empty: the common one"
+    ),
+    "isImage": AttributeSpec(
+        "bool", False, doc="whether width, height and channels give the shape"
+    ),
+    "imageWidth": AttributeSpec("int", 0, doc="of the image"),
+    "imageHeight": AttributeSpec("int", 0, doc="of the image"),
+    "imageChannels": AttributeSpec("int", 0, doc="of the image"),
     "imageLayout": IMAGE_LAYOUT,
 }
 
@@ -99,7 +107,17 @@ def _image(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
 _AXIS_OPTION = {"dynamicAxis": AttributeSpec("string", "")}
 _IMAGE_OPTIONS = {**_AXIS_OPTION, "imageLayout": NDL_IMAGE_LAYOUT}
 
-for _operation, _short in (("InputValue", "Input"), ("SparseInputValue", "SparseInput")):
+for _operation, _short, _doc in (
+    ("InputValue", "Input", "An input that the reader fills, dense: a stream of its name."),
+    (
+        "SparseInputValue",
+        "SparseInput",
+        (
+            "An input whose samples are sparse; `Times` and `LookupTable` read them"
+            " without a dense copy."
+        ),
+    ),
+):
     _image_names = (
         ("ImageInput", "Image") if _short == "Input" else ("SparseImageInput", "SparseImage")
     )
@@ -110,6 +128,7 @@ for _operation, _short in (("InputValue", "Input"), ("SparseInputValue", "Sparse
             _input,
             _INPUT_ATTRIBUTES,
             finish=_finish_input,
+            doc=_doc,
             ndl=(
                 NdlFunction(
                     (_operation, _short),
@@ -134,26 +153,46 @@ for _operation, _short in (("InputValue", "Input"), ("SparseInputValue", "Sparse
     )
 
 _PARAMETER_ATTRIBUTES = {
-    "shape": AttributeSpec("dims"),
-    "learningRateMultiplier": AttributeSpec("float", 1.0),
-    "init": AttributeSpec("string", ""),
-    "initValueScale": AttributeSpec("float", 1.0),
-    "value": AttributeSpec("float", 0.0),
-    "initValue": AttributeSpec("any", ""),
-    "initFilterRank": AttributeSpec("int", 0),
-    "initOutputRank": AttributeSpec("int", 1),
-    "initFromFilePath": AttributeSpec("string", ""),
-    "initFromLiteral": AttributeSpec("string", ""),
-    "initOnCPUOnly": AttributeSpec("bool", True),
-    "randomSeed": AttributeSpec("int", -1),
-    "kernelWidth": AttributeSpec("int", 0),
-    "kernelHeight": AttributeSpec("int", 0),
+    "shape": AttributeSpec("dims", doc="fastest axis first; 0: inferred"),
+    "learningRateMultiplier": AttributeSpec(
+        "float", 1.0, doc="factor of SGD's learning rate; 0: constant"
+    ),
+    "init": AttributeSpec(
+        "string",
+        "",
+        doc=(
+            "fixedValue, fromFile, fromLiteral, zero, bilinear, or random: uniform,"
+            " gaussian, glorotUniform, glorotNormal, heUniform, heNormal"
+        ),
+    ),
+    "initValueScale": AttributeSpec("float", 1.0, doc="factor of the random numbers"),
+    "value": AttributeSpec("float", 0.0, doc="with init = fixedValue"),
+    "initValue": AttributeSpec("any", "", doc="a number for all elements; the same as value"),
+    "initFilterRank": AttributeSpec(
+        "int",
+        0,
+        doc=(
+            "axes of a kernel, which count as inputs of each output for the spread of"
+            " random numbers"
+        ),
+    ),
+    "initOutputRank": AttributeSpec(
+        "int", 1, doc="axes that are outputs; below 0: counted from the end"
+    ),
+    "initFromFilePath": AttributeSpec("string", "", doc="a text file, a row of the matrix a line"),
+    "initFromLiteral": AttributeSpec("string", "", doc="such a text itself"),
+    "initOnCPUOnly": AttributeSpec(
+        "bool", True, doc="draw CNTK's numbers for the CPU; both give these here"
+    ),
+    "randomSeed": AttributeSpec("int", -1, doc="of this parameter; -1: its number in the run"),
+    "kernelWidth": AttributeSpec("int", 0, doc="of init = bilinear"),
+    "kernelHeight": AttributeSpec("int", 0, doc="of init = bilinear"),
 }
 
 _PARAMETER_OPTIONS = {
-    "needGradient": AttributeSpec("bool", True),
-    "needsGradient": AttributeSpec("bool", True),
-    "computeGradient": AttributeSpec("bool", True),
+    "needGradient": AttributeSpec("bool", True, doc="false: learningRateMultiplier = 0"),
+    "needsGradient": AttributeSpec("bool", True, doc="as needGradient"),
+    "computeGradient": AttributeSpec("bool", True, doc="as needGradient"),
     "learningRateMultiplier": AttributeSpec("float", 1.0),
     "init": AttributeSpec("string", "uniform"),
     "initValueScale": AttributeSpec("float", 1.0),
@@ -223,21 +262,50 @@ register(
                 "LearnableParameter",
                 (1,),
                 nodes=_no_nodes,
-                options={"rows": AttributeSpec("int", 1), "cols": AttributeSpec("int", 1)},
+                options={
+                    "rows": AttributeSpec("int", 1, doc="of the constant"),
+                    "cols": AttributeSpec("int", 1, doc="of the constant"),
+                },
                 attributes=_constant,
                 usage="Constant(value, rows=1, cols=1)",
             ),
         ),
+        reads=(),
+        doc=(
+            "A tensor that training changes, unless its `learningRateMultiplier` is"
+            " 0. In BrainScript `ParameterTensor {dims, init = ...}`."
+        ),
     )
 )
 
-standard("DynamicAxis", 0, _axis_rule, ndl=None)
+standard(
+    "DynamicAxis",
+    0,
+    _axis_rule,
+    ndl=None,
+    reads="",
+    doc=(
+        "A dynamic axis of its own: inputs that name it may have sequences of"
+        " other lengths than those of others."
+    ),
+)
 standard(
     "EnvironmentInput",
     0,
     _environment,
     ndl=None,
-    attributes={"propertyName": AttributeSpec("string")},
+    attributes={"propertyName": AttributeSpec("string", doc="isTraining")},
     file_fields=(FileField("propertyName", "wide"),),
+    reads="",
+    doc="A number that tells of the run: 1 while it trains, else 0.",
 )
-standard("LookupTable", 2, _look_up)
+standard(
+    "LookupTable",
+    2,
+    _look_up,
+    reads="table words",
+    doc=(
+        "The columns of the table for one-hot words: a sample of several words"
+        " gives their columns one below the other."
+    ),
+)

@@ -181,21 +181,31 @@ standard(
     _reshape,
     ndl=None,
     attributes={
-        "shape": AttributeSpec("dims", ()),
-        "beginAxis": AttributeSpec("int", 0),
-        "endAxis": AttributeSpec("int", 0),
+        "shape": AttributeSpec("dims", (), doc="the new axes"),
+        "beginAxis": AttributeSpec(
+            "int", 0, doc="first axis that is replaced, from 1; 0: the first"
+        ),
+        "endAxis": AttributeSpec(
+            "int", 0, doc="the axis behind the last that is replaced; 0: the end"
+        ),
     },
     file_fields=(
         FileField("beginAxis", "int32"),
         FileField("endAxis", "int32"),
         FileField("shape", "shape"),
     ),
+    reads="x",
+    doc=(
+        "x with its axes `beginAxis` to `endAxis` (not included, 0 = the last"
+        " too) replaced by those of `shape`, of which one may be 0 and is"
+        " inferred."
+    ),
 )
 
 _IMAGE = {
-    "imageWidth": AttributeSpec("int", 0),
-    "imageHeight": AttributeSpec("int", 0),
-    "imageChannels": AttributeSpec("int", 0),
+    "imageWidth": AttributeSpec("int", 0, doc="of the image"),
+    "imageHeight": AttributeSpec("int", 0, doc="of the image"),
+    "imageChannels": AttributeSpec("int", 0, doc="of the image"),
     "imageLayout": NDL_IMAGE_LAYOUT,
 }
 
@@ -210,9 +220,11 @@ register(
         (1, 1),
         _legacy_reshape_rule,
         {
-            "numRows": AttributeSpec("int"),
+            "numRows": AttributeSpec("int", doc="of the result"),
             **_IMAGE,
-            "imageLayout": AttributeSpec("string", "HWC", LAYOUTS),
+            "imageLayout": AttributeSpec(
+                "string", "HWC", LAYOUTS, doc="CHW: [W x H x C], fastest first; HWC: [C x W x H]"
+            ),
         },
         ndl=(
             NdlFunction(
@@ -224,6 +236,11 @@ register(
                 attributes=_legacy_reshape,
                 usage="Reshape(input, numRows, imageWidth=, imageHeight=, imageChannels=)",
             ),
+        ),
+        reads=("x",),
+        doc=(
+            "x as columns of `numRows`: samples become more or fewer where a sample"
+            " has another size. It is what NDL's `Reshape` was before tensors."
         ),
     )
 )
@@ -240,9 +257,13 @@ register(
         (1, 1),
         _slice,
         {
-            "beginIndex": AttributeSpec("int"),
-            "endIndex": AttributeSpec("int"),
-            "axis": AttributeSpec("int", 1),
+            "beginIndex": AttributeSpec(
+                "int", doc="first element, from 0; below 0: counted from the end"
+            ),
+            "endIndex": AttributeSpec(
+                "int", doc="behind the last element; 0 and below: counted from the end"
+            ),
+            "axis": AttributeSpec("int", 1, doc="from 1 on"),
         },
         aliases=("RowSlice",),
         ndl=(
@@ -255,6 +276,8 @@ register(
                 usage="RowSlice(startRowIndex, numRows, input)",
             ),
         ),
+        reads=("x",),
+        doc=("The elements `beginIndex` to `endIndex` (not included) along an axis of the sample."),
     )
 )
 
@@ -263,7 +286,7 @@ register(
         "RowRepeat",
         (1, 1),
         _repeat,
-        {"numRepeats": AttributeSpec("int", 1)},
+        {"numRepeats": AttributeSpec("int", 1, doc="how often")},
         file_fields=(FileField("numRepeats", "uint64"),),
         ndl=(
             NdlFunction(
@@ -275,14 +298,18 @@ register(
                 usage="RowRepeat(input, numRepeats)",
             ),
         ),
+        reads=("x",),
+        doc="x repeated so often, one below the other.",
     )
 )
 standard(
     "RowStack",
     (1, None),
     _stack,
-    attributes={"axis": AttributeSpec("int", 1)},
+    attributes={"axis": AttributeSpec("int", 1, doc="from 1 on")},
     file_fields=(FileField("axis", "int32", 3, 1),),
+    reads="x ...",
+    doc="All inputs one behind the other along an axis; `Splice` in BrainScript.",
 )
 standard(
     "ReduceElements",
@@ -290,16 +317,26 @@ standard(
     _reduce,
     ndl=None,
     attributes={
-        "axis": AttributeSpec("int", 0),
+        "axis": AttributeSpec("int", 0, doc="from 1 on; 0: all elements"),
         "reductionOp": AttributeSpec(
-            "string", choices=("Sum", "Mean", "LogSum", "Max", "Min", "Argmax", "Argmin")
+            "string",
+            choices=("Sum", "Mean", "LogSum", "Max", "Min", "Argmax", "Argmin"),
+            doc="what is computed",
         ),
     },
     file_fields=(FileField("axis", "int32"), FileField("reductionOp", "wide")),
+    reads="x",
+    doc=(
+        "The sum, mean, log of summed exponentials, largest, smallest, or the"
+        " place of the largest or smallest element, along an axis or over all"
+        " elements of the sample."
+    ),
 )
 
 
-UNKNOWN = AttributeSpec("float", float("inf"))  # an offset that validation finds
+UNKNOWN = AttributeSpec(
+    "float", float("inf"), doc="of the first element that is kept; found where it is not given"
+)  # an offset that validation finds
 
 
 def _crop_nodes(numbers: Sequence[bool]) -> range:
@@ -326,6 +363,12 @@ register(
                 attributes=_crop,
                 usage="Crop(input, like), with offsets or with two equivalent nodes behind",
             ),
+        ),
+        reads=("x", "like", "equivalent", "equivalentOfLike"),
+        doc=(
+            "x cut to the width and height of `like`, from offsets on; without"
+            " offsets these are found from the convolutions and poolings between both"
+            " and a common ancestor, or the two nodes of the third and fourth input."
         ),
     )
 )

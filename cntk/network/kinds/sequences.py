@@ -130,19 +130,45 @@ def _delay(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-for _operation, _aliases, _direction in (("PastValue", ("Delay",), 1), ("FutureValue", (), -1)):
+for _operation, _aliases, _direction, _doc in (
+    (
+        "PastValue",
+        ("Delay",),
+        1,
+        (
+            "x of `timeStep` steps before; before the start of the sequence"
+            " `initial`, or without it the number `defaultHiddenActivation`. Loops run"
+            " through it."
+        ),
+    ),
+    (
+        "FutureValue",
+        (),
+        -1,
+        (
+            "x of `timeStep` steps later; behind the end of the sequence as with"
+            " `PastValue`. Loops run through it."
+        ),
+    ),
+):
     register(
         Kind(
             _operation,
             (1, 2),
             _delayed,
             {
-                "shape": AttributeSpec("dims", ()),
-                "timeStep": AttributeSpec("int", 1),
-                "defaultHiddenActivation": AttributeSpec("float", 0.1),
+                "shape": AttributeSpec(
+                    "dims", (), doc="of x, where it is defined later; 0: inferred"
+                ),
+                "timeStep": AttributeSpec("int", 1, doc="steps"),
+                "defaultHiddenActivation": AttributeSpec(
+                    "float", 0.1, doc="the value outside of the sequence"
+                ),
             },
             aliases=_aliases,
             delay=_direction,
+            reads=("x", "initial"),
+            doc=_doc,
             ndl=(
                 NdlFunction(
                     (_operation, *_aliases),
@@ -151,8 +177,10 @@ for _operation, _aliases, _direction in (("PastValue", ("Delay",), 1), ("FutureV
                     nodes=lambda numbers: range(len(numbers) - 1, len(numbers)),
                     options={
                         "timeStep": AttributeSpec("int", 1),
-                        "delayTime": AttributeSpec("int", 1),
-                        "defaultHiddenActivity": AttributeSpec("float", 0.1),
+                        "delayTime": AttributeSpec("int", 1, doc="timeStep"),
+                        "defaultHiddenActivity": AttributeSpec(
+                            "float", 0.1, doc="defaultHiddenActivation"
+                        ),
                     },
                     attributes=_delay,
                     usage=f"{_operation}(rows, input, timeStep=1, defaultHiddenActivity=0.1)",
@@ -192,14 +220,24 @@ standard(
     ndl=None,
     direction=_shift_direction,
     attributes={
-        "fromOffset": AttributeSpec("int"),
-        "boundaryMode": AttributeSpec("int", _REACH_ACROSS),
-        "dim": AttributeSpec("int", -1),
+        "fromOffset": AttributeSpec("int", doc="below 0: before; above: later"),
+        "boundaryMode": AttributeSpec(
+            "int",
+            _REACH_ACROSS,
+            doc="-1: the second input stands outside; 0: copies of the step at the edge",
+        ),
+        "dim": AttributeSpec("int", -1, doc="-1: time; else an axis of the sample, from 1"),
     },
     file_fields=(
         FileField("fromOffset", "int32"),
         FileField("boundaryMode", "int32"),
         FileField("dim", "int32"),
+    ),
+    reads="x boundary",
+    doc=(
+        "x of `fromOffset` steps before (below 0) or later; what lies outside of"
+        " the sequence is taken from `boundary`, or with `boundaryMode` 0 from the"
+        " step at the edge."
     ),
 )
 standard(
@@ -208,27 +246,71 @@ standard(
     _where,
     ndl=None,
     whole=True,
-    attributes={"dynamicAxisName": AttributeSpec("string", "WhereNodeAxis")},
+    attributes={"dynamicAxisName": AttributeSpec("string", "WhereNodeAxis", doc="of the new axis")},
     file_fields=(FileField("dynamicAxisName", "wide", 11, "WhereNodeAxis"),),
+    reads="condition",
+    doc=(
+        "The positions in each sequence at which the condition is not 0, as"
+        " sequences of a new dynamic axis."
+    ),
 )
-standard("PackedIndex", 2, _packed_index, ndl=None, whole=True)
-standard("GatherPacked", 2, _gather, ndl=None, whole=True)
-standard("ScatterPacked", 3, _scatter, ndl=None, whole=True)
-standard("ReconcileDynamicAxis", 2, _reconcile, aliases=("ReconcileMBLayout",))
+standard(
+    "PackedIndex",
+    2,
+    _packed_index,
+    ndl=None,
+    whole=True,
+    reads="target index",
+    doc=("Positions in sequences of `target` as numbers of its samples in the minibatch."),
+)
+standard(
+    "GatherPacked",
+    2,
+    _gather,
+    ndl=None,
+    whole=True,
+    reads="index source",
+    doc=(
+        "The samples of `source` with these numbers (of `PackedIndex`), in the"
+        " sequences of `index`."
+    ),
+)
+standard(
+    "ScatterPacked",
+    3,
+    _scatter,
+    ndl=None,
+    whole=True,
+    reads="layout index source",
+    doc=("The samples of `source` put at these numbers in the sequences of `layout`, 0 elsewhere."),
+)
+standard(
+    "ReconcileDynamicAxis",
+    2,
+    _reconcile,
+    aliases=("ReconcileMBLayout",),
+    reads="x layout",
+    doc=(
+        "x with the dynamic axis of `layout`: says that both have the same"
+        " sequences, which is checked while running."
+    ),
+)
 standard(
     "Trace",
     1,
     rules.unary,
     ndl=None,
     attributes={
-        "say": AttributeSpec("string", ""),
-        "logFrequency": AttributeSpec("int", 100),
-        "logFirst": AttributeSpec("int", 10),
-        "logGradientToo": AttributeSpec("bool", False),
-        "onlyUpToRow": AttributeSpec("int", 100000000),
-        "onlyUpToT": AttributeSpec("int", 100000000),
-        "format": AttributeSpec("any", None),
+        "say": AttributeSpec("string", "", doc="words in front of the values"),
+        "logFrequency": AttributeSpec("int", 100, doc="minibatches between two logs"),
+        "logFirst": AttributeSpec("int", 10, doc="minibatches at the start that are all logged"),
+        "logGradientToo": AttributeSpec("bool", False, doc="log the gradient, too"),
+        "onlyUpToRow": AttributeSpec("int", 100000000, doc="rows that are shown"),
+        "onlyUpToT": AttributeSpec("int", 100000000, doc="steps that are shown"),
+        "format": AttributeSpec("any", None, doc="as of the action write"),
     },
+    reads="x",
+    doc="x itself; its values are logged now and then.",
 )
 standard(
     "OptimizedRNNStack",
@@ -237,10 +319,19 @@ standard(
     aliases=("RNN",),
     ndl=None,
     attributes={
-        "hiddenDims": AttributeSpec("int"),
-        "numLayers": AttributeSpec("int", 1),
-        "bidirectional": AttributeSpec("bool", False),
-        "recurrentOp": AttributeSpec("string", "lstm", ("lstm", "gru", "rnnTanh", "rnnReLU")),
-        "axis": AttributeSpec("int", -1),
+        "hiddenDims": AttributeSpec("int", doc="cells of a layer and direction"),
+        "numLayers": AttributeSpec("int", 1, doc="layers"),
+        "bidirectional": AttributeSpec("bool", False, doc="both directions, one below the other"),
+        "recurrentOp": AttributeSpec(
+            "string", "lstm", ("lstm", "gru", "rnnTanh", "rnnReLU"), doc="what a step computes"
+        ),
+        "axis": AttributeSpec(
+            "int", -1, doc="-1: along the sequence; 2: along the second axis of each sample"
+        ),
     },
+    reads="weights x",
+    doc=(
+        "Layers of LSTM, GRU or plain recurrence over the sequences, all weights"
+        " in one matrix in cuDNN's order."
+    ),
 )

@@ -32,15 +32,39 @@ def _normalised(node: Node, final: bool) -> None:
     node.shape = shape
 
 
-_COMPUTED = {"hasComputed": AttributeSpec("bool", False)}
-standard("Mean", 1, _statistic, attributes=_COMPUTED, precompute=True, whole=True)
-standard("InvStdDev", 1, _statistic, attributes=_COMPUTED, precompute=True, whole=True)
+_COMPUTED = {
+    "hasComputed": AttributeSpec(
+        "bool", False, doc="whether the value is known, as a model keeps it"
+    )
+}
+standard(
+    "Mean",
+    1,
+    _statistic,
+    attributes=_COMPUTED,
+    precompute=True,
+    whole=True,
+    reads="x",
+    doc="The mean of each element over all the data, found before training.",
+)
+standard(
+    "InvStdDev",
+    1,
+    _statistic,
+    attributes=_COMPUTED,
+    precompute=True,
+    whole=True,
+    reads="x",
+    doc=("1 / standard deviation of each element over all the data, found before training."),
+)
 standard(
     "PerDimMeanVarNormalization",
     3,
     _normalised,
     aliases=("PerDimMeanVarNormalizationNode",),
     ndl=("PerDimMVNorm",),
+    reads="x mean invStdDev",
+    doc="(x - mean) * invStdDev.",
 )
 standard(
     "PerDimMeanVarDeNormalization",
@@ -48,4 +72,6 @@ standard(
     _normalised,
     aliases=("PerDimMeanVarDeNormalizationNode",),
     ndl=("PerDimMVDeNorm",),
+    reads="x mean invStdDev",
+    doc="x / invStdDev + mean.",
 )

@@ -63,12 +63,13 @@ class AttributeSpec:
     """One attribute as a `ComputationNode` record names it.
 
     `type` is bool, int, float, string, dims, bools, ints or any. A single number does for dims,
-    bools and ints. `choices` are compared without regard to case.
+    bools and ints. `choices` are compared without regard to case. `doc` says what it does.
     """
 
     type: str
     default: Any = REQUIRED
     choices: tuple[str, ...] = ()
+    doc: str = ""
 
     def convert(self, value: Any) -> Any:
         """`value` as this attribute holds it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ....framework.base.errors import OpscopeError
 from .attributes import AttributeSpec, FileField
 from .node import Kind, NdlFunction
 from .rules import Rule
@@ -18,19 +19,36 @@ NDL: dict[str, NdlFunction] = {}  # by lower-case name
 
 
 def register(kind: Kind) -> Kind:
-    """Add a kind to the catalogue; kinds of other packages register the same way."""
-    for name in (kind.operation, *kind.aliases):
-        if name in KINDS:
-            raise ValueError(f"{name} is registered already")
-        KINDS[name] = kind
-    for function in kind.ndl:
-        for name in function.names:
-            NDL[name.lower()] = function
+    """Add a kind to the catalogue; kinds of a program or of other packages register the same way.
+
+    Raises:
+        OpscopeError: a name is taken: of an operation, or of a function of NDL.
+    """
+    names = (kind.operation, *kind.aliases)
+    functions = {name.lower(): function for function in kind.ndl for name in function.names}
+    for taken in (*(n for n in names if n in KINDS), *(n for n in functions if n in NDL)):
+        raise OpscopeError(f"the node kind {taken!r} is there already")
+    KINDS.update(dict.fromkeys(names, kind))
+    NDL.update(functions)
     return kind
 
 
+def unregister(operation: str) -> None:
+    """Forget a kind, to register it anew."""
+    kind = KINDS.get(operation)
+    if kind is not None:
+        for name in (kind.operation, *kind.aliases):
+            KINDS.pop(name, None)
+        for function in kind.ndl:
+            for name in function.names:
+                NDL.pop(name.lower(), None)
+
+
 # The state of a node's random numbers, and its fields in model files.
-RANDOM_STATE = {"rngSeed": AttributeSpec("int", 0), "rngOffset": AttributeSpec("int", 0)}
+RANDOM_STATE = {
+    "rngSeed": AttributeSpec("int", 0, doc="of the node's random numbers"),
+    "rngOffset": AttributeSpec("int", 0, doc="how many were drawn, as a model keeps it"),
+}
 RANDOM_FIELDS = (FileField("rngSeed", "uint64", 17, 0), FileField("rngOffset", "uint64", 16, 0))
 
 
@@ -48,10 +66,13 @@ def standard(
     whole: bool = False,
     precompute: bool = False,
     file_fields: tuple[FileField, ...] = (),
+    reads: str = "",
+    doc: str = "",
 ) -> Kind:
     """Register a kind whose NDL call, where it has one, takes all inputs in order.
 
-    `ndl` holds NDL's short names beside the operation name; None: NDL cannot call it.
+    `ndl` holds NDL's short names beside the operation name; None: NDL cannot call it. `reads` names
+    the inputs, between blanks.
     """
     low, high = (inputs, inputs) if isinstance(inputs, int) else inputs
     functions = ()
@@ -73,5 +94,7 @@ def standard(
             whole=whole,
             precompute=precompute,
             file_fields=file_fields,
+            reads=tuple(reads.split()),
+            doc=doc,
         )
     )

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ....framework.base.errors import AttributeTypeError, OpscopeError, ShapeError, nearest
+from ....framework.base.errors import (
+    AttributeTypeError,
+    OpscopeError,
+    RunError,
+    ShapeError,
+    nearest,
+)
+from ....framework.base.plugins import call_plugin
 from ...base.text import Location, located
 from .attributes import REQUIRED, AttributeSpec, Dims, FileField
 
 DEFAULT_AXIS = "*"
+T = TypeVar("T")
 
 
 class DynamicAxis:
@@ -98,6 +106,8 @@ class Kind:
         whole: whether nodes look at all time steps at once; no loop may contain them.
         precompute: whether the value is computed from the whole data before training.
         file_fields: attributes in binary model files, in file order.
+        reads: what its inputs are called in texts about it, in order.
+        doc: what it computes, in terms of `reads`.
     """
 
     operation: str
@@ -112,6 +122,8 @@ class Kind:
     whole: bool = False
     precompute: bool = False
     file_fields: tuple[FileField, ...] = ()
+    reads: tuple[str, ...] = ()
+    doc: str = ""
 
     @property
     def can_delay(self) -> bool:
@@ -145,7 +157,7 @@ class Kind:
             else:
                 values[name] = spec.default
         if self.finish is not None:
-            self.finish(values)
+            call_plugin(f"{self.operation}: finishing its attributes", self.finish, values)
         return values
 
 
@@ -235,6 +247,23 @@ class Node:
         return located(
             error_class, f"{self.name} {self.operation} operation: {message}", self.location
         )
+
+    def run(self, what: str, function: Callable[..., T], *arguments: object) -> T:
+        """The result of a function of the node's kind, which may be one of another package.
+
+        Args:
+            what: it is, for errors.
+
+        Raises:
+            OpscopeError: one that the function raises; a RunError about this node for any other.
+        """
+        try:
+            return function(*arguments)
+        except OpscopeError:
+            raise
+        except Exception as error:  # whatever another package's code raises
+            message = f"{what} of its kind failed: {type(error).__name__}: {error}"
+            raise self.error(message, RunError) from error
 
     def __repr__(self) -> str:
         inputs = ", ".join(i.name if i is not None else "?" for i in self.inputs)

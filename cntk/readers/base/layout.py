@@ -72,6 +72,9 @@ class Layout:
 def packed(lengths: np.ndarray) -> Layout:
     """Whole sequences: each goes into the first slot that has room, up to the longest one."""
     steps = int(lengths.max(initial=0))
+    if (lengths == steps).all():  # no search: single samples may be many
+        zeros = np.zeros(len(lengths), np.int64)
+        return Layout(len(lengths), steps, np.arange(len(lengths)), zeros, zeros + steps)
     filled: list[int] = []
     slot = np.empty(len(lengths), np.int64)
     begin = np.empty(len(lengths), np.int64)
@@ -86,5 +89,4 @@ def packed(lengths: np.ndarray) -> Layout:
 
 def frames(count: int) -> Layout:
     """Single samples: every one is a sequence of one step in a slot of its own."""
-    zeros = np.zeros(count, np.int64)
-    return Layout(count, 1, np.arange(count), zeros, zeros + 1)
+    return packed(np.ones(count, np.int64))

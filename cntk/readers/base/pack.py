@@ -50,7 +50,8 @@ class Minibatch:
         return max((layout.columns for layout in self.layouts.values()), default=0)
 
     def __bool__(self) -> bool:
-        return bool(len(self.sequences))
+        """Whether it holds anything; that of an epoch's end does not."""
+        return bool(self.streams)
 
 
 class Packer(ABC):

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import numpy as np
-
 from ....framework.base.errors import RunError, nearest
 from .data import Samples
-from .layout import Layout
 from .pack import Minibatch, Packer
 from .reader import DataReader
 
@@ -35,7 +32,7 @@ class PackedReader(DataReader):
         self._packer = packer
         self._thread = ThreadPoolExecutor(1, "opscope-reader") if ahead else None
         self._coming: Future[Minibatch] | None = None
-        self._last = Minibatch(end_of_epoch=True)
+        self.last = Minibatch(end_of_epoch=True)
 
     @property
     def parallel(self) -> int:
@@ -46,43 +43,18 @@ class PackedReader(DataReader):
         """See `DataReader.start_minibatch_loop`."""
         self._wait()
         self._packer.start_epoch(epoch, size, epoch_size)
-        self._last = Minibatch()
+        self.last = Minibatch()
         self._read_ahead()
 
     def get_minibatch(self) -> Minibatch | None:
         """See `DataReader.get_minibatch`."""
-        if self._last.end_of_epoch:
+        if self.last.end_of_epoch:
             return None
         coming, self._coming = self._coming, None
-        self._last = self._packer.read() if coming is None else coming.result()
-        if not self._last.end_of_epoch:
+        self.last = self._packer.read() if coming is None else coming.result()
+        if not self.last.end_of_epoch:
             self._read_ahead()
-        return self._last or None
-
-    def data_end(self) -> bool:
-        """See `DataReader.data_end`."""
-        return all(
-            bool((layout.end <= layout.steps).all()) for layout in self._last.layouts.values()
-        )
-
-    def _layout(self) -> Layout | None:
-        """The layout with the most columns of the last minibatch."""
-        return max(self._last.layouts.values(), key=lambda layout: layout.columns, default=None)
-
-    @property
-    def parallel_sequences(self) -> int:
-        """See `DataReader.parallel_sequences`."""
-        layout = self._layout()
-        return 1 if layout is None else layout.parallel
-
-    def sentence_ends(self) -> np.ndarray:
-        """See `DataReader.sentence_ends`."""
-        layout = self._layout()
-        if layout is None:
-            return np.ones(1, bool)
-        ended = np.ones(layout.parallel, bool)
-        ended[layout.slot[layout.end > layout.steps]] = False
-        return ended
+        return self.last or None
 
     def label_mapping(self, stream: str) -> Mapping[int, str]:
         """See `DataReader.label_mapping`."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from ....framework.base.errors import RunError
-from ...base.plugins import call_plugin
+from ....framework.base.plugins import call_plugin, owner_of
 from .data import Samples, Stream
-from .layout import packed
+from .layout import Layout
 from .pack import Minibatch
 
 
@@ -20,9 +19,11 @@ class DataReader(ABC):
 
     Attributes:
         streams: of each minibatch.
+        last: the last minibatch of those that `minibatches` has given.
     """
 
     streams: list[Stream]
+    last: Minibatch = Minibatch()
 
     @property
     def parallel(self) -> int:
@@ -50,16 +51,28 @@ class DataReader(ABC):
 
     def data_end(self) -> bool:
         """Whether all sequences of the last minibatch ended with it (CNTK's `endDataSentence`)."""
-        return True
+        return all(
+            bool((layout.end <= layout.steps).all()) for layout in self.last.layouts.values()
+        )
+
+    def _layout(self) -> Layout | None:
+        """The layout with the most columns of the last minibatch."""
+        return max(self.last.layouts.values(), key=lambda layout: layout.columns, default=None)
 
     @property
     def parallel_sequences(self) -> int:
         """Slots of the last minibatch; 1 before the first one."""
-        return 1
+        layout = self._layout()
+        return 1 if layout is None else layout.parallel
 
     def sentence_ends(self) -> np.ndarray:
         """Whether the sequence of each slot ended within the last minibatch, bool, [slots]."""
-        return np.ones(self.parallel_sequences, bool)
+        layout = self._layout()
+        if layout is None:
+            return np.ones(1, bool)
+        ended = np.ones(layout.parallel, bool)
+        ended[layout.slot[layout.end > layout.steps]] = False
+        return ended
 
     def label_mapping(self, stream: str) -> Mapping[int, str]:
         """The labels of a stream by their numbers; empty where they have no names."""
@@ -89,23 +102,4 @@ class DataReader(ABC):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def next_minibatch(reader: DataReader) -> Minibatch | None:
-    """The next minibatch of a reader, of whichever package; None at the end of the epoch.
-
-    Streams without a layout get one: their sequences packed side by side.
-
-    Raises:
-        OpscopeError: one that the reader raises.
-        RunError: the reader fails otherwise, or gives something else; it names the reader's class.
-    """
-    owner = f"the reader {type(reader).__module__}.{type(reader).__name__}"
-    found = call_plugin(owner, reader.get_minibatch)
-    if found is not None and not isinstance(found, Minibatch):
-        raise RunError(f"{owner} gave a {type(found).__name__}, not a Minibatch or None")
-    if found is None or found.streams.keys() <= found.layouts.keys():
-        return found
-    layouts = {name: packed(samples.lengths) for name, samples in found.streams.items()}
-    return replace(found, layouts={**layouts, **found.layouts})
+        call_plugin(owner_of("reader", self), self.close)

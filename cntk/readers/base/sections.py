@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -109,13 +110,17 @@ def named_files(config: ConfigParameters) -> dict[Path, str]:
                 if str(part).startswith(("[", "{")):
                     found |= named_files(ConfigParameters.of(part))
             continue
-        path = Path(text)
-        if text and path.is_file():
-            found[path.resolve()] = value.path
+        if os.path.isfile(text):
+            found[Path(text).resolve()] = value.path
             if name.lower() == "scpfile":
                 for entry in read_script(text, config.string("prefixPathInSCP", "")):
-                    found[Path(entry.path).resolve()] = f"{value.path} ({text})"
+                    found[_resolved(entry.path)] = f"{value.path} ({text})"
     return found
+
+
+def _resolved(path: str) -> Path:
+    """A path without links; one with a NUL character, which no file has, as it is."""
+    return Path(path) if "\0" in path else Path(path).resolve()
 
 
 def check_not_read(reader: ConfigParameters, written: Iterable[str]) -> None:
@@ -130,6 +135,6 @@ def check_not_read(reader: ConfigParameters, written: Iterable[str]) -> None:
     """
     read = named_files(reader)
     for path in written:
-        where = read.get(Path(path).resolve())
+        where = read.get(_resolved(path))
         if where is not None:
             raise SaveError(f"{path} would be overwritten while it is read: {where} names it")

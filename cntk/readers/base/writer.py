@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
+from ....framework.base.plugins import call_plugin, owner_of
 from .data import Samples
 
 
@@ -42,7 +43,4 @@ class DataWriter(ABC):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
+        call_plugin(owner_of("writer", self), self.close if kind is None else self.discard)

@@ -23,6 +23,8 @@ from ..base.sections import complaint, precision, sections_with
 from ..base.writer import DataWriter
 from ..opening import Opening
 
+_MOST_NUMBERS = 2**31 - 1  # in a sample
+
 
 def binary_writer(config: ConfigParameters) -> Opening[DataWriter]:
     """The writer of a section with writerType BinaryWriter.
@@ -41,6 +43,8 @@ def binary_writer(config: ConfigParameters) -> Opening[DataWriter]:
     for name, part in parts:
         kind = part.string("sectionType").lower()
         dims[name] = part.size("dim", 1)
+        if dims[name] > _MOST_NUMBERS:
+            raise part["dim"].error(f"dim is at most {_MOST_NUMBERS}, not {dims[name]}")
         if kind == "labels":
             if not part.match("labelType", "regression"):
                 raise part["labelType"].error(

@@ -9,13 +9,14 @@ Source: CNTK's `HTKMLFReader/HTKMLFWriter.cpp`.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from ....framework.base.atomic import make_folder_of
 from ....framework.base.errors import FormatError, SaveError, ShapeError
+from ...base.text import reason
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Samples
@@ -65,8 +66,8 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
 def _lines(path: str) -> list[str]:
     try:
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
@@ -114,8 +115,5 @@ class HtkWriter(DataWriter):
         bad = int(np.count_nonzero(~np.isfinite(rows)))
         if bad:
             _log.warning("%s: %d numbers are not finite", path, bad)
-        try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        except OSError as error:
-            raise SaveError(f"cannot write {path}: {error.strerror}") from error
+        make_folder_of(path)
         write_htk(path, rows, _PERIOD)

@@ -16,7 +16,6 @@ by Pillow. Source: CNTK's `ImageReader/ImageDataDeserializer.cpp`, `Base64ImageD
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import math
 import zipfile
@@ -30,6 +29,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ....framework.base.errors import FormatError, ShapeError
+from ...base.text import reason
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
@@ -117,7 +117,7 @@ class _Files:
         if self.embedded:
             try:
                 return base64.b64decode(entry.image.strip(), validate=True)
-            except binascii.Error as error:
+            except ValueError as error:  # characters that are no Base64, or no ASCII
                 raise FormatError(f"{entry.place}: the image is no Base64: {error}") from None
         path = entry.image.replace("...", self.folder, 1)
         archive, at, inside = path.partition("@")
@@ -128,8 +128,8 @@ class _Files:
                 if archive not in self._archives:
                     self._archives[archive] = zipfile.ZipFile(archive)
                 return self._archives[archive].read(inside[1:].replace("\\", "/"))
-        except OSError as error:
-            raise FormatError(f"{entry.place}: {path}: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+            raise FormatError(f"{entry.place}: {path}: {reason(error)}") from error
         except (zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError) as error:
             raise FormatError(f"{entry.place}: {path}: {error}") from error
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
+from ...base.text import reason
 from ...config.parameters import ConfigParameters
 from ..base.sections import complaint
 
@@ -384,8 +385,8 @@ def read_opencv(path: str) -> dict[str, np.ndarray]:
     """
     try:
         root = ElementTree.fromstring(Path(path).read_bytes())
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
     except ElementTree.ParseError as error:
         raise FormatError(f"{path}: no XML of OpenCV: {error}") from error
     found: dict[str, np.ndarray] = {}

@@ -15,10 +15,10 @@ one. Sentences are shuffled, and those of equal length come together. Source: CN
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from ..opening import Opening
 from .noise_words import NoiseWords
 
 _CACHE = 50000
+_MOST_NOISE = 1_000_000
 _SHORTEST = 3
 _EPSILON = 1e-6
 
@@ -139,7 +140,10 @@ def _form(part: ConfigParameters, class_file: str) -> tuple[str, int]:
     if mode != "softmax" and not class_file:
         raise complaint(part, f"mode = {mode!r} needs a wordclass file")
     part.only_if(mode == "nce", f"mode is {mode}, not nce", "noise_number")
-    return mode, part.size("noise_number", 0) if mode == "nce" else 0
+    noise = part.size("noise_number", 0) if mode == "nce" else 0
+    if noise > _MOST_NOISE:
+        raise part["noise_number"].error(f"{noise} words of noise; {_MOST_NOISE} are possible")
+    return mode, noise
 
 
 class _Lists:
@@ -171,7 +175,7 @@ class _Lists:
     def present(self) -> bool:
         """Whether the files are there."""
         files = [self._class_file] if self._class_file else self._files
-        return all(Path(file).is_file() for file in files)
+        return all(os.path.isfile(file) for file in files)
 
     @cached_property
     def _classes(self) -> tuple[Vocabulary, Classes, np.ndarray] | None:
@@ -188,7 +192,7 @@ class _Lists:
         """The words given and those to predict."""
         found = []
         for part, file in zip(self._parts, self._files, strict=True):
-            if Path(file).exists():
+            if os.path.exists(file):
                 found.append(read_words(file, self._unknown))
             elif self._classes is not None:
                 found.append(self._classes[0])

@@ -16,10 +16,10 @@ A line is a token: its words, and its label last. A sentence ends at a blank lin
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -73,6 +73,8 @@ def lu_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
     context = list(config.array("wordContext", "0").ints())
     first = features[0][0] if features else in_name
     slots = config.size("nbruttsineachrecurrentiter", 1)
+    if not slots:
+        raise config["nbruttsineachrecurrentiter"].error("a minibatch has one sentence at least")
     shuffle = config.string("randomize", "none").lower() in ("auto", "true")
     equal = config.bool("equalLength", True)
     repeat = config.bool("dataMultiPass", False)
@@ -110,7 +112,7 @@ def lu_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
 
     given = config.files("wordmap")
     given += [file for name in (in_name, out_name) for file in parts[name].files("token")]
-    present = all(Path(str(file)).is_file() for file in given)
+    present = all(os.path.isfile(str(file)) for file in given)
     return Opening(
         opened, [*config.files("file"), *given], streams() if present else None, light=True
     )

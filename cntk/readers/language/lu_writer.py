@@ -10,13 +10,12 @@ each sentence.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ....framework.base.atomic import check_writable, write_atomically
-from ....framework.base.errors import FormatError, SaveError
+from ....framework.base.atomic import check_writable, make_folder_of, write_atomically
+from ....framework.base.errors import FormatError
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples
 from ..base.words import read_lines, read_word_classes
@@ -98,10 +97,7 @@ class LabelWriter(DataWriter):
         self.files = list(files)
         self._lines: dict[str, list[str]] = {}
         for path in files:
-            try:
-                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            except OSError as error:
-                raise SaveError(f"cannot write {path}: {error.strerror}") from error
+            make_folder_of(path)
             check_writable(path)
             self._lines[path] = []
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ...base.text import reason
 from ..text.arrays import parse_numbers
 
 BLOCK = 8 << 20
@@ -56,8 +57,8 @@ def read_table(
     """
     try:
         data = np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise FormatError(f"{path}: {reason(error)}") from error
     for letter, ordinary in ((delimiter, _SPACE), (point, ord("."))):
         if letter:
             data[data == ord(letter)] = ordinary

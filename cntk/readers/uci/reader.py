@@ -15,8 +15,8 @@ Source: CNTK's `UCIFastReader/UCIFastReader.cpp`.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def uci_fast_reader(config: ConfigParameters) -> Opening[DataReader]:
         streams.append(Stream(label_name, categories.dim, True, dtype))
     elif kind == "regression":
         streams.append(Stream(label_name, columns[1].count, dtype=dtype))
-    if cache and Path(cache).exists():
+    if cache and os.path.exists(cache):
         return Opening(lambda: cached([cache], partial=partial, ahead=ahead))
 
     def opened() -> DataReader:
@@ -136,7 +136,7 @@ class _Categories:
     def of(cls, part: ConfigParameters) -> _Categories:
         dim, create = part.size("labelDim", 0), part.bool("allowMapCreation", False)
         file = part.string("labelMappingFile")
-        if Path(file).is_file():
+        if os.path.isfile(file):
             names = load_array(file).strings()
             return cls(max(dim, len(names)), file, create, names)
         if create or not file:

@@ -20,7 +20,14 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from ....framework.base.errors import FormatError, ShapeError, UnknownOperatorError, nearest
+from ....framework.base.errors import (
+    FormatError,
+    OpscopeError,
+    ShapeError,
+    UnknownOperatorError,
+    nearest,
+)
+from ....framework.base.plugins import load_plugin
 from ...files.kaldi_io import Reader, Writer
 from ...index.indexes import Columns, IndexList
 from ...language.config import ConfigLine, Key, read_keys
@@ -86,6 +93,12 @@ class Component:
         super().__init_subclass__(**kwargs)
         if cls.__name__.endswith("Component") and not cls.__dict__.get("abstract", False):
             cls.type = cls.__name__
+            before = COMPONENTS.get(cls.type, cls).__module__
+            if before != cls.__module__:  # a module may be loaded anew
+                raise OpscopeError(
+                    f"{cls.__module__} defines the component type {cls.type}, which is that of"
+                    f" {before}"
+                )
             COMPONENTS[cls.type] = cls
 
     # Properties
@@ -115,7 +128,7 @@ class Component:
             self.check()
             self.check_settings()
         except (ValueError, ShapeError, FormatError) as error:
-            told = line.text in str(error)  # else it may be about a file that the line names
+            told = line.is_told_by(error)  # else it may be about a file that the line names
             raise error if told else line.error(f"{self.type}: {error}") from error
 
     def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
@@ -291,9 +304,13 @@ PLUGINS: Final = "opscope.components"
 
 @cache
 def load_plugins() -> None:
-    """Import the modules of other packages that register component types."""
+    """Import the modules of other packages that register component types.
+
+    Raises:
+        OpscopeError: a module cannot be imported.
+    """
     for point in entry_points(group=PLUGINS):
-        point.load()
+        load_plugin(point)
 
 
 def is_component_type(type: str) -> bool:

@@ -9,7 +9,21 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ....framework.base.errors import AttributeTypeError
 from ...files.kaldi_io import Reader
+
+
+def generator_of(rng: np.random.Generator | int | None) -> np.random.Generator:
+    """A generator, or that of a seed; None: of a seed that differs each time.
+
+    Raises:
+        AttributeTypeError: it is something else.
+    """
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        told = f"rng: want a generator of NumPy, a seed or None, not {rng!r}: {error}"
+        raise AttributeTypeError(told[:500]) from error
 
 
 def normal(

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
-from ...language.config import REQUIRED, Key
-
-
-@dataclass(frozen=True)
-class Computed:
-    """A default that is computed where the line has no value: in words, and the mark for it."""
-
-    words: str
-    mark: Any = None
+from ...language.config import REQUIRED, Computed, Key
 
 
 def key(name: str, type: type | str, default: Any = REQUIRED, doc: str = "") -> Key:

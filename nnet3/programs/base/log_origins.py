@@ -266,6 +266,44 @@ _FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
     ("vector-sum", "TypeThreeUsage", "vector-sum.cc"): {
         "Summed": 174,
     },
+    ("", "CompileNoShortcut", "nnet-optimize.cc"): {
+        "Computation request is": 760,
+        "Generated computation is": 763,
+        "Optimized computation is": 788,
+    },
+    ("", "Optimize", "nnet-optimize.cc"): {
+        "Before optimization, max memory use": 507,
+        "After optimization, max memory use": 629,
+    },
+    ("", "OptimizeMemoryCompression", "nnet-optimize-utils.cc"): {
+        "Memory compression reduced": 4942,
+    },
+    ("", "ComputeDerivNeeded", "nnet-compile.cc"): {
+        "deriv_needed = ": 248,
+    },
+    ("", "Compute", "nnet-computation-graph.cc"): {
+        "current_distance = ": 486,
+    },
+    ("", "ComputeEpochInfo", "nnet-computation-graph.cc"): {
+        "node_to_epoch: ": 1097,
+    },
+    ("", "ComputeNnetComputationEpochs", "nnet-graph.cc"): {
+        "graph is: ": 271,
+        "scc graph is: ": 278,
+        "scc_node_to_epoch is: ": 286,
+    },
+    ("", "CompileLooped", "nnet-compile-looped.cc"): {
+        "Looped compilation failed with": 349,
+    },
+    ("", "Init", "decodable-simple-looped.cc"): {
+        "Computation is:": 88,
+    },
+    ("", "Init", "nnet-compute.cc"): {
+        "matrix m1(": 88,
+    },
+    ("", "DebugAfterExecute", "nnet-compute.cc"): {
+        "c{}: {}\t|\t": 185,
+    },
     ("nnet3-merge-egs", "PrintSpecificStats", "nnet-example-utils.cc"): {
         "": 1190,
     },

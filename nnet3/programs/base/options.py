@@ -30,7 +30,9 @@ SRAND = Option("srand", 0, "Seed for random number generator")
 UNUSED = "Taken for compatibility; without effect"
 DEBUG = (
     Option("debug-computation", False, UNUSED),
-    Option("computation.debug", False, UNUSED),
+    Option(
+        "computation.debug", False, "Log every command that is computed; --verbose=5 does so, too"
+    ),
 )
 ALLOCATOR = (
     Option("cuda-cache-memory", True, UNUSED),

@@ -17,6 +17,7 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, OpscopeError, nearest
+from ...compiler.verbose import Verbose, telling
 from ...language.nodes import warnings_to
 from .log_origins import origin_of
 
@@ -156,7 +157,9 @@ class KaldiCommand(click.Command):
             if name.startswith("[") and missing:
                 missing -= 1
                 files.insert(i, "")
-        self.run(options, *files)
+        debug = getattr(options, "computation_debug", False)
+        with telling(Verbose(self.level, self.log, self.vlog, debug)):
+            self.run(options, *files)
         return True
 
     def _wrong_number(self, files: Sequence[str]) -> str:

@@ -205,7 +205,19 @@ def test_overrides_inside_records():
     assert action.network.parameter_count() == 40 * 16 + 5 * 17 * 16 + 17 * 91
 
 
-@pytest.mark.parametrize("name", ["Nothing.x", "actions.x", "TIMIT_TrainNDL.traceLevel.x"])
+@pytest.mark.parametrize("given", ["b", "b : c", "(b : c)"])
+def test_actions_on_the_command_line(given):
+    text = "actions = a\n" + "\n".join(
+        f"{name} = new EditAction [ do = Dump (new NDL [ x = Input (2) ], '{name}') ]"
+        for name in "abc"
+    )
+    actions = read_experiment(Source("t.bs", text), {"actions": given}).actions
+    assert [action.name for action in actions] == [name for name in given if name in "bc"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Nothing.x", "numLayers.x", "TIMIT_TrainNDL.optimizer.maxEpochs.x"]
+)
 def test_overrides_that_have_no_place(name):
     with pytest.raises(FormatError, match="to look into"):
         load_experiment([f"configFile={HERE / 'timit_ndl.bs'}", f"{name}=1"])
@@ -259,6 +271,8 @@ def test_models_are_edited_and_saved(model):
 def test_what_is_redesigned():
     assert is_redesigned(Source("a", "actions = x"))
     assert is_redesigned(Source("a", "new CNTK [ actions = x ]"))
+    assert is_redesigned(Source("a", "new CNTK [ actions = x ] + [ a = 1 ]"))
+    assert not is_redesigned(Source("a", "new CNTK [ a = 1 ] + [ actions = x ] : 2"))
     assert not is_redesigned(Source("a", "command = x"))
     assert not is_redesigned(Source("a", "command = train\nx = [ = ]"))
 
@@ -270,6 +284,11 @@ def test_what_is_redesigned():
         ("actions = 1", "an action must be one of TrainAction, EditAction, not a number"),
         ("actions = new TrainAction []", "'model' must be a Model"),
         ("actions = new EditAction [ do = 1 ]", "'do' must hold Dump or SaveModel"),
+        ("actions = new EditAction [ do = Dump (1, 'a') ]", "bad.bs:1:39: Dump takes a network"),
+        (
+            "actions = new EditAction [ do = Dump (new NDL [ x = Input (2) ], 2) ]",
+            "bad.bs:1:66: Dump takes the name of a file, not a number",
+        ),
         ("new Other []", "expected"),
         ("actions = new TrainAction [ model = new Model [ network = 1 ] ]", "must be a network"),
         ("actions = nothing", "unknown identifier 'nothing'"),

@@ -16,6 +16,7 @@ import numpy as np
 from ..graph.topology import Topology
 from ..index.indexes import Columns, IndexList, distinct, format_indexes, format_integers, shorten
 from .command import OF_MANY, Command
+from .listing import readable
 
 _DEBUG_HEADER = """\
 # The following show how matrices correspond to network-nodes and
@@ -166,13 +167,22 @@ class Computation:
                 whole[matrix] = number
         return whole
 
+    def __str__(self) -> str:
+        """Matrices and commands in words, see `listing.py`; `to_kaldi` has Kaldi's notation."""
+        return readable(self)
+
     # Kaldi's notation
 
     def to_kaldi(self) -> str:
         """The computation as Kaldi prints it."""
-        return "\n".join(self.explicit()._lines()) + "\n"
+        lines = self.explicit().commands_to_kaldi()
+        return "\n".join([f"{self.preamble_to_kaldi()}# begin forward commands", *lines, ""])
 
-    def _lines(self) -> Iterator[str]:
+    def preamble_to_kaldi(self) -> str:
+        """The matrices and their rows, as Kaldi prints them before the commands."""
+        return "\n".join([*self._preamble(), ""])
+
+    def _preamble(self) -> Iterator[str]:
         listed = list(enumerate(self.matrices))[1:]
         yield "matrix " + ", ".join(f"m{i}({m.rows}, {m.cols})" for i, m in listed)
         if any(m.indexes is not None for _, m in listed):
@@ -182,11 +192,19 @@ class Computation:
                 if m.indexes is not None:
                     shown = self.topology.nodes[m.node].name + format_indexes(m.indexes)
                 yield f"m{i} == {'deriv' if m.is_deriv else 'value'}: {shown}"
-        yield "# begin forward commands"
-        names = [self._name(i) for i in range(len(self.submatrices))]
-        for i, command in enumerate(self.commands):
+
+    def commands_to_kaldi(self) -> list[str]:
+        """The line of each command, as Kaldi prints it; of an explicit computation, see there."""
+        names = self.submatrices_to_kaldi()
+        return [
             # Kaldi cuts a line with its newline, hence the 1.
-            yield shorten(f"c{i}: {self._command(command, names)}\n")[:-1]
+            shorten(f"c{i}: {self._command(command, names)}\n")[:-1]
+            for i, command in enumerate(self.commands)
+        ]
+
+    def submatrices_to_kaldi(self) -> list[str]:
+        """The name of each sub-matrix as Kaldi prints it."""
+        return [self._name(i) for i in range(len(self.submatrices))]
 
     def _name(self, submatrix: int) -> str:
         if not submatrix:

@@ -85,6 +85,11 @@ class Compiler:
         self._take_memory()
         return self.computation
 
+    @property
+    def deriv_needed(self) -> list[bool]:
+        """For every step whether its derivatives are computed; known behind `compile`."""
+        return [deriv > 0 for deriv in self._derivs]
+
     # Matrices
 
     def _make_matrices(self) -> None:

@@ -1,10 +1,11 @@
-"""`opscope nnet3 components`: the component types of nnet3, and all about one of them."""
+"""`opscope nnet3 components`, `xconfig-layers` and `edits`: the words of nnet3's language, and all
+about one of them. The page of the language is made of the same."""
 
 from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -17,7 +18,37 @@ _WIDTH = 98
 @click.argument("type", required=False)
 def components(type: str | None) -> None:
     """List the component types of nnet3 by family; with TYPE, tell all about one."""
-    for line in _listed() if type is None else describe_component(type):
+    _echo(_listed_components() if type is None else describe_component(type))
+
+
+@click.command()
+@click.argument("type", required=False)
+def xconfig_layers(type: str | None) -> None:
+    """List the layer types of xconfigs; with TYPE, tell all about one."""
+    from ...nnet3.xconfig.configs import layer_type_of, layer_types
+
+    if type is None:
+        _echo(_listed({name: layer_type_of(name).doc for name in layer_types()}))
+        return
+    layer = layer_type_of(type)
+    _echo(_described(f"{type} name=NAME KEY=VALUE ...", layer.doc, layer.keys))
+
+
+@click.command()
+@click.argument("directive", required=False)
+def edits(directive: str | None) -> None:
+    """List the edit directives of --edits; with DIRECTIVE, tell all about one."""
+    from ...nnet3.network.edits import DIRECTIVES, directive_of
+
+    if directive is None:
+        _echo(_listed({name: found.doc for name, found in DIRECTIVES.items()}))
+        return
+    found = directive_of(directive)
+    _echo(_described(f"{directive} KEY=VALUE ...", found.doc, found.keys))
+
+
+def _echo(lines: Iterator[str]) -> None:
+    for line in lines:
         click.echo(line)
 
 
@@ -62,12 +93,21 @@ def describe_component(type: str) -> Iterator[str]:
     from ...nnet3.language.config import TYPES
 
     text = component_text(type)
-    yield f"component name=NAME type={type} KEY=VALUE ..."
+    keys = COMPONENTS[type].keys
+    yield from _described(f"component name=NAME type={type} KEY=VALUE ...", text, keys)
+    for kind in sorted({key.type for key in keys} & {"ints", "columns", "offsets"}):
+        yield f"{kind}: {TYPES[kind]}."
+
+
+def _described(line: str, text: str, keys: Sequence[Any]) -> Iterator[str]:
+    """A line, what it is for, and each of its keys with type, default and meaning."""
+    yield line
     yield ""
-    yield from text.splitlines()
-    rows = key_rows(COMPONENTS[type].keys)
+    for paragraph in text.split("\n"):
+        yield from textwrap.wrap(paragraph, _WIDTH, break_on_hyphens=False) or [""]
     yield ""
-    yield "Keys:"
+    rows = key_rows(keys)
+    yield "Keys:" if rows else "It has no keys."
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     for name, kind, default, doc in rows:
         known = default if default == "required" else f"default {default}"
@@ -79,16 +119,20 @@ def describe_component(type: str) -> Iterator[str]:
             subsequent_indent=" " * (len(head) + 2),
             break_on_hyphens=False,
         )
-    for kind in sorted({row[1] for row in rows} & {"ints", "columns", "offsets"}):
-        yield f"{kind}: {TYPES[kind]}."
 
 
-def _listed() -> Iterator[str]:
+def _listed_components() -> Iterator[str]:
     """The families, and a line for each type."""
     families = component_families()
     width = max(len(name) for names in families.values() for name in names)
     for family, names in families.items():
         yield family
-        for name in names:
-            told = textwrap.shorten(component_text(name), _WIDTH - 4 - width, placeholder=" ...")
-            yield f"  {name:{width}}  {told}"
+        yield from _listed({name: component_text(name) for name in names}, width)
+
+
+def _listed(texts: Mapping[str, str], width: int = 0) -> Iterator[str]:
+    """A line for each name, with the beginning of its text."""
+    width = max(width, *map(len, texts))
+    for name, text in texts.items():
+        told = textwrap.shorten(text, _WIDTH - 4 - width, placeholder=" ...")
+        yield f"  {name:{width}}  {told}"

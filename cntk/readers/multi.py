@@ -11,14 +11,15 @@ Source: CNTK's `Common/DataReader.cpp`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ....framework.base.errors import RunError
-from .data import Samples
-from .pack import Minibatch
-from .reader import DataReader, next_minibatch
+from ...framework.base.errors import RunError
+from .base.data import Samples
+from .base.minibatches import minibatches
+from .base.pack import Minibatch
+from .base.reader import DataReader
 
 
 class MultiReader(DataReader):
@@ -26,6 +27,7 @@ class MultiReader(DataReader):
 
     def __init__(self, readers: Sequence[DataReader]) -> None:
         self._readers = list(readers)
+        self._epochs: list[Iterator[Minibatch]] = []
         self.streams = [stream for reader in self._readers for stream in reader.streams]
 
     @property
@@ -55,8 +57,7 @@ class MultiReader(DataReader):
 
     def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
         """See `DataReader.start_minibatch_loop`."""
-        for reader in self._readers:
-            reader.start_minibatch_loop(size, epoch, epoch_size)
+        self._epochs = [minibatches(one, size, epoch, epoch_size) for one in self._readers]
 
     def get_minibatch(self) -> Minibatch | None:
         """See `DataReader.get_minibatch`.
@@ -65,7 +66,7 @@ class MultiReader(DataReader):
             RunError: the readers have different numbers of sequences side by side.
         """
         found: list[Minibatch] = []
-        for minibatch in [next_minibatch(reader) for reader in self._readers]:
+        for minibatch in [next(epoch, None) for epoch in self._epochs]:
             if minibatch is None:
                 return None
             found.append(minibatch)

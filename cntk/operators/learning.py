@@ -1,0 +1,215 @@
+"""A learner: how a parameter follows its gradient, the operator that it becomes, and its names.
+
+`learners` has CNTK's own. Others are added by `add_learner`, or by entry points of the group
+`opscope.learners`. All read the numbers of a minibatch from one variable, `control`: the learning
+rate per sample, the momentum of this minibatch, and its columns N (gaps count). A gradient with
+`rows` changes these rows of the parameter and of its states only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ...framework.base.errors import OpscopeError
+from ...framework.base.plugins import Plugins
+from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator, unregister
+from ...operators.base.calls import copying
+from ...operators.optim.updates import merge_rows
+
+SOURCE = "CNTK: Source/SGDLib/SGD.cpp"
+CONTROL_SLOT = Slot("control", "rate per sample, momentum, columns of the minibatch, float64 [3]")
+ROWS_SLOT = Slot("rows", "the parameter's rows that grad holds, [R]; -1: none", optional=True)
+RATE_ATTR = AttrSpec("rate_factor", "float", "multiplies the learning rate of this parameter", 1.0)
+
+
+def check_control(s: ShapeArgs) -> None:
+    """That `control` has its three numbers."""
+    s.same("numbers in control and 3", s.rank("control", 1)[0], 3)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """How a parameter follows its gradient.
+
+    Attributes:
+        type: of the operator, `package.name`.
+        doc: of the operator, a sentence.
+        states: names of the states of the parameter's shape, in the order of CNTK's checkpoints.
+        counted: whether there is a state `count`, a number.
+        counts: whether checkpoints hold `count`; CNTK's lack that of RMSProp.
+        grows: whether a checkpoint from before the first update holds one matrix of zeros for each
+            parameter in place of the states, as CNTK's do.
+        bind: (k, shape) -> update(control, p, g, states, count): changes p, the states and `count`
+            in place; g is scratch; `control` is rate per sample, momentum, columns. It gets arrays
+            of `shape`, or for sparse gradients rows of them, where `shape` is None. `k.attrs` has
+            the attributes, `rate_factor` of the parameter among them.
+        attrs: attributes, which a config gives in a section that is called as the learner is.
+        initial: first values of states, where not 0.
+    """
+
+    type: str
+    doc: str
+    states: tuple[str, ...]
+    bind: Callable[[Any, Any], Callable[..., None]]
+    counted: bool = False
+    attrs: tuple[AttrSpec, ...] = ()
+    initial: Mapping[str, float] = field(default_factory=dict)
+    counts: bool = True
+    grows: bool = False
+
+
+GRADIENT_UPDATES = {
+    "": "momentum_sgd",
+    "none": "momentum_sgd",
+    "normal": "momentum_sgd",
+    "simple": "momentum_sgd",
+    "adagrad": "adagrad",
+    "rmsprop": "rms_prop",
+    "fsadagrad": "fs_adagrad",
+}
+"""The learners of this package by CNTK's names, the values of `gradUpdateType` in lower case."""
+
+PLUGINS: Plugins[Learner] = Plugins("learner", "opscope.learners", GRADIENT_UPDATES, any_case=True)
+_OWN: dict[str, Learner] = {}
+_MADE: dict[str, Learner] = {}
+
+
+def add_learner(name: str, learner: Learner) -> None:
+    """Let `gradUpdateType = name` of a config mean a learner. A package does the same by an entry
+    point of the group `opscope.learners`, which names a `Learner`.
+
+    Raises:
+        OpscopeError: there is such a learner.
+    """
+    PLUGINS.add(name, learner)
+
+
+def find_learner(name: str) -> Learner | None:
+    """The learner that `SgdOptions.learner` names: the end of the type of one of this package, or
+    the name of another; None where there is none.
+
+    Raises:
+        OpscopeError: a plug-in cannot be loaded, or is no Learner.
+    """
+    if name in _OWN:
+        return _OWN[name]
+    learner = PLUGINS.find(name)
+    if learner is None:
+        return None
+    if not isinstance(learner, Learner):
+        found = type(learner).__name__
+        raise OpscopeError(f"{PLUGINS.owner(name)} is an object of the class {found}, no Learner")
+    if _MADE.get(learner.type) is not learner:
+        if learner.type in _MADE:  # that of a name which was removed and added anew
+            unregister(learner.type)
+        _operator_of(learner)
+        _MADE[learner.type] = learner
+    return learner
+
+
+def register(learner: Learner) -> OperatorDef:
+    """Make a learner of this package known."""
+    _OWN[learner.type.removeprefix("cntk.")] = learner
+    return _operator_of(learner)
+
+
+def _operator_of(learner: Learner) -> OperatorDef:
+    """The operator of a learner."""
+    state_slots = [*learner.states, *(["count"] if learner.counted else [])]
+    docs = {name: "a state, of the shape of param" for name in learner.states}
+    docs["count"] = "how much went into the states, float64 []"
+    entry = operator(
+        learner.type,
+        doc=f"{learner.doc} With rate = control[0] rate_factor, m = control[1], N = control[2].",
+        inputs=[
+            Slot("param", "any shape"),
+            Slot("grad", "its gradient, or with `rows` some rows of it"),
+            CONTROL_SLOT,
+            ROWS_SLOT,
+            *(Slot(name, docs[name]) for name in state_slots),
+        ],
+        outputs=[
+            Slot("param_out", "the parameter after the update", inplace="param"),
+            *(Slot(f"{name}_out", f"new {name}", inplace=name) for name in learner.states),
+            *([Slot("count_out", "new count")] if learner.counted else []),
+        ],
+        attrs=[RATE_ATTR, *learner.attrs],
+        source=SOURCE,
+        shape=partial(_rule, learner),
+        no_gradient="an update of parameters",
+    )
+    entry.kernel(partial(_kernel, learner))
+    return entry
+
+
+def _rule(learner: Learner, s: ShapeArgs) -> None:
+    check_control(s)
+    param, dtype = s["param"], s.floats("param", "grad", *learner.states)
+    if s.has("rows"):
+        s.integers("rows")
+        s.same("the rows of grad and the length of rows", s["grad"][0], s.rank("rows", 1)[0])
+        s.same_shape("the rows of param and grad", param[1:], s["grad"][1:])
+    else:
+        s.same_shape("param and grad", param, s["grad"])
+    s.set("param_out", (param, dtype))
+    for name in learner.states:
+        s.same_shape(f"param and {name}", param, s[name])
+        s.set(f"{name}_out", (param, dtype))
+    if learner.counted:
+        s.rank("count", 0)
+        s.set("count_out", ((), s.dtype("count")))
+
+
+def _kernel(learner: Learner, k: KernelArgs) -> Call:
+    written = ["param", *learner.states, *(["count"] if learner.counted else [])]
+    copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in written]
+    param, *states = (k[f"{name}_out"] for name in ("param", *learner.states))
+    count = k["count_out"] if learner.counted else None
+    if "rows" in k.op.inputs:
+        update = learner.bind(k, None)
+        run = partial(_some_rows, k, update, param, states, count)
+    else:
+        grad = k["grad"]
+        scratch = k.scratch(grad.shape, grad.dtype)
+        update = learner.bind(k, grad.shape)
+
+        def run() -> None:
+            k.xp.copyto(scratch, grad)
+            update(_numbers(k, param.dtype), param, scratch, states, count)
+
+    return in_order(*copies, run)
+
+
+def control_of(k: KernelArgs) -> list[float]:
+    """Rate per sample, momentum and columns of the minibatch."""
+    return k.state.fetched(k["control"]).tolist()
+
+
+def _numbers(k: KernelArgs, dtype: Any) -> list[float]:
+    """Rate, momentum and columns; CNTK rounds the momentum before it takes 1 - m."""
+    rate, momentum, columns = control_of(k)
+    return [rate, float(dtype.type(momentum)), columns]
+
+
+def _some_rows(
+    k: KernelArgs,
+    update: Callable[..., None],
+    param: Any,
+    states: Sequence[Any],
+    count: Any,
+) -> None:
+    """Take the rows out, update them, put them back."""
+    ids, grad = merge_rows(k.xp, k["rows"], k["grad"])
+    if not ids.size:
+        return
+    tables = [param, *states]
+    taken = [table[ids] for table in tables]
+    update(_numbers(k, param.dtype), taken[0], grad.copy(), taken[1:], count)
+    for table, rows in zip(tables, taken, strict=True):
+        table[ids] = rows
