@@ -181,7 +181,7 @@ class TestLearners:
             ),
             ("Mine", "factor = -1", "factor=-1.0 is below 0"),
             ("Mine", "factor = x", "invalid input string 'x'"),
-            ("Minee", "", r"fsAdagrad \| Mine\) \(did you mean Mine\?"),
+            ("Minee", "", r"fsAdagrad \| Mine\), not 'Minee' \(did you mean Mine\?"),
             ("Mine", "] ; useNAG = true ; x = [", "useNAG is about CNTK's learners, not 'Mine'"),
         ],
     )
