@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ...framework.base.cores import usable_cores
-from ...framework.base.threads import threads_set
+from ...framework.base.cpu.cores import usable_cores
+from ...framework.base.cpu.threads import threads_set
 from ..config.commands import Command
 from ..config.known import unknown_parameters
 from ..config.parameters import ConfigParameters
