@@ -18,17 +18,16 @@ import numpy as np
 from google.protobuf import text_format
 
 from ...framework.base.errors import FormatError
+from ...framework.ir.checked_attrs import attribute
 from ...framework.ir.desc import NetDesc, make_op
 from ...framework.ir.messages import (
     FORMAT_VERSION,
-    attr_type,
     from_message,
     parse_net,
     serialize_net,
     to_message,
-    undamaged,
 )
-from ...framework.ir.op_list import OpList, OpNode
+from ...framework.ir.op_list import OpList
 from ..components import Component
 from ..components.composite import CompositeComponent
 from ..files.kaldi_io import Reader, Writer
@@ -84,8 +83,8 @@ def read_cache(compiler: CachingCompiler, nnet: Nnet, reader: Reader) -> int:
         return 0
     topology = nnet.topology()
     for op in net.ops:
-        request = ComputationRequest.parse(_attr(op, "request", "string"), reader.name)
-        commands = _attr(op, "commands", "tensor").tobytes()
+        request = ComputationRequest.parse(attribute(op, "request", "string"), reader.name)
+        commands = attribute(op, "commands", "tensor").tobytes()
         compiler.add(request, from_desc(parse_net(commands, reader.name), topology))
     return len(net.ops)
 
@@ -126,13 +125,6 @@ def _digest(net: OpList) -> str:
     for name in ("network", "passes"):
         digest.update(net.metadata.get(name, "").encode() + b"\n")
     for op in net.ops:
-        digest.update(_attr(op, "request", "string").encode() + b"\n")
-        digest.update(_attr(op, "commands", "tensor").tobytes())
+        digest.update(attribute(op, "request", "string").encode() + b"\n")
+        digest.update(attribute(op, "commands", "tensor").tobytes())
     return digest.hexdigest()
-
-
-def _attr(op: OpNode, name: str, kind: str) -> Any:
-    if name not in op.attrs or attr_type(op.attrs[name]) != kind:
-        raise FormatError(f"an operator {op.type!r} without {name!r} stands in a cache")
-    value = op.attrs[name]
-    return undamaged(value)
