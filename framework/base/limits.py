@@ -50,6 +50,9 @@ LIMITS = {
             "bytes",
             "what is read whole from a pipe, a device or a command, whose size nobody knows",
         ),
+        Limit(
+            "delay", 10_000, "steps", "steps that a memory of a recurrent net looks back in time"
+        ),
         Limit("nesting", 100, "levels", "nets, lists and trees inside one another"),
         Limit(
             "rows",

@@ -48,6 +48,8 @@ _FIELD_TYPES = {field: name for name, field in ATTR_FIELDS.items()}
 _SCALAR_FIELDS = {bool: "b", int: "i", float: "f", str: "s"}
 _LIST_FIELDS = {bool: "bools", int: "ints", float: "floats", str: "strings"}
 _LISTS = frozenset(_LIST_FIELDS.values())
+MAX_RANK = 64
+"""Dimensions that an array has at most: as many as NumPy's."""
 _MAX_TENSOR_BYTES = 1 << 30
 _LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
 
@@ -249,12 +251,14 @@ def undamaged(value: Any) -> Any:
 
 def _decode_tensor(tensor: pb.Tensor) -> np.ndarray:
     dtype = to_dtype(tensor.dtype)
-    count = 1
+    if len(tensor.dims) > MAX_RANK:
+        raise FormatError(f"a tensor attribute of rank {len(tensor.dims)}; {MAX_RANK} is the most")
+    wanted = dtype.itemsize
     for dim in tensor.dims:
-        count *= dim
-    wanted = count * dtype.itemsize
+        wanted *= max(dim, 1)
     if any(dim < 0 for dim in tensor.dims) or wanted > _MAX_TENSOR_BYTES:
         raise FormatError(f"a tensor attribute has the dims {list(tensor.dims)}")
+    wanted = 0 if 0 in tensor.dims else wanted
     if wanted != len(tensor.data):
         raise FormatError(
             f"a tensor attribute of dims {list(tensor.dims)} and dtype {dtype} wants {wanted} bytes"

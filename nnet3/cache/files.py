@@ -35,6 +35,7 @@ from ..graph.request import ComputationRequest
 from ..lower.command_dialect import from_desc, to_desc
 from ..network.adjust import STATISTICS
 from ..network.nnet import Nnet
+from ..optimize.checker import check_computation
 from .computations import CachingCompiler
 
 DIALECT: Final = "nnet3.cache"
@@ -85,7 +86,9 @@ def read_cache(compiler: CachingCompiler, nnet: Nnet, reader: Reader) -> int:
     for op in net.ops:
         request = ComputationRequest.parse(attribute(op, "request", "string"), reader.name)
         commands = attribute(op, "commands", "tensor").tobytes()
-        compiler.add(request, from_desc(parse_net(commands, reader.name), topology))
+        computation = from_desc(parse_net(commands, reader.name), topology)
+        check_computation(computation)
+        compiler.add(request, computation)
     return len(net.ops)
 
 

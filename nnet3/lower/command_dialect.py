@@ -318,6 +318,8 @@ class _Reader:
         for field, kind in _ATTRS.items():
             if field in op.attrs:
                 setattr(command, field, attribute(op, field, kind))
+        if command.rows is not None:
+            _check_rows(name, command.rows)
         if "node" in op.attrs:
             command.node = self.node(attribute(op, "node", "string"))
         named: dict[str, tuple[str, ...]] = {}
@@ -361,6 +363,17 @@ class _Reader:
         # The last entry is for pairs of -1, which stand for no row.
         numbers = np.array([*(self.submatrix[name] for name in names), -1], np.int32)
         return np.stack((numbers[rows[:, 0]], rows[:, 1]), axis=1)
+
+
+def _check_rows(name: str, rows: np.ndarray) -> None:
+    """Refuse an attribute `rows` that is no list of row numbers, or of pairs of them."""
+    width = 1 if name in ("AddRows", "CopyRows") else 2
+    shape = rows.shape if width == 1 else rows.shape[:1]
+    if rows.dtype.kind != "i" or rows.shape != shape + (2,) * (width - 1) or rows.ndim != width:
+        what = "numbers of rows" if width == 1 else "pairs of numbers"
+        raise FormatError(
+            f"the attribute 'rows' should hold {what}, not {rows.dtype} {list(rows.shape)}"
+        )
 
 
 def _each(numbered: list[tuple[int, OpNode]], read: Callable[[OpNode], None]) -> None:
