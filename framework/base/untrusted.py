@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any
+import stat
+from typing import Any, BinaryIO
 
 from .errors import FormatError
-from .limits import check_limit, limit
+from .limits import check_limit
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
 INT64 = (-(1 << 63), (1 << 63) - 1)
@@ -129,17 +130,31 @@ def json_value(text: str, what: str) -> Any:
         raise FormatError(f"{what}: no JSON that can be read: {error}") from None
 
 
-def read_bounded(file: Any, what: str) -> bytes:
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a file; of a pipe or a device no more than the limit `stream` allows.
+
+    Raises:
+        FormatError: it cannot be read, or there is more.
+    """
+    name = file_path(path)
+    try:
+        with open(name, "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read()
+            return read_bounded(file, name)
+    except OSError as error:
+        raise FormatError(f"{name}: {error.strerror}") from error
+
+
+def read_bounded(file: BinaryIO, what: str) -> bytes:
     """All that comes from a file whose size nobody knows, if the limit `stream` allows it.
 
     Raises:
-        FormatError: there is more.
+        FormatError: there is more; `what` names it.
     """
-    most = limit("stream")
     parts, total = [], 0
     while part := file.read(1 << 20):
         parts.append(part)
         total += len(part)
         check_limit("stream", total, what)
-    assert total <= most
     return b"".join(parts)

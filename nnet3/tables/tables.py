@@ -17,9 +17,20 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.limits import check_limit
 from ..files.kaldi_io import Reader, Writer
-from .kinds import Kind, kind_of
-from .streams import Files, Pipes, SetAside, is_stream, open_output, open_stream
+from .kinds import Kind, guess_kind, kind_of
+from .streams import (
+    Files,
+    Pipes,
+    SetAside,
+    check_there,
+    is_regular,
+    is_stream,
+    open_output,
+    open_stream,
+    place_in_file,
+)
 
 _log = logging.getLogger(__name__)
 _READ_OPTIONS = {
@@ -190,8 +201,32 @@ def read_table(
     if specifier.source == "scp":
         return _script_values(read_script(files, specifier.name), kind, files, specifier)
     if is_stream(specifier.name, pipes=pipes):
-        return _streamed_values(specifier, kind, pipes)
-    return _archive_values(files.reader(specifier.name), kind, specifier)
+        return _values(_streamed_entries(specifier, kind, pipes))
+    path, offset = place_in_file(specifier.name)
+    check_there(path)
+    if offset:
+        return _values(_entries(files.reader(specifier.name), kind, specifier))
+    return _values(_streamed_entries(specifier, kind, pipes))
+
+
+def first_kind(specifier: ReadSpecifier, pipes: Pipes = None) -> Kind | None:
+    """The kind of the first value of a table; None where there is none. See `guess_kind`.
+
+    Raises:
+        FormatError: it cannot be read, or is of no kind that is known.
+    """
+    files = Files(pipes)
+    if specifier.source == "scp":
+        lines = read_script(files, specifier.name)
+        return files.read(lines[0].name, guess_kind, listed=True) if lines else None
+    return files.read(specifier.name, _kind_behind_key)
+
+
+def _kind_behind_key(reader: Reader) -> Kind | None:
+    if reader.at_end():
+        return None
+    reader.read_token()
+    return guess_kind(reader)
 
 
 class RandomAccessTable:
@@ -218,9 +253,12 @@ class RandomAccessTable:
         self._places: dict[str, int | ScriptLine] = {}
         self._last: tuple[str, Any] = ("", None)
         self._entries: Iterator[tuple[str, int, Any]] = iter(())
+        self._reader: Reader | None = None  # of an archive that can be read once only
         if self._specifier.source == "scp":
             for line in read_script(self._files, self._specifier.name):
                 self._note(line.key, line)
+        elif is_regular(self._specifier.name):
+            self._entries = _streamed_entries(self._specifier, self._kind, pipes)
         else:
             self._reader = self._files.reader(self._specifier.name)
             self._entries = _entries(self._reader, self._kind, self._specifier)
@@ -284,6 +322,8 @@ class RandomAccessTable:
     def _load(self, place: int | ScriptLine) -> Any:
         if isinstance(place, ScriptLine):
             return _script_value(place, self._kind, self._files)
+        if self._reader is None:
+            return self._files.read(f"{self._specifier.name}:{place}", self._kind.read_value)
         before = self._reader.offset
         self._reader.offset = place
         try:
@@ -396,17 +436,15 @@ def _entries(
         yield key, offset, value
 
 
-def _archive_values(
-    reader: Reader, kind: Kind, specifier: ReadSpecifier
-) -> Iterator[tuple[str, Any]]:
-    for key, _, value in _entries(reader, kind, specifier):
+def _values(entries: Iterator[tuple[str, int, Any]]) -> Iterator[tuple[str, Any]]:
+    for key, _, value in entries:
         yield key, value
 
 
-def _streamed_values(
+def _streamed_entries(
     specifier: ReadSpecifier, kind: Kind, pipes: Pipes
-) -> Iterator[tuple[str, Any]]:
-    """The entries of an archive that is read while it is written, with few bytes in memory.
+) -> Iterator[tuple[str, int, Any]]:
+    """The entries of an archive as `_entries` gives them, with few bytes of it in memory.
 
     What has come is read as far as it goes. An entry counts if something comes behind it, or the
     end: in text, one that ends where the bytes do might go on.
@@ -417,15 +455,20 @@ def _streamed_values(
         reader = Reader(b"", name=name if name != "-" else "standard input", binary=False)
         while not ended:
             begin = reader.offset
-            more = file.read(piece)
+            more = _read(file, piece, name)
             ended = len(more) < piece
+            check_limit("stream", reader.size - begin + len(more), f"{reader.name}: one entry")
             piece = _PIECE if begin else 2 * piece  # a long entry is not read again and again
+            lines = reader.lines_before
+            if lines is not None:  # in an archive of binary values lines mean nothing
+                is_text = reader.data.find(b"\0", 0, begin) < 0
+                lines = lines + reader.data.count(b"\n", 0, begin) if is_text else None
             reader = Reader(
-                bytes(reader.data[begin:]) + more,
+                reader.data[begin:] + more,
                 name=reader.name,
                 binary=False,
                 before=reader.before + begin,
-                lines_before=reader.lines_before + bytes(reader.data[:begin]).count(b"\n"),
+                lines_before=lines,
             )
             entries = _entries(reader, kind, specifier if ended else _STRICT)
             while True:
@@ -439,7 +482,14 @@ def _streamed_values(
                 if entry is None or (reader.offset == reader.size and not ended):
                     reader.offset = start
                     break
-                yield entry[0], entry[2]
+                yield entry[0], reader.before + entry[1], entry[2]
+
+
+def _read(file: IO[bytes], count: int, name: str) -> bytes:
+    try:
+        return file.read(count)
+    except OSError as error:
+        raise FormatError(f"{name}: {error.strerror}") from error
 
 
 def _read_key(reader: Reader) -> str:
@@ -469,7 +519,7 @@ def _script_values(
 
 def _script_value(line: ScriptLine, kind: Kind, files: Files) -> Any:
     try:
-        value = kind.read_value(files.reader(line.name, listed=True))
+        value = files.read(line.name, kind.read_value, listed=True)
         return value if line.range is None else kind.part(value, line.range)
     except FormatError as error:
         raise FormatError(f"{line.place}: {error}") from error
