@@ -55,17 +55,31 @@ LIMITS = {
         ),
         Limit("nesting", 100, "levels", "nets, lists and trees inside one another"),
         Limit(
-            "rows",
+            "columns", 10_000_000, "columns", "columns of one node or component of an nnet3 network"
+        ),
+        Limit(
+            "window",
+            100_000,
+            "frames",
+            "frames that one output frame of an nnet3 component reads, as statistics do",
+        ),
+        Limit(
+            "period",
+            1000,
+            "frames",
+            "frames after which an nnet3 network repeats itself, by `Round` and `Switch`",
+        ),
+        Limit(
+            "times",
             10_000_000,
-            "rows",
-            "rows of one node of a network for one request, those between two others included",
+            "frames",
+            "frames from the first to the last that an nnet3 network reads for one request",
         ),
         Limit(
             "alternatives",
             1_000_000,
-            "steps",
-            "combinations that are tried for one item of a file: phones of a window in a decision"
-            " tree",
+            "combinations",
+            "windows of phones that are tried for the outputs of a decision tree",
         ),
     )
 }

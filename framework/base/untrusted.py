@@ -7,14 +7,17 @@ files numbers through `nnet3/files/tokens.py`; both, and all readers of text, re
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
-from typing import Any, BinaryIO
+from collections.abc import Mapping
+from typing import Any, BinaryIO, TypeVar
 
 from .errors import FormatError
 from .limits import check_limit
 
+Value = TypeVar("Value")
 INT32 = (-(1 << 31), (1 << 31) - 1)
 INT64 = (-(1 << 63), (1 << 63) - 1)
 _WHOLE = re.compile(r"[+-]?0*([0-9]{1,40})", re.ASCII)
@@ -128,6 +131,36 @@ def json_value(text: str, what: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise FormatError(f"{what}: no JSON that can be read: {error}") from None
+
+
+def member(
+    values: Mapping[str, Any],
+    name: str,
+    kind: type[Value],
+    what: str,
+    low: int = 0,
+    high: int = INT32[1],
+) -> Value:
+    """A member of a JSON object, of the type that is wanted.
+
+    Args:
+        kind: `float` takes whole numbers as well, but no NaN and no infinity.
+        low, high: the range of a whole number.
+
+    Raises:
+        FormatError: it is missing, of another type, or out of its range; `what` names the object.
+    """
+    value = values.get(name)
+    if kind is float and type(value) is int and INT64[0] <= value <= INT64[1]:
+        value = float(value)
+    if type(value) is not kind:
+        told = "is missing" if name not in values else f"is {shown(value)}"
+        raise FormatError(f"{what}: {name!r} {told}; a {kind.__name__} is wanted")
+    if kind is float and not math.isfinite(value):
+        raise FormatError(f"{what}: {name!r} is {value}")
+    if type(value) is int:
+        in_range(value, f"{what}: {name!r}", low, high)
+    return value
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:

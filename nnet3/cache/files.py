@@ -75,7 +75,7 @@ def read_cache(compiler: CachingCompiler, nnet: Nnet, reader: Reader) -> int:
         desc = NetDesc()
         try:
             text_format.Parse(data, desc)
-        except (text_format.ParseError, UnicodeDecodeError) as error:
+        except (text_format.ParseError, UnicodeDecodeError, RecursionError) as error:
             raise FormatError(f"{reader.name}: no computations in text form: {error}") from error
     net = from_message(desc)
     if net.metadata.get("dialect") != DIALECT or net.metadata.get("digest") != _digest(net):

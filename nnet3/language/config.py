@@ -18,6 +18,8 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.limits import limit
+from ...framework.base.untrusted import file_path, read_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}\Z")
@@ -282,6 +284,8 @@ def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleN
                     else f"{key.name}= is missing{nearest(key.name, line.keys())}"
                 )
             value = key.default
+        elif key.type == "int" and key.name.endswith("dim") and value > limit("columns"):
+            raise line.error(f"{key.name}={value}: {limit('columns')} columns are the limit")
         elif key.minimum is not None and value < key.minimum:
             raise line.error(f"{key.name}={value}: at least {key.minimum} is wanted")
         if key.type == "float" and value is not None:
@@ -322,11 +326,8 @@ def read_config_text(path: PathLike) -> str:
     Raises:
         FormatError: the file cannot be read, or is no UTF-8 text.
     """
-    name = os.fspath(path)
+    name = file_path(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError as error:
-        raise FormatError(f"{name}: {error.strerror}") from error
+        return read_file(name).decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise FormatError(f"{name}: no text (byte {error.start})") from error

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ....framework.base.untrusted import check_fill
 from ...files.kaldi_io import Reader
 
 
@@ -24,6 +25,7 @@ def normal(
     sizes = (shape,) if isinstance(shape, int) else shape
     if min(sizes) <= 0:
         raise ValueError(f"dimensions must be positive, not {' x '.join(map(str, sizes))}")
+    check_fill(sizes, np.dtype(np.float64).itemsize, "random parameters")
     if not stddev >= 0:
         raise ValueError("a standard deviation must not be negative")
     return rng.normal(mean, stddev, sizes).astype(np.float32)
