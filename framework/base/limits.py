@@ -7,6 +7,7 @@ once unpacked, is held to these limits before any of it is made.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from dataclasses import dataclass
 
@@ -28,15 +29,30 @@ class Limit:
     doc: str
 
 
+def physical_memory() -> int:
+    """The bytes of memory that the machine has; a terabyte where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 40
+
+
 LIMITS = {
     limit.name: limit
     for limit in (
         Limit(
             "fill",
-            4 << 30,
+            2 << 30,
             "bytes",
             "arrays that a text or a message describes and does not hold: parameters of a config"
             " that are drawn, initial values of a net",
+        ),
+        Limit(
+            "run",
+            physical_memory(),
+            "bytes",
+            "results and temporaries of one run of a net on the CPU; by default the machine's"
+            " memory",
         ),
         Limit(
             "unpack",
@@ -55,7 +71,7 @@ LIMITS = {
         ),
         Limit("nesting", 100, "levels", "nets, lists and trees inside one another"),
         Limit(
-            "columns", 10_000_000, "columns", "columns of one node or component of an nnet3 network"
+            "columns", 1_000_000, "columns", "columns of one node or component of an nnet3 network"
         ),
         Limit(
             "window",
@@ -68,12 +84,6 @@ LIMITS = {
             1000,
             "frames",
             "frames after which an nnet3 network repeats itself, by `Round` and `Switch`",
-        ),
-        Limit(
-            "times",
-            10_000_000,
-            "frames",
-            "frames from the first to the last that an nnet3 network reads for one request",
         ),
         Limit(
             "alternatives",
