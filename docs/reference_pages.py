@@ -69,6 +69,17 @@ def _switches() -> Iterator[str]:
     yield "\n".join(rows)
 
 
+def _limits() -> Iterator[str]:
+    """A row for each limit of what files may ask for."""
+    from opscope.framework.base.limits import LIMITS
+
+    rows = ["| limit | default | of | what it holds for |", "|---|---|---|---|"]
+    for limit in LIMITS.values():
+        default = limit.shown_default or f"{limit.default:,}".replace(",", " ")
+        rows.append(f"| `{limit.name}` | {default} | {limit.unit} | {limit.doc} |")
+    yield "\n".join(rows)
+
+
 def _initialisers() -> Iterator[str]:
     """A row for each initialiser that has a name, and the operators that fill besides."""
     from opscope.framework.ir.registry import operator_types
@@ -243,6 +254,7 @@ FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/builder.md": _builder,
     "reference/face.md": _face,
     "reference/switches.md": _switches,
+    "reference/limits.md": _limits,
     "reference/initialisers.md": _initialisers,
     "reference/nnet3_language.md": _language,
     "reference/nnet3_programs.md": _programs,

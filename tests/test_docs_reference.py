@@ -12,6 +12,7 @@ import pytest
 
 import opscope
 from opscope.cntk.readers.catalogue import READERS, WRITERS
+from opscope.framework.base.limits import LIMITS
 from opscope.framework.base.settings import SWITCHES
 from opscope.framework.ir.registry import lookup, operator_types
 from opscope.framework.passes.optimizer import optimizer_types
@@ -108,6 +109,9 @@ def test_switches_and_initialisers(pages: ModuleType) -> None:
     text = filled(pages, "switches")
     for switch in SWITCHES.values():
         assert f"| `{switch.name}` | " in text and switch.doc in text
+    text = filled(pages, "limits")
+    for limit in LIMITS.values():
+        assert f"| `{limit.name}` | " in text and limit.doc in text
     text = filled(pages, "initialisers")
     assert all(f'| `"{name}"` | ' in text for name in INITIALIZERS)
     assert "`orthogonal_random`" in text

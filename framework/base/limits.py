@@ -27,6 +27,7 @@ class Limit:
     default: int
     unit: str
     doc: str
+    shown_default: str = ""  # in place of a number that hangs on the machine
 
 
 def physical_memory() -> int:
@@ -51,8 +52,8 @@ LIMITS = {
             "run",
             physical_memory(),
             "bytes",
-            "results and temporaries of one run of a net on the CPU; by default the machine's"
-            " memory",
+            "results and temporaries of one run of a net on the CPU",
+            "the machine's memory",
         ),
         Limit(
             "unpack",
