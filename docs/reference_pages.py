@@ -71,7 +71,7 @@ def _switches() -> Iterator[str]:
 
 def _limits() -> Iterator[str]:
     """A row for each limit of what files may ask for."""
-    from opscope.framework.base.limits import LIMITS
+    from opscope.framework.base.untrusted.limits import LIMITS
 
     rows = ["| limit | default | of | what it holds for |", "|---|---|---|---|"]
     for limit in LIMITS.values():

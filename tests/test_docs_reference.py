@@ -12,8 +12,8 @@ import pytest
 
 import opscope
 from opscope.cntk.readers.catalogue import READERS, WRITERS
-from opscope.framework.base.limits import LIMITS
 from opscope.framework.base.settings import SWITCHES
+from opscope.framework.base.untrusted.limits import LIMITS
 from opscope.framework.ir.registry import lookup, operator_types
 from opscope.framework.passes.optimizer import optimizer_types
 from opscope.python_api.builder.initializers import INITIALIZERS

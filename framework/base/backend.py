@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .errors import DeviceError
-from .untrusted import shown
+from .untrusted.values import shown
 
 
 @dataclass(frozen=True)

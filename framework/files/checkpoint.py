@@ -19,7 +19,7 @@ import numpy as np
 from ..base.atomic import PathLike, atomic_file
 from ..base.errors import FormatError
 from ..base.scope import Scope
-from ..base.untrusted import json_value, whole_number
+from ..base.untrusted.values import json_value, whole_number
 from ..ir.desc import NetDesc
 from ..ir.messages import from_message, parse_net, serialize_net, to_message
 from ..ir.op_list import OpList

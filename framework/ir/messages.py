@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +13,8 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.dtypes import DTYPES, to_dtype, to_pb
 from ..base.errors import AttributeTypeError, FormatError, OpscopeError
+from ..base.untrusted.values import shown
+from .attributes.tensors import decode_tensor, set_tensor
 from .op_list import (
     Link,
     MemoryDecl,
@@ -48,9 +49,6 @@ _FIELD_TYPES = {field: name for name, field in ATTR_FIELDS.items()}
 _SCALAR_FIELDS = {bool: "b", int: "i", float: "f", str: "s"}
 _LIST_FIELDS = {bool: "bools", int: "ints", float: "floats", str: "strings"}
 _LISTS = frozenset(_LIST_FIELDS.values())
-MAX_RANK = 64
-"""Dimensions that an array has at most: as many as NumPy's."""
-_MAX_TENSOR_BYTES = 1 << 30
 _LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
 
 
@@ -193,7 +191,7 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
             getattr(attr, field).SetInParent()
             getattr(attr, field).values.extend(value)
         elif field == "tensor":
-            _set_tensor(attr.tensor, np.asarray(value))
+            set_tensor(attr.tensor, np.asarray(value))
         elif field == "net":
             attr.net.CopyFrom(to_message(value) if isinstance(value, OpList) else value)
         elif field == "dtype":
@@ -202,20 +200,6 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
             setattr(attr, field, value)
     except (TypeError, ValueError) as error:
         raise AttributeTypeError(f"{value!r} is no {_FIELD_TYPES[field]}: {error}") from None
-
-
-def _set_tensor(tensor: pb.Tensor, array: np.ndarray) -> None:
-    """Write an array into a `Tensor`."""
-    tensor.dtype = to_pb(array.dtype)  # type: ignore[assignment]
-    tensor.dims[:] = array.shape
-    tensor.data = tensor_bytes(array)
-
-
-def tensor_bytes(array: np.ndarray) -> bytes:
-    """The elements of an array as a `Tensor` holds them: row-major, little-endian."""
-    if sys.byteorder == "big":
-        array = array.astype(array.dtype.newbyteorder("<"))
-    return array.tobytes()
 
 
 def decode_attr(attr: pb.Attr) -> Any:
@@ -232,7 +216,7 @@ def decode_attr(attr: pb.Attr) -> Any:
     if field in _LISTS:
         return tuple(value.values) or _EMPTY[field]
     if field == "tensor":
-        return _decode_tensor(value)
+        return decode_tensor(value)
     if field == "dtype":
         return to_dtype(value)
     if field == "net":
@@ -249,27 +233,6 @@ def undamaged(value: Any) -> Any:
     return decode_attr(value) if isinstance(value, pb.Attr) else value
 
 
-def _decode_tensor(tensor: pb.Tensor) -> np.ndarray:
-    dtype = to_dtype(tensor.dtype)
-    if len(tensor.dims) > MAX_RANK:
-        raise FormatError(f"a tensor attribute of rank {len(tensor.dims)}; {MAX_RANK} is the most")
-    wanted = dtype.itemsize
-    for dim in tensor.dims:
-        wanted *= max(dim, 1)
-    if any(dim < 0 for dim in tensor.dims) or wanted > _MAX_TENSOR_BYTES:
-        raise FormatError(f"a tensor attribute has the dims {list(tensor.dims)}")
-    wanted = 0 if 0 in tensor.dims else wanted
-    if wanted != len(tensor.data):
-        raise FormatError(
-            f"a tensor attribute of dims {list(tensor.dims)} and dtype {dtype} wants {wanted} bytes"
-            f" and holds {len(tensor.data)}"
-        )
-    flat = np.frombuffer(tensor.data, dtype.newbyteorder("<")).astype(dtype)
-    flat.shape = tuple(tensor.dims)
-    flat.setflags(write=False)
-    return flat
-
-
 def _lenient_value(attr: pb.Attr) -> Any:
     """As `decode_attr`; a damaged `Attr` stays as it is and is refused when it is used."""
     try:
@@ -282,9 +245,16 @@ def _lenient_value(attr: pb.Attr) -> Any:
 
 
 def to_message(net: OpList) -> pb.NetDesc:
-    """The NetDesc of a net."""
+    """The NetDesc of a net.
+
+    Raises:
+        FormatError: a name is no text in UTF-8.
+    """
     desc = pb.NetDesc()
-    _fill_net(desc, net)
+    try:
+        _fill_net(desc, net)
+    except UnicodeEncodeError as error:
+        raise FormatError(f"{shown(error.object)} is no text in UTF-8") from None
     return desc
 
 

@@ -18,9 +18,9 @@ from ..base.backend import Place, copy_into, on_device, to_place
 from ..base.context import OpContext
 from ..base.dtypes import FLOATS, HALVES, SINGLE
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
-from ..base.limits import limit
 from ..base.scope import Scope, Variable
 from ..base.shape import ArraySpec, Levels
+from ..base.untrusted.limits import limit
 from ..fusion.team import in_order
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices

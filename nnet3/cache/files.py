@@ -18,7 +18,7 @@ import numpy as np
 from google.protobuf import text_format
 
 from ...framework.base.errors import FormatError
-from ...framework.ir.checked_attrs import attribute
+from ...framework.ir.attributes.checked import attribute
 from ...framework.ir.desc import NetDesc, make_op
 from ...framework.ir.messages import (
     FORMAT_VERSION,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.limits import check_limit
+from ...framework.base.untrusted.limits import check_limit
 from .kaldi_io import Reader
 from .transition_model import HmmState, TransitionModel, read_topology
 

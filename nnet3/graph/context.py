@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...framework.base.limits import check_limit
+from ...framework.base.untrusted.limits import check_limit
 from .computable import COMPUTABLE, Explorer
 from .topology import Topology
 

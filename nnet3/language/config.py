@@ -18,8 +18,8 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
-from ...framework.base.limits import limit
-from ...framework.base.untrusted import file_path, read_file
+from ...framework.base.untrusted.limits import limit
+from ...framework.base.untrusted.values import file_path, read_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}\Z")

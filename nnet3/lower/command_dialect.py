@@ -25,8 +25,8 @@ from typing import Any, Final
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ...framework.base.untrusted import plain
-from ...framework.ir.checked_attrs import attribute
+from ...framework.base.untrusted.values import plain
+from ...framework.ir.attributes.checked import attribute
 from ...framework.ir.desc import (
     BACKWARD,
     FORWARD,

@@ -24,9 +24,9 @@ from typing import Any, Final
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
-from ...framework.base.untrusted import INT32, plain, shown
+from ...framework.base.untrusted.values import INT32, plain, shown
 from ...framework.ir import desc
-from ...framework.ir.checked_attrs import attribute
+from ...framework.ir.attributes.checked import attribute
 from ...framework.ir.desc import PARAMETER, STATE, NetDesc, make_op, make_var
 from ...framework.ir.messages import FORMAT_VERSION, as_op_list, attr_value
 from ...framework.ir.op_list import OpList, OpNode, SlotNames

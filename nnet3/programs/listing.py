@@ -26,8 +26,9 @@ from ..lower import command_dialect
 from ..network.dialect import DIALECT as NNET3
 from ..network.nnet import Nnet
 from ..tables.kinds import KINDS, Kind, guess_kind
+from ..tables.specifiers import ReadSpecifier
 from ..tables.streams import Files
-from ..tables.tables import ReadSpecifier, first_kind, read_table
+from ..tables.tables import first_kind, read_table
 from ..xconfig import layer_types, xconfig_to_configs
 
 _SPECIFIER = re.compile(r"(ark|scp)[a-z, ]*:")

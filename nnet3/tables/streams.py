@@ -20,7 +20,7 @@ from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.leftovers import temporary_name
 from ...framework.base.settings import switch
-from ...framework.base.untrusted import (
+from ...framework.base.untrusted.values import (
     INT64,
     file_path,
     plain,

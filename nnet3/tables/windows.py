@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...framework.base.errors import FormatError
-from ...framework.base.limits import check_limit
-from ...framework.base.untrusted import file_path, read_bounded
+from ...framework.base.untrusted.limits import check_limit
+from ...framework.base.untrusted.values import file_path, read_bounded
 from ..files.kaldi_io import Reader
 from ..files.tokens import CutOff
 

@@ -8,7 +8,9 @@ import re
 from .basic import add_part, check_nonlinearity_options, initial
 from .layer import Layer, layer_type
 
-_STATISTICS = re.compile(r"(mean(?:\+stddev)?(?:\+count)?)\((-?\d+):(-?\d+):(-?\d+):(-?\d+)\)\Z")
+_STATISTICS = re.compile(
+    r"(mean(?:\+stddev)?(?:\+count)?)\((-?\d{1,20}):(-?\d{1,20}):(-?\d{1,20}):(-?\d{1,20})\)\Z"
+)
 
 
 @layer_type(

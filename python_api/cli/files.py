@@ -11,8 +11,8 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ...framework.base.limits import check_limit
-from ...framework.base.untrusted import file_path
+from ...framework.base.untrusted.limits import check_limit
+from ...framework.base.untrusted.values import file_path
 from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
 from ...framework.ir.desc import INPUT

@@ -25,7 +25,7 @@ import numpy as np
 from ...framework.base.atomic import atomic_file, write_atomically
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
-from ...framework.base.untrusted import json_value, member
+from ...framework.base.untrusted.values import json_value, member
 from ...framework.files.tensor_file import TensorFile, write_tensors
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.files.examples import NnetExample

@@ -20,10 +20,10 @@ from ...nnet3.files.kaldi_io import Writer
 from ...nnet3.files.posterior import Posterior
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.tables.kinds import kind_of
+from ...nnet3.tables.specifiers import ReadSpecifier
 from ...nnet3.tables.streams import Files
 from ...nnet3.tables.tables import (
     RandomAccessTable,
-    ReadSpecifier,
     TableWriter,
     first_kind,
     read_script,

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.scope import Scope
-from ...framework.base.untrusted import member, shown
+from ...framework.base.untrusted.values import member, shown
 from ...framework.files.checkpoint import Checkpoint
 from ...framework.files.loading import can_take, converted_to, listed, place_values, spec_text
 from ...framework.ir.desc import OPTIMIZE, PARAMETER

@@ -26,7 +26,7 @@ from ...framework.base.errors import (
     OpscopeError,
 )
 from ...framework.base.scope import Scope, default_scope
-from ...framework.base.untrusted import member
+from ...framework.base.untrusted.values import member
 from ...framework.files.checkpoint import (
     Checkpoint,
     checkpoint_path,

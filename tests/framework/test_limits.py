@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, RunError
-from opscope.framework.base.limits import LIMITS, check_limit, limit
-from opscope.framework.base.untrusted import (
+from opscope.framework.base.untrusted.limits import LIMITS, check_limit, limit
+from opscope.framework.base.untrusted.values import (
     check_fill,
     file_path,
     json_value,
@@ -19,7 +19,7 @@ from opscope.framework.base.untrusted import (
 )
 from opscope.framework.files.saved import loaded
 from opscope.framework.ir import desc
-from opscope.framework.ir.checked_attrs import attribute
+from opscope.framework.ir.attributes.checked import attribute
 from opscope.framework.ir.desc import make_op, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.initialize import initialize

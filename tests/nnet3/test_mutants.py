@@ -81,7 +81,7 @@ def test_computations(network):
 
     whole = command_dialect.to_desc(computation)
     use(serialize_net(whole), {})
-    found = foreign_errors(Mutator(whole, seed=1).mutants(500), use)
+    found = foreign_errors(Mutator(whole, seed=1).mutants(300), use)
     assert not found, [text for text, _ in found]
 
 

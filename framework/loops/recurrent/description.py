@@ -14,8 +14,8 @@ import numpy as np
 
 from ...base.bounded_cache import BoundedCache
 from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
-from ...base.limits import check_limit
 from ...base.shape import ArraySpec, Levels
+from ...base.untrusted.limits import check_limit
 from ...ir.desc import (
     INPUT,
     RECURRENT,

@@ -23,6 +23,7 @@ from ...base.errors import (
     nearest,
 )
 from ...base.shape import ArraySpec
+from ...ir.attributes.tensors import MAX_RANK
 from ...ir.desc import (
     BACKWARD,
     FORWARD,
@@ -33,7 +34,7 @@ from ...ir.desc import (
     format_location,
 )
 from ...ir.infer import declared_spec, fits, infer_specs, view_shape
-from ...ir.messages import MAX_RANK, as_op_list
+from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
 from ...ir.operation import Operator, expand_op
@@ -103,10 +104,10 @@ def _field_faults(var: VarDecl) -> Iterator[str]:
     """What no variable has: values that only a damaged file, or one of a later format, can give."""
     if not 0 <= var.kind < len(KIND_NAMES):
         yield f"is of kind {var.kind}; there are {', '.join(KIND_NAMES)}"
-    if var.unknown_dtype:
-        yield f"is of dtype number {var.unknown_dtype}, which is none of a net's dtypes"
     if var.shape is not None and len(var.shape) > MAX_RANK:
         yield f"has {len(var.shape)} dimensions; {MAX_RANK} is the most"
+    if var.sequence_levels and var.shape == ():
+        yield "holds sequences, and is a single number"
     if var.sequence_levels > MAX_RANK:
         yield f"has {var.sequence_levels} levels of sequences; {MAX_RANK} is the most"
     if var.lr_factor is not None and not math.isfinite(var.lr_factor):

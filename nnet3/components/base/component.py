@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError, UnknownOperatorError, nearest
-from ....framework.base.limits import check_limit
+from ....framework.base.untrusted.limits import check_limit
 from ...files.kaldi_io import Reader, Writer
 from ...index.indexes import Columns, IndexList
 from ...language.config import ConfigLine, Key, read_keys

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ....framework.base.untrusted import check_fill
+from ....framework.base.untrusted.values import check_fill
 from ...files.kaldi_io import Reader
 
 

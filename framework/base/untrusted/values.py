@@ -1,6 +1,6 @@
 """The door for what files say: numbers, names and sizes pass here before anybody uses them.
 
-Readers of messages take attributes through `framework/ir/checked_attrs.py`, readers of Kaldi's
+Readers of messages take attributes through `framework/ir/attributes/checked.py`, readers of Kaldi's
 files numbers through `nnet3/files/tokens.py`; both, and all readers of text, rest on these.
 """
 
@@ -14,7 +14,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any, BinaryIO, TypeVar
 
-from .errors import FormatError
+from ..errors import FormatError
 from .limits import check_limit
 
 Value = TypeVar("Value")

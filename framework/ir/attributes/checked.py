@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.errors import FormatError
-from ..base.untrusted import INT32, in_range, unicode_text
-from .messages import attr_type, undamaged
-from .op_list import OpNode
+from ...base.errors import FormatError
+from ...base.untrusted.values import INT32, in_range, unicode_text
+from ..messages import attr_type, undamaged
+from ..op_list import OpNode
 
 
 def attribute(op: OpNode, name: str, kind: str, low: int = INT32[0], high: int = INT32[1]) -> Any:
