@@ -8,8 +8,9 @@ import re
 from .basic import add_part, check_nonlinearity_options, initial
 from .layer import Layer, layer_type
 
+_NUMBER = r"(-?\d{1,20})"
 _STATISTICS = re.compile(
-    r"(mean(?:\+stddev)?(?:\+count)?)\((-?\d{1,20}):(-?\d{1,20}):(-?\d{1,20}):(-?\d{1,20})\)\Z"
+    rf"(mean(?:\+stddev)?(?:\+count)?)\({_NUMBER}:{_NUMBER}:{_NUMBER}:{_NUMBER}\)\Z"
 )
 
 
