@@ -78,7 +78,8 @@ class WindowedFile:
             except FormatError:
                 if ended:
                     raise
-                reader.offset = reader.size
+                piece *= _GROWTH
+                continue
             if ended or reader.offset < reader.size:
                 self._piece = max(_LEAST, min(reader.offset + (reader.offset >> 2), _LEAST << 8))
                 return value

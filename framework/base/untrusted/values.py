@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, TypeVar
 
 from ..errors import FormatError
 from .limits import check_limit
@@ -150,13 +150,13 @@ def member(
     Raises:
         FormatError: it is missing, of another type, or out of its range; `what` names the object.
     """
-    value = values.get(name)
+    value: Any = values.get(name)
     if kind is float and type(value) is int and INT64[0] <= value <= INT64[1]:
         value = float(value)
     if type(value) is not kind:
         told = "is missing" if name not in values else f"is {shown(value)}"
         raise FormatError(f"{what}: {name!r} {told}; a {kind.__name__} is wanted")
-    if kind is float and not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise FormatError(f"{what}: {name!r} is {value}")
     if type(value) is int:
         in_range(value, f"{what}: {name!r}", low, high)
@@ -179,7 +179,7 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
         raise FormatError(f"{name}: {error.strerror}") from error
 
 
-def read_bounded(file: BinaryIO, what: str) -> bytes:
+def read_bounded(file: IO[bytes], what: str) -> bytes:
     """All that comes from a file whose size nobody knows, if the limit `stream` allows it.
 
     Raises:
