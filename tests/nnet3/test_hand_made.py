@@ -205,3 +205,11 @@ def test_an_array_whose_header_asks_for_much(tmp_path):
     )
     with pytest.raises(FormatError, match="no NumPy file"):
         read_arrays(str(tmp_path))
+
+
+@pytest.mark.parametrize("count", [float("inf"), float("nan"), 1e300])
+def test_statistics_that_are_no_number(count):
+    text = config("component name=a type=BackpropTruncationComponent dim=4")
+    nnet = Nnet.from_config_text(text)
+    nnet.components["a"].count_zeroing_boundaries = count
+    assert f"count-zeroing-boundaries={count:.0f}" in nnet.info()
