@@ -27,6 +27,7 @@ _FLOAT = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,9})?|inf|infinity|nan)\Z", re.I
 )
 _INT32 = 1 << 31
+_FEW = 1 << 16  # dimensions that are not compared with the limit
 
 
 def is_valid_name(name: str) -> bool:
@@ -260,6 +261,11 @@ TYPES: Final = {
 """The types of `GETTERS` in words."""
 
 
+def _too_many(key: Key, value: int) -> bool:
+    """Whether a dimension is beyond the limit of columns."""
+    return key.name.endswith("dim") and value > limit("columns")
+
+
 def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleNamespace:
     """The values of `keys` (but numbered ones), by name with `_` for `-`.
 
@@ -284,7 +290,7 @@ def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleN
                     else f"{key.name}= is missing{nearest(key.name, line.keys())}"
                 )
             value = key.default
-        elif key.type == "int" and key.name.endswith("dim") and value > limit("columns"):
+        elif key.type == "int" and value > _FEW and _too_many(key, value):
             raise line.error(f"{key.name}={value}: {limit('columns')} columns are the limit")
         elif key.minimum is not None and value < key.minimum:
             raise line.error(f"{key.name}={value}: at least {key.minimum} is wanted")
