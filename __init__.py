@@ -67,7 +67,7 @@ _HOMES = {
     **dict.fromkeys(("Scope", "copy"), ".framework.base.scope"),
     "Sequences": ".framework.base.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.base.backend"),
-    **dict.fromkeys(("set_threads", "get_threads"), ".framework.base.threads"),
+    **dict.fromkeys(("set_threads", "get_threads"), ".framework.base.cpu.threads"),
     "OpContext": ".framework.base.context",
     "Net": ".framework.runtime.net",
     "PlainNet": ".framework.runtime.plain_net",

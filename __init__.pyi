@@ -10,6 +10,8 @@ from . import python_api as python_api
 from .framework.base.backend import CPUPlace as CPUPlace
 from .framework.base.backend import GPUPlace as GPUPlace
 from .framework.base.context import OpContext as OpContext
+from .framework.base.cpu.threads import get_threads as get_threads
+from .framework.base.cpu.threads import set_threads as set_threads
 from .framework.base.errors import AttributeTypeError as AttributeTypeError
 from .framework.base.errors import CycleError as CycleError
 from .framework.base.errors import DeviceError as DeviceError
@@ -27,8 +29,6 @@ from .framework.base.errors import VariableError as VariableError
 from .framework.base.scope import Scope as Scope
 from .framework.base.scope import copy as copy
 from .framework.base.sequence import Sequences as Sequences
-from .framework.base.threads import get_threads as get_threads
-from .framework.base.threads import set_threads as set_threads
 from .framework.files.loading import load_parameters as load_parameters
 from .framework.files.saved import load as load
 from .framework.files.saved import save as save

@@ -76,6 +76,17 @@ def _switches() -> Iterator[str]:
     yield "\n".join(rows)
 
 
+def _limits() -> Iterator[str]:
+    """A row for each limit of what files may ask for."""
+    from opscope.framework.base.untrusted.limits import LIMITS
+
+    rows = ["| limit | default | of | what it holds for |", "|---|---|---|---|"]
+    for limit in LIMITS.values():
+        default = limit.shown_default or f"{limit.default:,}".replace(",", " ")
+        rows.append(f"| `{limit.name}` | {default} | {limit.unit} | {limit.doc} |")
+    yield "\n".join(rows)
+
+
 def _initialisers() -> Iterator[str]:
     """A row for each initialiser that has a name, and the operators that fill besides."""
     from opscope.framework.ir.registry import operator_types
@@ -298,6 +309,7 @@ FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/cntk_readers.md": cntk_pages.readers,
     "reference/face.md": _face,
     "reference/switches.md": _switches,
+    "reference/limits.md": _limits,
     "reference/initialisers.md": _initialisers,
     "reference/nnet3_language.md": _language,
     "reference/nnet3_programs.md": _programs,

@@ -18,6 +18,7 @@ from opscope.cntk.brainscript.redesign.objects import REDESIGNED_TYPES
 from opscope.cntk.network.catalogue import kind, operations
 from opscope.cntk.readers.catalogue import READERS, WRITERS
 from opscope.framework.base.settings import SWITCHES
+from opscope.framework.base.untrusted.limits import LIMITS
 from opscope.framework.ir.registry import lookup, operator_types
 from opscope.framework.passes.optimizer import optimizer_types
 from opscope.python_api.builder.initializers import INITIALIZERS
@@ -115,6 +116,9 @@ def test_switches_and_initialisers(pages: ModuleType) -> None:
     text = filled(pages, "switches")
     for switch in SWITCHES.values():
         assert f"| `{switch.name}` | " in text and switch.doc in text
+    text = filled(pages, "limits")
+    for limit in LIMITS.values():
+        assert f"| `{limit.name}` | " in text and limit.doc in text
     text = filled(pages, "initialisers")
     assert all(f'| `"{name}"` | ' in text for name in INITIALIZERS)
     assert "`orthogonal_random`" in text

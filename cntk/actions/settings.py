@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...framework.base.cores import usable_cores
-from ...framework.base.threads import threads_set
+from ...framework.base.cpu.cores import usable_cores
+from ...framework.base.cpu.threads import threads_set
 from ..config.commands import Command
 from ..config.parameters import ConfigParameters
 from ..sgd.job import JobProgress

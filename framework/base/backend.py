@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .errors import DeviceError
+from .untrusted.values import shown
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,10 @@ def parse_place(text: str) -> Place:
         DeviceError: the text names no place.
     """
     kind, _, index = text.partition(":")
-    if kind in ("cpu", "gpu") and (not index or (kind == "gpu" and index.isdecimal())):
+    is_number = index.isascii() and index.isdigit() and len(index) <= 6
+    if kind in ("cpu", "gpu") and (text == kind or (kind == "gpu" and is_number)):
         return Place(kind, int(index or 0))
-    raise DeviceError(f"{text!r} is no device: want cpu, gpu or gpu:N")
+    raise DeviceError(f"{shown(text)} is no device: want cpu, gpu or gpu:N")
 
 
 @functools.cache

@@ -123,7 +123,7 @@ class OpContext:
         """
         try:
             self.generator(CPUPlace()).bit_generator.state = state
-        except (TypeError, ValueError, KeyError) as error:
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise OpscopeError(f"no random state: {error}") from None
         self.renew()
 

@@ -72,7 +72,7 @@ def to_dtype(value: Any) -> np.dtype:
             raise ShapeError(_NO_BFLOAT16)
         raise ShapeError(f"dtype number {value} is none of a net's dtypes")
     dtype: np.dtype | None = None
-    with contextlib.suppress(TypeError):
+    with contextlib.suppress(TypeError, ValueError, SyntaxError):
         dtype = np.dtype(value)  # pyright: ignore[reportCallIssue, reportArgumentType]  or fails
     if dtype is None or dtype not in _TO_PB:
         if isinstance(value, str) and value in _NAMES:

@@ -12,9 +12,26 @@ from numbers import Integral, Real
 from types import NoneType
 from typing import Any, get_args
 
+_LONGEST_LINE = 500
+
 
 class OpscopeError(Exception):
-    """Base of all errors that opscope raises on purpose."""
+    """Base of all errors that opscope raises on purpose.
+
+    Its text has no line of more than 500 characters, whatever a file or a caller brought in: of a
+    longer one the middle is left out.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) <= _LONGEST_LINE:
+            return text
+        return "\n".join(map(_shortened, text.split("\n")))
+
+
+def _shortened(line: str) -> str:
+    kept = (_LONGEST_LINE - len(" [...] ")) // 2
+    return line if len(line) <= _LONGEST_LINE else f"{line[:kept]} [...] {line[-kept:]}"
 
 
 class UnknownOperatorError(OpscopeError):

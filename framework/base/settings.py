@@ -66,6 +66,11 @@ SWITCHES = {
             " that a file names (lines of an .scp, renderCmd of a CNTK config)",
             (*_FLAG, "files"),
         ),
+        Switch(
+            "OPSCOPE_LIMITS",
+            "",
+            "limits of what a file may ask for, as `name=number` with commas between (see Limits)",
+        ),
         Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
     )
 }

@@ -19,6 +19,7 @@ import numpy as np
 from ..base.atomic import PathLike, atomic_file
 from ..base.errors import FormatError
 from ..base.scope import Scope
+from ..base.untrusted.values import json_value, whole_number
 from ..ir.desc import NetDesc
 from ..ir.messages import from_message, parse_net, serialize_net, to_message
 from ..ir.op_list import OpList
@@ -85,9 +86,9 @@ def read_checkpoint(prefix: PathLike) -> Checkpoint:
     path = checkpoint_path(prefix)
     file = TensorFile(path)
     version = file.metadata.get("opscope.checkpoint", "")
-    if not version.isdecimal() or _NET not in file:
+    if not version or _NET not in file:
         raise FormatError(f"{path}: a safetensors file, but no checkpoint")
-    if int(version) > FORMAT:
+    if whole_number(version, f"{path}: the format of the checkpoint", 0) > FORMAT:
         raise FormatError(f"{path}: checkpoint format {version} is newer than {FORMAT}")
     tensors = {name: file.read(name) for name in file}
     if digest(tensors) != file.metadata.get("opscope.digest"):
@@ -95,10 +96,9 @@ def read_checkpoint(prefix: PathLike) -> Checkpoint:
     net = from_message(parse_net(tensors.pop(_NET).tobytes(), path))
     for var in persistent_vars(net):
         check_fits(file, var.name, var, _VAR + var.name)
-    try:
-        state = json.loads(file.metadata["opscope.state"])
-    except (KeyError, ValueError) as error:
-        raise FormatError(f"{path}: its state cannot be read: {error!r}") from None
+    state = json_value(file.metadata.get("opscope.state", ""), f"{path}: the state of training")
+    if not isinstance(state, dict):
+        raise FormatError(f"{path}: the state of training is a {type(state).__name__}")
     return Checkpoint(net, _under(tensors, _VAR), _under(tensors, _BEST), state)
 
 

@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..base import settings, threads
+from ..base import settings
+from ..base.cpu import threads
 from . import library_files
 from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +13,8 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.dtypes import DTYPES, to_dtype, to_pb
 from ..base.errors import AttributeTypeError, FormatError, OpscopeError
+from ..base.untrusted.values import shown
+from .attributes.tensors import decode_tensor, set_tensor
 from .op_list import (
     Link,
     MemoryDecl,
@@ -48,7 +49,6 @@ _FIELD_TYPES = {field: name for name, field in ATTR_FIELDS.items()}
 _SCALAR_FIELDS = {bool: "b", int: "i", float: "f", str: "s"}
 _LIST_FIELDS = {bool: "bools", int: "ints", float: "floats", str: "strings"}
 _LISTS = frozenset(_LIST_FIELDS.values())
-_MAX_TENSOR_BYTES = 1 << 30
 _LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
 
 
@@ -191,7 +191,7 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
             getattr(attr, field).SetInParent()
             getattr(attr, field).values.extend(value)
         elif field == "tensor":
-            _set_tensor(attr.tensor, np.asarray(value))
+            set_tensor(attr.tensor, np.asarray(value))
         elif field == "net":
             attr.net.CopyFrom(to_message(value) if isinstance(value, OpList) else value)
         elif field == "dtype":
@@ -200,20 +200,6 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
             setattr(attr, field, value)
     except (TypeError, ValueError) as error:
         raise AttributeTypeError(f"{value!r} is no {_FIELD_TYPES[field]}: {error}") from None
-
-
-def _set_tensor(tensor: pb.Tensor, array: np.ndarray) -> None:
-    """Write an array into a `Tensor`."""
-    tensor.dtype = to_pb(array.dtype)  # type: ignore[assignment]
-    tensor.dims[:] = array.shape
-    tensor.data = tensor_bytes(array)
-
-
-def tensor_bytes(array: np.ndarray) -> bytes:
-    """The elements of an array as a `Tensor` holds them: row-major, little-endian."""
-    if sys.byteorder == "big":
-        array = array.astype(array.dtype.newbyteorder("<"))
-    return array.tobytes()
 
 
 def decode_attr(attr: pb.Attr) -> Any:
@@ -230,7 +216,7 @@ def decode_attr(attr: pb.Attr) -> Any:
     if field in _LISTS:
         return tuple(value.values) or _EMPTY[field]
     if field == "tensor":
-        return _decode_tensor(value)
+        return decode_tensor(value)
     if field == "dtype":
         return to_dtype(value)
     if field == "net":
@@ -247,25 +233,6 @@ def undamaged(value: Any) -> Any:
     return decode_attr(value) if isinstance(value, pb.Attr) else value
 
 
-def _decode_tensor(tensor: pb.Tensor) -> np.ndarray:
-    dtype = to_dtype(tensor.dtype)
-    count = 1
-    for dim in tensor.dims:
-        count *= dim
-    wanted = count * dtype.itemsize
-    if any(dim < 0 for dim in tensor.dims) or wanted > _MAX_TENSOR_BYTES:
-        raise FormatError(f"a tensor attribute has the dims {list(tensor.dims)}")
-    if wanted != len(tensor.data):
-        raise FormatError(
-            f"a tensor attribute of dims {list(tensor.dims)} and dtype {dtype} wants {wanted} bytes"
-            f" and holds {len(tensor.data)}"
-        )
-    flat = np.frombuffer(tensor.data, dtype.newbyteorder("<")).astype(dtype)
-    flat.shape = tuple(tensor.dims)
-    flat.setflags(write=False)
-    return flat
-
-
 def _lenient_value(attr: pb.Attr) -> Any:
     """As `decode_attr`; a damaged `Attr` stays as it is and is refused when it is used."""
     try:
@@ -278,9 +245,16 @@ def _lenient_value(attr: pb.Attr) -> Any:
 
 
 def to_message(net: OpList) -> pb.NetDesc:
-    """The NetDesc of a net."""
+    """The NetDesc of a net.
+
+    Raises:
+        FormatError: a name is no text in UTF-8.
+    """
     desc = pb.NetDesc()
-    _fill_net(desc, net)
+    try:
+        _fill_net(desc, net)
+    except UnicodeEncodeError as error:
+        raise FormatError(f"{shown(error.object)} is no text in UTF-8") from None
     return desc
 
 

@@ -21,13 +21,13 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.dtypes import NAMES
 from ..base.errors import format_shape
+from .attributes.tensors import tensor_bytes
 from .desc import KIND_NAMES, ROLE_NAMES, TYPE_NAMES, enum_name, format_location
 from .messages import (
     FORMAT_VERSION,
     as_op_list,
     listed_slots,
     op_from_message,
-    tensor_bytes,
     var_from_message,
 )
 from .op_list import OpList, OpNode, SlotNames, SourceLocation, StepDecl, VarDecl

@@ -20,6 +20,7 @@ from ..base.dtypes import FLOATS, HALVES, SINGLE
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import Scope, Variable
 from ..base.shape import ArraySpec, Levels
+from ..base.untrusted.limits import limit
 from ..fusion.team import in_order
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
@@ -34,6 +35,7 @@ FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
 
 _ALIGN = 64
 _COPIED = 1 << 16
+_SMALL_RUN = 1 << 28  # bytes; smaller runs are not compared with the limit
 """Bytes up to which a replaced input is copied."""
 
 
@@ -80,6 +82,7 @@ class Frame:
         self._fused = fused
         self._borrowed: set[str] = set()
         self._adopt_externals()
+        self._check_memory()
         self._allocate()
         self._make_views()
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
@@ -110,6 +113,22 @@ class Frame:
                     f"variable {name!r} shares the caller's array; the net writes it"
                 )
             self._borrowed.add(name)
+
+    def _check_memory(self) -> None:
+        """Refuse a run that no memory holds, before any of it is taken."""
+        plan = self.plan
+        outliving = {name: plan.nbytes(name) for name in plan.live_out if name in plan.specs}
+        wanted = sum(plan.blocks) + sum(outliving.values())
+        if self.place.kind != "cpu" or wanted <= _SMALL_RUN or wanted <= limit("run"):
+            return
+        sizes = outliving | {name: plan.nbytes(name) for name in plan.placement}
+        largest = max(sizes, key=sizes.__getitem__)
+        shape, dtype = plan.specs[largest]
+        raise RunError(
+            f"the run wants {wanted} bytes, beyond the limit of {limit('run')}; the largest of its"
+            f" variables is {largest!r}, {dtype}{format_shape(shape)}; where that is meant, set"
+            f" OPSCOPE_LIMITS=run=NUMBER"
+        )
 
     def _allocate(self) -> None:
         plan, xp = self.plan, self.xp

@@ -11,9 +11,10 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..base import settings, threads
+from ..base import settings
 from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
+from ..base.cpu import threads
 from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec

@@ -18,17 +18,16 @@ import numpy as np
 from google.protobuf import text_format
 
 from ...framework.base.errors import FormatError
+from ...framework.ir.attributes.checked import attribute
 from ...framework.ir.desc import NetDesc, make_op
 from ...framework.ir.messages import (
     FORMAT_VERSION,
-    attr_type,
     from_message,
     parse_net,
     serialize_net,
     to_message,
-    undamaged,
 )
-from ...framework.ir.op_list import OpList, OpNode
+from ...framework.ir.op_list import OpList
 from ..components import Component
 from ..components.composite import CompositeComponent
 from ..files.kaldi_io import Reader, Writer
@@ -36,6 +35,7 @@ from ..graph.request import ComputationRequest
 from ..lower.command_dialect import from_desc, to_desc
 from ..network.adjust import STATISTICS
 from ..network.nnet import Nnet
+from ..optimize.checker import check_computation
 from .computations import CachingCompiler
 
 DIALECT: Final = "nnet3.cache"
@@ -75,7 +75,7 @@ def read_cache(compiler: CachingCompiler, nnet: Nnet, reader: Reader) -> int:
         desc = NetDesc()
         try:
             text_format.Parse(data, desc)
-        except (text_format.ParseError, UnicodeDecodeError) as error:
+        except (text_format.ParseError, UnicodeDecodeError, RecursionError) as error:
             raise FormatError(f"{reader.name}: no computations in text form: {error}") from error
     net = from_message(desc)
     if net.metadata.get("dialect") != DIALECT or net.metadata.get("digest") != _digest(net):
@@ -84,9 +84,11 @@ def read_cache(compiler: CachingCompiler, nnet: Nnet, reader: Reader) -> int:
         return 0
     topology = nnet.topology()
     for op in net.ops:
-        request = ComputationRequest.parse(_attr(op, "request", "string"), reader.name)
-        commands = _attr(op, "commands", "tensor").tobytes()
-        compiler.add(request, from_desc(parse_net(commands, reader.name), topology))
+        request = ComputationRequest.parse(attribute(op, "request", "string"), reader.name)
+        commands = attribute(op, "commands", "tensor").tobytes()
+        computation = from_desc(parse_net(commands, reader.name), topology)
+        check_computation(computation)
+        compiler.add(request, computation)
     return len(net.ops)
 
 
@@ -126,13 +128,6 @@ def _digest(net: OpList) -> str:
     for name in ("network", "passes"):
         digest.update(net.metadata.get(name, "").encode() + b"\n")
     for op in net.ops:
-        digest.update(_attr(op, "request", "string").encode() + b"\n")
-        digest.update(_attr(op, "commands", "tensor").tobytes())
+        digest.update(attribute(op, "request", "string").encode() + b"\n")
+        digest.update(attribute(op, "commands", "tensor").tobytes())
     return digest.hexdigest()
-
-
-def _attr(op: OpNode, name: str, kind: str) -> Any:
-    if name not in op.attrs or attr_type(op.attrs[name]) != kind:
-        raise FormatError(f"an operator {op.type!r} without {name!r} stands in a cache")
-    value = op.attrs[name]
-    return undamaged(value)

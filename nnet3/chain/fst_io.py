@@ -227,9 +227,9 @@ def _read_text(reader: Reader) -> Fst:
             elif len(words) <= 5:
                 to, ilabel, olabel = map(int, words[1:4])
                 arcs.append((state, to, ilabel, olabel, float(words[4]) if words[4:] else 0.0))
-                if min(to, ilabel, olabel) < 0:
+                if min(to, ilabel, olabel) < 0 or max(to, ilabel, olabel) >= 1 << 31:
                     raise ValueError
-            if state < 0 or len(words) == 3 or len(words) > 5:
+            if not 0 <= state < 1 << 31 or len(words) == 3 or len(words) > 5:
                 raise ValueError
         except ValueError:
             wanted = "'from to ilabel olabel [weight]' or 'final [weight]'"
@@ -239,8 +239,6 @@ def _read_text(reader: Reader) -> Fst:
     if top > 2 * (len(arcs) + len(finals)):
         raise reader.error(f"the FST has a state {top}, but far fewer lines")
     columns = np.array(arcs, np.float64).reshape(-1, 5).T
-    if arcs and max(columns[2].max(), columns[3].max()) >= 1 << 31:
-        raise reader.error("a label of the FST leaves 32 bits")
     final = np.full(top + 1, np.inf, np.float32)
     final[list(finals)] = list(finals.values())
     source, nextstate, ilabel, olabel = columns[:4].astype(np.int64)

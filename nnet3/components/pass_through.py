@@ -213,7 +213,7 @@ class BackpropTruncationComponent(RowByRow, KeepsDim, Component):
             f", clipped-proportion={number(clipped)}"
             f", zeroing-threshold={number(self.zeroing_threshold)}"
             f", zeroing-interval={self.zeroing_interval}, zeroed-proportion={number(zeroed)}"
-            f", count-zeroing-boundaries={int(boundaries)}"
+            f", count-zeroing-boundaries={np.trunc(boundaries):.0f}"
         )
 
     def lower(self, recipe: Recipe) -> None:

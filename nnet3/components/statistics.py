@@ -71,6 +71,7 @@ class StatisticsExtractionComponent(Component):
             period > 0 and output > 0 and output % period == 0,
             f"input-period={period} does not divide output-period={output}",
         )
+        self.check_window(output // period)
 
     def reads(self) -> Reads:
         period = self.output_period
@@ -151,6 +152,7 @@ class StatisticsPoolingComponent(Component):
             self.input_period > 0 and left % self.input_period == right % self.input_period == 0,
             f"input-period={self.input_period} does not divide the contexts {left} and {right}",
         )
+        self.check_window((left + right) // self.input_period + 1)
         self.demand(self.num_log_count_features >= 0, "num-log-count-features is negative")
         self.demand(0 < self.variance_floor < 1, "variance-floor is not between 0 and 1")
         self.demand(

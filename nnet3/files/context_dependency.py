@@ -6,6 +6,7 @@ Formats and order: Kaldi's `tree/event-map.cc`, `tree/context-dep.cc`, `hmm/tran
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -13,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.limits import check_limit
 from .kaldi_io import Reader
 from .transition_model import HmmState, TransitionModel, read_topology
 
@@ -65,6 +67,21 @@ def answers(tree: EventMap | None, known: Mapping[int, int]) -> set[int]:
     return answers(tree.children[value], known) if 0 <= value < len(tree.children) else set()
 
 
+def _keys(tree: EventMap | None) -> set[int]:
+    """All keys that a tree asks about."""
+    keys: set[int] = set()
+    waiting = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Table):
+            keys.add(part.key)
+            waiting += part.children
+        elif isinstance(part, Split):
+            keys.add(part.key)
+            waiting += (part.yes, part.no)
+    return keys
+
+
 @dataclass(frozen=True)
 class ContextDependency:
     """A tree with its window of phones.
@@ -104,21 +121,41 @@ class ContextDependency:
         return answers(self.tree, {**window, _PDF_CLASS: pdf_class})
 
     def pairs(
-        self, phones: list[int], window: dict[int, int], forward: int, self_loop: int
+        self,
+        phones: list[int],
+        window: dict[int, int],
+        forward: int,
+        self_loop: int,
+        tried: list[int] | None = None,
     ) -> set[tuple[int, int]]:
-        """Outputs of a state and of its self-loop that occur together; -1 where there is none."""
+        """Outputs of a state and of its self-loop that occur together; -1 where there is none.
+
+        Args:
+            tried: a count of the windows that were tried so far, which goes on here.
+
+        Raises:
+            FormatError: there are too many windows.
+        """
         ahead = self.outputs(window, forward)
         if self_loop < 0:
             return {(pdf, _NO_PDF) for pdf in ahead}
         stay = self.outputs(window, self_loop)
-        open_places = [place for place in range(self.width) if place not in window]
+        open_places = [place for place in self.asked if place not in window]
         if min(len(ahead), len(stay)) == 1 or not open_places:
             return {(one, other) for one in ahead for other in stay}
         place = min(open_places, key=lambda place: abs(place - self.central))
+        tried = [0] if tried is None else tried
         found: set[tuple[int, int]] = set()
         for phone in (0, *phones):  # 0: the window goes beyond the utterance
-            found |= self.pairs(phones, {**window, place: phone}, forward, self_loop)
+            tried[0] += 1
+            check_limit("alternatives", tried[0], "the windows of phones of the decision tree")
+            found |= self.pairs(phones, {**window, place: phone}, forward, self_loop, tried)
         return found
+
+    @functools.cached_property
+    def asked(self) -> list[int]:
+        """The places of the window that the tree asks about."""
+        return sorted(key for key in _keys(self.tree) if 0 <= key < self.width)
 
 
 def _read_map(reader: Reader, depth: int) -> EventMap | None:
@@ -174,6 +211,7 @@ def new_transition_model(tree: ContextDependency, topology: Reader) -> Transitio
     phones, entry_of, entries = read_topology(topology)
     is_hmm = all(s.forward == s.self_loop for states in entries for s in states)
     rows: set[tuple[int, ...]] = set()
+    tried = [0]
     for phone in phones:
         window = {tree.central: phone}
         for number, state in enumerate(entries[entry_of[phone]]):
@@ -182,7 +220,7 @@ def new_transition_model(tree: ContextDependency, topology: Reader) -> Transitio
             if is_hmm:
                 made = {(pdf,) for pdf in tree.outputs(window, state.forward)}
             else:
-                made = tree.pairs(phones, window, state.forward, state.self_loop)
+                made = tree.pairs(phones, window, state.forward, state.self_loop, tried)
             if not made:
                 raise FormatError(f"the tree has no output for state {number} of phone {phone}")
             rows |= {(phone, number, *pair) for pair in made}

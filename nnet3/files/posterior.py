@@ -12,6 +12,7 @@ from .kaldi_io import Reader, Writer
 from .sparse import parse_pairs, read_pairs, write_pairs
 
 _FRAME = re.compile(rb"\s*(\[)([^\[\]]*)\]")
+_REST = re.compile(rb"\s*\Z")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ def _read_text(reader: Reader) -> list[tuple[np.ndarray, np.ndarray]]:
     line = reader.read_line().encode("utf-8", "surrogateescape")
     parts = []
     end = 0
-    while line[end:].strip():
+    while not _REST.match(line, end):
         match = _FRAME.match(line, end)
         if match is None:
             raise reader.error("a frame, '[ id weight ... ]', was expected here", start + end)

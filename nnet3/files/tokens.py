@@ -10,18 +10,15 @@ Format: Kaldi's `base/io-funcs.cc`.
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import struct
-from typing import TypeAlias
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import FormatError, check_kind
-
-Buffer: TypeAlias = bytes | mmap.mmap
+from ...framework.base.untrusted.values import read_file
 
 MAGIC = b"\0B"
 _LONGEST_TOKEN = 4096
@@ -37,6 +34,18 @@ _INTEGER_CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"
 _INTEGER_CODES |= {(size, False): code.upper() for (size, _), code in _INTEGER_CODES.items()}
 
 
+class CutOff(FormatError):
+    """The bytes at hand end within something, and the file goes on behind them.
+
+    Attributes:
+        wanted: how many bytes, from the first one at hand, hold it.
+    """
+
+    def __init__(self, message: str, wanted: int) -> None:
+        super().__init__(message)
+        self.wanted = wanted
+
+
 class TokenReader:
     """A position in the bytes of a Kaldi file, with methods that read the next item.
 
@@ -44,13 +53,14 @@ class TokenReader:
     file and the byte offset (in text also the line), and leaves `offset` where the item began.
 
     Args:
-        source: a path, or the bytes themselves (a memory map will do).
+        source: a path, or the bytes themselves.
         name: what messages call the file; by default the path, or `<bytes>`.
         binary: whether the form is binary. None, the default: as the header says, which is then
             passed over; otherwise no header is expected.
         offset: where to begin.
         before, lines_before: bytes and line ends that stood before these bytes, where they are a
-            piece of something longer.
+            piece of something longer; None: nobody counted the lines.
+        beyond: bytes that follow these in the file.
 
     Raises:
         FormatError: the file cannot be read, or begins with a zero byte and no `B`.
@@ -58,26 +68,23 @@ class TokenReader:
 
     def __init__(
         self,
-        source: PathLike | Buffer,
+        source: PathLike | bytes,
         *,
         name: str | None = None,
         binary: bool | None = None,
         offset: int = 0,
         before: int = 0,
-        lines_before: int = 0,
+        lines_before: int | None = 0,
+        beyond: int = 0,
     ) -> None:
-        self.before, self.lines_before = before, lines_before
-        check_kind(source, str | os.PathLike | bytes | mmap.mmap, "the path of a file")
-        if isinstance(source, bytes | mmap.mmap):
-            self.data: Buffer = source
+        self.before, self.lines_before, self.beyond = before, lines_before, beyond
+        check_kind(source, str | os.PathLike | bytes, "the path of a file")
+        if isinstance(source, bytes):
+            self.data = source
             self.name = name or "<bytes>"
         else:
             self.name = name or os.fspath(source)
-            try:
-                with open(source, "rb") as file:
-                    self.data = file.read()
-            except OSError as error:
-                raise FormatError(f"{self.name}: {error.strerror}") from error
+            self.data = read_file(source)
         self.size = len(self.data)
         self.offset = offset
         self.binary = bool(binary)
@@ -98,7 +105,7 @@ class TokenReader:
         """A `FormatError` about what stands at `offset` (by default: here)."""
         offset = min(self.offset if offset is None else offset, self.size)
         place = f"byte {self.before + offset}"
-        if not self.binary:
+        if not self.binary and self.lines_before is not None:
             line = self.lines_before + bytes(self.data[:offset]).count(b"\n") + 1
             place += f", line {line}"
         return FormatError(f"{self.name}: {message} ({place})")
@@ -242,6 +249,8 @@ class TokenReader:
         """Refuse sizes that are negative or go beyond the end, before anything is allocated."""
         if count < 0:
             raise self.error(f"{what}: a negative size")
+        if self.remaining() < count <= self.remaining() + self.beyond:
+            raise CutOff(f"{self.name}: {what} end behind the bytes at hand", self.offset + count)
         if count > self.remaining():
             raise self.error(f"{what}: {count} bytes are wanted, but {self.remaining()} are left")
 

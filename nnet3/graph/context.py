@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.untrusted.limits import check_limit
 from .computable import COMPUTABLE, Explorer
 from .topology import Topology
 
@@ -23,6 +24,7 @@ def simple_context(topology: Topology, modulus: int) -> tuple[int, int]:
     Raises:
         ShapeError: no window was large enough.
     """
+    check_limit("period", modulus, "the period after which the network repeats itself")
     window = _FIRST_WINDOW
     while window < _LAST_WINDOW:
         contexts = [_context(topology, modulus, start, window) for start in range(modulus + 1)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.scope import Scope
 from ...framework.files.saved import load_parts, put_values, save
 from ...framework.ir.op_list import OpList
@@ -31,7 +34,11 @@ def load_nnet(path: PathLike) -> Nnet:
         FormatError: a file is missing, damaged, or of something else.
         ShapeError: dimensions do not fit.
     """
-    return Nnet.from_desc(*load_parts(path))
+    parts = load_parts(path)
+    try:
+        return Nnet.from_desc(*parts)
+    except (FormatError, ShapeError) as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from error
 
 
 def save_compiled(desc: OpList, nnet: Nnet, path: PathLike) -> None:

@@ -18,6 +18,8 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.untrusted.limits import limit
+from ...framework.base.untrusted.values import file_path, read_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}\Z")
@@ -26,6 +28,7 @@ _FLOAT = re.compile(
 )
 _INT32 = 1 << 31
 _SHOWN = 160  # characters of a line that messages show
+_FEW = 1 << 16  # dimensions that are not compared with the limit
 
 
 def is_valid_name(name: str) -> bool:
@@ -276,6 +279,11 @@ TYPES: Final = {
 """The types of `GETTERS` in words."""
 
 
+def _too_many(key: Key, value: int) -> bool:
+    """Whether a dimension is beyond the limit of columns."""
+    return key.name.endswith("dim") and value > limit("columns")
+
+
 def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleNamespace:
     """The values of `keys` (but numbered ones), by name with `_` for `-`.
 
@@ -297,6 +305,8 @@ def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleN
                 told = f"{owner} wants {key.name}=" if owner else f"{key.name}= is missing"
                 raise line.error(told + nearest(key.name, line.keys()))
             value = key.default
+        elif key.type == "int" and value > _FEW and _too_many(key, value):
+            raise line.error(f"{key.name}={value}: {limit('columns')} columns are the limit")
         elif key.minimum is not None and not value >= key.minimum:  # nor nan
             raise line.error(f"{key.name}={value}: at least {key.minimum} is wanted")
         if key.type == "float" and value is not None:
@@ -337,11 +347,8 @@ def read_config_text(path: PathLike) -> str:
     Raises:
         FormatError: the file cannot be read, or is no UTF-8 text.
     """
-    name = os.fspath(path)
+    name = file_path(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError as error:
-        raise FormatError(f"{name}: {error.strerror}") from error
+        return read_file(name).decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise FormatError(f"{name}: no text (byte {error.start})") from error

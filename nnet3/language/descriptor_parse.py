@@ -36,7 +36,7 @@ from .forms import FORMS
 _TOKEN = re.compile(r"[ \t]*([(),]|[^ \t(),]+)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z")
-_INTEGER = re.compile(r"[-+]?\d+\Z")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,11}\Z")
 _MAX_DEPTH = 100
 _MAX_TERMS = 100_000
 _INT32 = 1 << 31
@@ -196,7 +196,7 @@ class _Parser:
                 self.fail(f"{op}: expected a finite number, got '{token or 'the end'}'")
             self.next()
             return float(number)
-        if not _INTEGER.match(token) or len(token) > 12:
+        if not _INTEGER.match(token):
             self.fail(f"{op}: expected an integer, got '{token or 'the end'}'")
         number = int(token)
         if not -_INT32 < number < _INT32:

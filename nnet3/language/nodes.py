@@ -8,7 +8,7 @@ by `Nnet::Check` and `FindOrphanNodes`. Source: Kaldi's `nnet3/nnet-nnet.cc`, `n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -54,6 +54,41 @@ class NetworkNode:
 def input_name(component_node: str) -> str:
     """The name of the descriptor node that feeds a component node."""
     return f"{component_node}_input"
+
+
+def outputs_of(nodes: Sequence[NetworkNode]) -> list[NetworkNode]:
+    """The output nodes: descriptor nodes that no component follows."""
+    following = [*nodes[1:], None]
+    return [
+        node
+        for node, after in zip(nodes, following, strict=False)
+        if node.kind == DESCRIPTOR and (after is None or after.kind != COMPONENT)
+    ]
+
+
+def lines_of(nodes: Sequence[NetworkNode], sizes: Mapping[str, int] | None = None) -> list[str]:
+    """The config lines of nodes, as Kaldi writes them; `sizes`: the dimensions that they tell."""
+    lines = []
+    outputs = {id(node) for node in outputs_of(nodes)}
+    for before, node in zip([None, *nodes], nodes, strict=False):
+        name = node.name
+        if node.kind == INPUT:
+            lines.append(f"input-node name={name} dim={node.dim}")
+        elif node.kind == COMPONENT:
+            assert before is not None
+            line = f"component-node name={name} component={node.component}"
+            line += f" input={before.descriptor}"
+            if sizes is not None:
+                line += f" input-dim={sizes[before.name]} output-dim={sizes[name]}"
+            lines.append(line)
+        elif node.kind == DIM_RANGE:
+            line = f"dim-range-node name={name} input-node={node.source}"
+            lines.append(f"{line} dim-offset={node.dim_offset} dim={node.dim}")
+        elif id(node) in outputs:
+            line = f"output-node name={name} input={node.descriptor}"
+            line += f" dim={sizes[name]}" if sizes is not None else ""
+            lines.append(f"{line} objective={node.objective}")
+    return lines
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from typing import Any, Final
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.untrusted.values import plain
+from ...framework.ir.attributes.checked import attribute
 from ...framework.ir.desc import (
     BACKWARD,
     FORWARD,
@@ -38,9 +40,7 @@ from ...framework.ir.desc import (
 from ...framework.ir.messages import (
     FORMAT_VERSION,
     as_op_list,
-    attr_type,
     attr_value,
-    undamaged,
 )
 from ...framework.ir.op_list import OpList, OpNode, SlotNames, View
 from ..compiler.command import Command
@@ -263,7 +263,10 @@ class _Reader:
             raise FormatError(f"{name!r} is no matrix with known rows and columns")
         info = MatrixInfo(*shape, "contiguous" in op.attrs, "derivative" in op.attrs)
         if "node" in op.attrs:
-            node, indexes = self.node(_attr(op, "node", "string")), _attr(op, "rows", "tensor")
+            node, indexes = (
+                self.node(attribute(op, "node", "string")),
+                attribute(op, "rows", "tensor"),
+            )
             if indexes.shape != (info.rows, 3):
                 found = list(indexes.shape)
                 raise FormatError(f"indexes {found} for the {info.rows} rows of {name!r}")
@@ -295,13 +298,13 @@ class _Reader:
 
     def _indexes(self, op: OpNode) -> None:
         self.indexes[_only(op.outputs, "out")] = len(self.computation.precomputed)
-        kind = _attr(op, "kind", "string")
+        kind = attribute(op, "kind", "string")
         if kind == _ARRAY:
-            value = _attr(op, "array", "tensor")
+            value = attribute(op, "array", "tensor")
         elif kind in _INDEXES:
             known = fields(_INDEXES[kind])
             value = _INDEXES[kind](
-                **{f.name: _attr(op, f.name, _KINDS[str(f.type)]) for f in known}
+                **{f.name: attribute(op, f.name, _KINDS[str(f.type)]) for f in known}
             )
         else:
             raise FormatError(f"no indexes of components are called {kind!r}")
@@ -314,9 +317,11 @@ class _Reader:
         command = Command(name)
         for field, kind in _ATTRS.items():
             if field in op.attrs:
-                setattr(command, field, _attr(op, field, kind))
+                setattr(command, field, attribute(op, field, kind))
+        if command.rows is not None:
+            _check_rows(name, command.rows)
         if "node" in op.attrs:
-            command.node = self.node(_attr(op, "node", "string"))
+            command.node = self.node(attribute(op, "node", "string"))
         named: dict[str, tuple[str, ...]] = {}
         for slots, listed in zip(_SLOTS[name], (op.inputs, op.outputs), strict=True):
             for slot, field in slots.items():
@@ -360,28 +365,29 @@ class _Reader:
         return np.stack((numbers[rows[:, 0]], rows[:, 1]), axis=1)
 
 
+def _check_rows(name: str, rows: np.ndarray) -> None:
+    """Refuse an attribute `rows` that is no list of row numbers, or of pairs of them."""
+    width = 1 if name in ("AddRows", "CopyRows") else 2
+    shape = rows.shape if width == 1 else rows.shape[:1]
+    if rows.dtype.kind != "i" or rows.shape != shape + (2,) * (width - 1) or rows.ndim != width:
+        what = "numbers of rows" if width == 1 else "pairs of numbers"
+        raise FormatError(
+            f"the attribute 'rows' should hold {what}, not {rows.dtype} {list(rows.shape)}"
+        )
+
+
 def _each(numbered: list[tuple[int, OpNode]], read: Callable[[OpNode], None]) -> None:
     for number, op in numbered:
         try:
             read(op)
         except OpscopeError as error:
-            raise FormatError(f"operator {number} ({op.type}): {error}") from error
+            raise FormatError(f"operator {number} ({plain(op.type)}): {error}") from error
 
 
 def _numbering() -> Callable[[str], int]:
     """Numbers for names, in the order in which they come."""
     numbers: dict[str, int] = {}
     return lambda name: numbers.setdefault(name, len(numbers))
-
-
-def _attr(op: OpNode, name: str, kind: str = "") -> Any:
-    if name not in op.attrs:
-        raise FormatError(f"the attribute {name!r} is missing")
-    value = op.attrs[name]
-    found = attr_type(value)
-    if kind and found != kind:
-        raise FormatError(f"the attribute {name!r} should be a {kind}, not a {found}")
-    return undamaged(value)
 
 
 def _only(slots: SlotNames, name: str) -> str:

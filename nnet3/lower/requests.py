@@ -181,7 +181,7 @@ class _LoopLowering(Lowering):
         nodes = computation.topology.nodes
         names += [f"input.{nodes[node].name}" for run in runs for node in run.outputs]
         self._between = frozenset(names)
-        super().__init__(split_composites(computation.explicit()), "computation")
+        super().__init__(split_composites(computation.explicit())[0], "computation")
         self.net.vars = [
             var.changed(kind=TEMPORARY) if var.name in self._between else var
             for var in self.net.vars

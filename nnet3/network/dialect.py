@@ -23,18 +23,31 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...framework.base.untrusted.values import INT32, plain, shown
 from ...framework.ir import desc
+from ...framework.ir.attributes.checked import attribute
 from ...framework.ir.desc import PARAMETER, STATE, NetDesc, make_op, make_var
-from ...framework.ir.messages import FORMAT_VERSION, as_op_list, attr_value, undamaged
+from ...framework.ir.messages import FORMAT_VERSION, as_op_list, attr_value
 from ...framework.ir.op_list import OpList, OpNode, SlotNames
 from ..components import Component, new_component
 from ..components.base.fields import Field
+from ..language.config import ConfigLine
 from ..language.descriptor_parse import parse_descriptor
-from ..language.nodes import COMPONENT, DESCRIPTOR, DIM_RANGE, INPUT, NetworkNode
+from ..language.nodes import (
+    COMPONENT,
+    DESCRIPTOR,
+    DIM_RANGE,
+    INPUT,
+    NetworkNode,
+    drop_replaced,
+    input_name,
+    lines_of,
+    nodes_from_lines,
+)
 
 DIALECT: Final = "nnet3"
-_ARRAYS: Final = ("vector", "matrix")
+_ARRAYS: Final = {"vector": 1, "matrix": 2}  # the rank of each kind
 
 
 def to_desc(
@@ -90,17 +103,40 @@ def from_desc(
     for number, op in enumerate(net.ops):
         try:
             if op.type == "nnet3.component":
-                name = _attr(op, "name")
+                name = attribute(op, "name", "string")
                 if name in components:
                     raise FormatError(f"two components are called {name!r}")
                 components[name] = _component(op, values)
             elif op.type in _NODES:
                 nodes.append(_NODES[op.type](op))
+                if op.type == "nnet3.component_node":
+                    _check_fed(op, nodes)
             else:
                 raise FormatError("it is not of the nnet3 dialect")
         except OpscopeError as error:
-            raise FormatError(f"operator {number} ({op.type}): {error}") from error
+            raise FormatError(f"operator {number} ({plain(op.type)}): {error}") from error
+    _check_nodes(nodes)
     return nodes, components
+
+
+def _check_fed(op: OpNode, nodes: list[NetworkNode]) -> None:
+    """Refuse a component node that does not stand behind the descriptor that it reads."""
+    before = nodes[-2] if len(nodes) > 1 else None
+    wanted = input_name(nodes[-1].name)
+    is_fed = before is not None and before.kind == DESCRIPTOR and before.name == wanted
+    if not is_fed or _slot(op.inputs, "x") != wanted:
+        raise FormatError(f"the descriptor {shown(wanted)}, which it reads, must stand before it")
+
+
+def _check_nodes(nodes: list[NetworkNode]) -> None:
+    """Refuse nodes that no config describes, by describing them in a config."""
+    lines = [ConfigLine(line, "nodes") for line in lines_of(nodes)]
+    try:
+        same = nodes_from_lines(drop_replaced([], lines)) == nodes
+    except ShapeError as error:
+        raise FormatError(str(error)) from error
+    if not same:
+        raise FormatError("its nodes are not those of a config: names, texts or their order differ")
 
 
 # Components
@@ -158,35 +194,48 @@ _TYPES: Final = {
 }
 
 
-def _component(op: OpNode, values: Mapping[str, np.ndarray]) -> Component:
-    component = new_component(_attr(op, "type"))
-    slots = op.inputs
+def _component(op: OpNode, values: Mapping[str, np.ndarray], is_part: bool = False) -> Component:
+    component = new_component(attribute(op, "type", "string"))
     for field, attr in _settings(component):
-        if field.kind.name in _ARRAYS:
-            if attr not in slots or slots[attr][0] not in values:
-                raise FormatError(f"the array {attr!r} is missing")
-            setattr(component, attr, np.array(values[slots[attr][0]]))
-        elif field.kind.name == "components":
-            parts = _attr(op, attr).ops
-            setattr(component, attr, [_component(part, values) for part in parts])
+        kind = field.kind.name
+        if kind in _ARRAYS:
+            setattr(component, attr, _array(op, attr, values, _ARRAYS[kind]))
+        elif kind == "components":
+            if is_part:
+                raise FormatError(f"a {component.type} within a {component.type}")
+            parts = attribute(op, attr, "net").ops
+            setattr(component, attr, [_component(part, values, True) for part in parts])
         else:
-            value = _attr(op, attr)
-            if field.kind.name == "pairs":
-                value = zip(value[::2], value[1::2], strict=True)
-            setattr(component, attr, list(value) if _TYPES[field.kind.name] == "ints" else value)
-    component.after_read()
+            setattr(component, attr, _setting(op, attr, kind))
     try:
+        component.after_read()
         component.check()
-    except ValueError as error:
+        component.check_settings()
+    except (ValueError, ShapeError) as error:
         raise FormatError(f"{component.type}: {error}") from error
     return component
 
 
-def _attr(op: OpNode, name: str) -> Any:
-    if name not in op.attrs:
-        raise FormatError(f"the attribute {name!r} is missing")
-    value = op.attrs[name]
-    return undamaged(value)
+def _setting(op: OpNode, attr: str, kind: str) -> Any:
+    value = attribute(op, attr, _TYPES[kind], *INT32)
+    if kind == "pairs":
+        if len(value) % 2:
+            raise FormatError(f"the attribute {attr!r} holds {len(value)} numbers, not pairs")
+        return list(zip(value[::2], value[1::2], strict=True))
+    return list(value) if kind == "ints" else value
+
+
+def _array(op: OpNode, attr: str, values: Mapping[str, np.ndarray], rank: int) -> np.ndarray:
+    name = _slot(op.inputs, attr)
+    if name not in values:
+        raise FormatError(f"the array {attr!r} is missing")
+    array = np.asarray(values[name])
+    if array.ndim != rank or array.dtype not in (np.float32, np.float64):
+        raise FormatError(
+            f"the array {attr!r} should be float32 or float64 with {rank} dimensions, not"
+            f" {array.dtype} {list(array.shape)}"
+        )
+    return array.copy()
 
 
 # Nodes
@@ -230,24 +279,31 @@ def _slot(slots: SlotNames, name: str) -> str:
     return slots[name][0]
 
 
+def _input_node(op: OpNode) -> NetworkNode:
+    return NetworkNode(_out(op), INPUT, dim=attribute(op, "dim", "int", 1))
+
+
+def _component_node(op: OpNode) -> NetworkNode:
+    return NetworkNode(_out(op), COMPONENT, component=attribute(op, "component", "string"))
+
+
 def _descriptor_node(op: OpNode) -> NetworkNode:
-    descriptor = parse_descriptor(_attr(op, "descriptor"))
-    objective = _attr(op, "objective") if op.type == "nnet3.output" else "linear"
+    descriptor = parse_descriptor(attribute(op, "descriptor", "string"))
+    is_output = op.type == "nnet3.output"
+    objective = attribute(op, "objective", "string") if is_output else "linear"
     return NetworkNode(_out(op), DESCRIPTOR, descriptor=descriptor, objective=objective)
 
 
 def _dim_range_node(op: OpNode) -> NetworkNode:
     source = _slot(op.inputs, "x")
-    offset, dim = _attr(op, "dim_offset"), _attr(op, "dim")
+    offset, dim = attribute(op, "dim_offset", "int", 0), attribute(op, "dim", "int", 1)
     return NetworkNode(_out(op), DIM_RANGE, dim=dim, source=source, dim_offset=offset)
 
 
 _NODES: Final[dict[str, Callable[[OpNode], NetworkNode]]] = {
-    "nnet3.input": lambda op: NetworkNode(_out(op), INPUT, dim=_attr(op, "dim")),
+    "nnet3.input": _input_node,
     "nnet3.descriptor": _descriptor_node,
     "nnet3.output": _descriptor_node,
-    "nnet3.component_node": lambda op: NetworkNode(
-        _out(op), COMPONENT, component=_attr(op, "component")
-    ),
+    "nnet3.component_node": _component_node,
     "nnet3.dim_range": _dim_range_node,
 }

@@ -7,7 +7,6 @@ Source: `ReadEditConfig` in Kaldi's `nnet3/nnet-utils.cc`; its comment lists the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -122,7 +121,18 @@ def parse_edits(text: str) -> list[ConfigLine]:
 
 def name_matches(name: str, pattern: str) -> bool:
     """Whether a name matches a pattern, in which `*` stands for any number of characters."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.S) is not None
+    first, *rest = pattern.split("*")
+    if not rest:
+        return name == pattern
+    if not name.startswith(first):
+        return False
+    at = len(first)
+    for part in rest[:-1]:  # the first place of each part leaves most for those behind it
+        at = name.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return len(name) - at >= len(rest[-1]) and name.endswith(rest[-1])
 
 
 def _matching(nnet: Nnet, pattern: str | None) -> Iterator[tuple[str, Any]]:

@@ -40,7 +40,9 @@ from ..language.nodes import (
     NetworkNode,
     drop_replaced,
     input_name,
+    lines_of,
     nodes_from_lines,
+    outputs_of,
     warn_of_unused_parts,
 )
 from .dialect import arrays, from_desc, to_desc
@@ -276,27 +278,7 @@ class Nnet(ShownNnet):
 
     def config_lines(self, dims: bool = False) -> list[str]:
         """The config lines of all nodes, as Kaldi writes them; `dims` adds their dimensions."""
-        lines, sizes = [], self.node_dims() if dims else {}
-        outputs = {id(node) for node in self.outputs()}
-        for before, node in zip([None, *self.nodes], self.nodes, strict=False):
-            name = node.name
-            if node.kind == INPUT:
-                lines.append(f"input-node name={name} dim={node.dim}")
-            elif node.kind == COMPONENT:
-                assert before is not None
-                line = f"component-node name={name} component={node.component}"
-                line += f" input={before.descriptor}"
-                if dims:
-                    line += f" input-dim={sizes[before.name]} output-dim={sizes[name]}"
-                lines.append(line)
-            elif node.kind == DIM_RANGE:
-                line = f"dim-range-node name={name} input-node={node.source}"
-                lines.append(f"{line} dim-offset={node.dim_offset} dim={node.dim}")
-            elif id(node) in outputs:
-                line = f"output-node name={name} input={node.descriptor}"
-                line += f" dim={sizes[name]}" if dims else ""
-                lines.append(f"{line} objective={node.objective}")
-        return lines
+        return lines_of(self.nodes, self.node_dims() if dims else None)
 
     def info(self, with_singular_values: bool = False) -> str:
         """The text that `nnet3-info` prints; with singular values as with `--verbose=2`."""
@@ -335,12 +317,7 @@ class Nnet(ShownNnet):
 
     def outputs(self) -> list[NetworkNode]:
         """The output nodes: descriptor nodes that no component follows."""
-        following = [*self.nodes[1:], None]
-        return [
-            node
-            for node, after in zip(self.nodes, following, strict=False)
-            if node.kind == DESCRIPTOR and (after is None or after.kind != COMPONENT)
-        ]
+        return outputs_of(self.nodes)
 
     def input_dim(self, name: str) -> int:
         """Columns of the input node `name`; -1 where there is none."""

@@ -24,8 +24,9 @@ from ..graph.request import ComputationRequest
 from ..lower import command_dialect
 from ..network.nnet import Nnet
 from ..tables.kinds import KINDS, Kind, guess_kind
+from ..tables.specifiers import ReadSpecifier
 from ..tables.streams import Files, open_reader
-from ..tables.tables import ReadSpecifier, read_script, read_table
+from ..tables.tables import first_kind, read_table
 from ..xconfig import layer_types, xconfig_to_configs
 
 _SPECIFIER = re.compile(r"(ark|scp)[a-z, ]*:")
@@ -159,29 +160,19 @@ def _entries(name: str) -> Iterator[tuple[str, Any]]:
     """Keys and values of a table; its kind is that of the first value."""
     if not _SPECIFIER.match(name):
         name = f"{'scp' if name.endswith('.scp') else 'ark'}:{name}"
-    kind = _kind(ReadSpecifier.parse(name))
+    kind = _kind(name)
     return iter(()) if kind is None else read_table(name, kind)
 
 
-def _kind(specifier: ReadSpecifier) -> Kind | None:
-    """The kind of the first value; None where there is none."""
-    files = Files(None)
-    if specifier.source == "scp":
-        lines = read_script(files, specifier.name)
-        if not lines:
-            return None
-        reader = files.reader(lines[0].name, listed=True)
-    else:
-        reader = files.reader(specifier.name)
-        if reader.at_end():
-            return None
-        reader.read_token()
-    kind = guess_kind(reader)
-    if not kind.name.startswith("token"):
+def _kind(name: str) -> Kind | None:
+    """The kind of the first value of a table; None where there is none."""
+    kind = first_kind(ReadSpecifier.parse(name))
+    if kind is None or not kind.name.startswith("token"):
         return kind
-    if reader.peek_token() == "[":
-        KINDS["array"].read_value(reader)  # raises a FormatError with the reason
-    return KINDS["token_vector"]  # a later line may have more words
+    kind = KINDS["token_vector"]  # a later line may have more words
+    if next(read_table(name, kind))[1][:1] == ["["]:
+        next(read_table(name, "array"))  # raises a FormatError with the reason
+    return kind
 
 
 def describe(value: Any) -> str:

@@ -14,8 +14,9 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ..files import matrix_io
 from ..files.kaldi_io import Writer
+from ..tables.specifiers import is_specifier
 from ..tables.streams import open_output, open_reader
-from ..tables.tables import RandomAccessTable, TableWriter, is_specifier, read_table
+from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.program import Option, program
 
 _BINARY = Option("binary", True, "Write output in binary mode, where it is a single file")

@@ -8,22 +8,29 @@ knows it, who opens somebody's list does not.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import re
-import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import IO, Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import IO, Literal, TypeAlias, TypeVar
 
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.leftovers import temporary_name
 from ...framework.base.settings import switch
+from ...framework.base.untrusted.values import (
+    INT64,
+    file_path,
+    plain,
+    read_bounded,
+    read_file,
+    whole_number,
+)
 from ..files.kaldi_io import Reader
-from ..files.tokens import Buffer
+from .windows import WindowedFile
 
+Value = TypeVar("Value")
 Pipes: TypeAlias = bool | Literal["files"] | None
 """Which commands may run: none, those that the caller gives, or also those in `"files"` that he
 names; None: as the switch `OPSCOPE_PIPES` says."""
@@ -41,11 +48,12 @@ class Files:
 
     def __init__(self, pipes: Pipes = None) -> None:
         self.pipes: Pipes = pipes
-        self._path: str | None = None
-        self._data: Buffer = b""
+        self._last: WindowedFile | None = None
 
     def reader(self, name: str, *, listed: bool = False) -> Reader:
         """A reader at the beginning of what `name` means, in text mode, before any header.
+
+        The whole file is read; see `read` for values in archives.
 
         Args:
             name: a path, `-`, a place in a file, or a command.
@@ -55,20 +63,73 @@ class Files:
             FormatError: the name has no meaning, is a command that may not run or fails, or the
                 file cannot be read.
         """
-        shown = name or "-"
-        if name in ("", "-"):
-            return Reader(sys.stdin.buffer.read(), name="standard input", binary=False)
-        if name.endswith("|"):
-            return Reader(_run(name, self.pipes, listed), name=shown, binary=False)
-        _check_plain(name, "read from")
-        place = _PLACE.fullmatch(name)
-        path, offset = (place[1], int(place[2])) if place else (name, 0)
-        if path != self._path:
-            self._data = _contents(path)
-            self._path = path
-        if offset > len(self._data):
-            raise FormatError(f"{name}: the file has only {len(self._data)} bytes")
-        return Reader(self._data, name=path, binary=False, offset=offset)
+        if is_stream(name, pipes=self.pipes, listed=listed):
+            return self._streamed(name)
+        path, offset = place_in_file(name)
+        reader = Reader(read_file(path), name=path, binary=False)
+        if offset > reader.size:
+            raise FormatError(f"{name}: the file has only {reader.size} bytes")
+        reader.offset = offset
+        return reader
+
+    def read(self, name: str, read: Callable[[Reader], Value], *, listed: bool = False) -> Value:
+        """The value that `read` finds at the beginning of what `name` means.
+
+        Of a regular file no more is read than the value takes, and a little.
+
+        Args:
+            name, listed: as for `reader`.
+            read: from a reader in text mode, before any header.
+
+        Raises:
+            FormatError: as for `reader`; or `read` raises it.
+        """
+        if is_stream(name, pipes=self.pipes, listed=listed):
+            return read(self._streamed(name))
+        path, offset = place_in_file(name)
+        if self._last is None or self._last.path != path:
+            self._last = WindowedFile(path, listed=listed)
+        if offset > self._last.size:
+            raise FormatError(f"{name}: the file has only {self._last.size} bytes")
+        return self._last.read(offset, read)
+
+    def _streamed(self, name: str) -> Reader:
+        """All of standard input, or of what a command that may run gives."""
+        if not name.endswith("|"):
+            data = read_bounded(sys.stdin.buffer, "standard input")
+            return Reader(data, name="standard input", binary=False)
+        with open_stream(name, pipes="files") as file:
+            return Reader(read_bounded(file, name), name=name, binary=False)
+
+
+def place_in_file(name: str) -> tuple[str, int]:
+    """The path and the offset that a plain file name means, which may be `file:123`.
+
+    Raises:
+        FormatError: it is the name of something else.
+    """
+    _check_plain(name, "read from")
+    place = _PLACE.fullmatch(name)
+    if place is None:
+        return name, 0
+    return place[1], whole_number(place[2], f"{plain(place[1])}: the place in it", 0, INT64[1])
+
+
+def check_there(path: str) -> None:
+    """Refuse the name of a file that is not there, before it is opened.
+
+    Raises:
+        FormatError: it is not there.
+    """
+    try:
+        os.stat(file_path(path))
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error
+
+
+def is_regular(name: str) -> bool:
+    """Whether a name is that of a regular file, which can be read at any place, any time."""
+    return "\0" not in name and os.path.isfile(name)
 
 
 def open_reader(name: str, *, pipes: Pipes = None) -> Reader:
@@ -82,26 +143,36 @@ def open_reader(name: str, *, pipes: Pipes = None) -> Reader:
     return reader
 
 
-def is_stream(name: str, *, pipes: Pipes = None) -> bool:
+def is_stream(name: str, *, pipes: Pipes = None, listed: bool = False) -> bool:
     """Whether a name means standard input or a command, which can be read once only.
+
+    Args:
+        listed: whether the name stands in a file.
 
     Raises:
         FormatError: it is a command that may not run.
     """
     if name.endswith("|"):
-        _check_pipe(name, pipes)
+        _check_pipe(name, pipes, listed)
     return name in ("", "-") or name.endswith("|")
 
 
 @contextlib.contextmanager
 def open_stream(name: str, *, pipes: Pipes = None) -> Iterator[IO[bytes]]:
-    """Open standard input or the output of a command as a file, read while it is written.
+    """Open a plain file, standard input or the output of a command, to be read from its beginning.
 
     Raises:
-        FormatError: the command may not run, or (at the end) failed.
+        FormatError: the file cannot be read; the command may not run, or (at the end) failed.
     """
-    if not name.endswith("|"):
+    if name in ("", "-"):
         yield sys.stdin.buffer
+        return
+    if not name.endswith("|"):
+        try:
+            with open(file_path(name), "rb") as file:
+                yield file
+        except OSError as error:
+            raise FormatError(f"{name}: {error.strerror}") from error
         return
     _check_pipe(name, pipes)
     process = subprocess.Popen(name[:-1], shell=True, stdout=subprocess.PIPE)
@@ -196,26 +267,6 @@ def _check_pipe(name: str, pipes: Pipes, listed: bool = False) -> None:
         f"{name}: {what}, which is not allowed; set OPSCOPE_PIPES={value} (in Python: "
         f"pipes={python}) where you trust its origin"
     )
-
-
-def _contents(path: str) -> Buffer:
-    """All bytes of a file, mapped into memory where that is possible."""
-    try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            if stat.S_ISREG(status.st_mode) and status.st_size:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            return file.read()
-    except (OSError, ValueError) as error:
-        raise FormatError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _run(name: str, pipes: Pipes, listed: bool) -> bytes:
-    _check_pipe(name, pipes, listed)
-    done = subprocess.run(name[:-1], shell=True, stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        raise FormatError(f"{name}: the command ended with status {done.returncode}")
-    return done.stdout
 
 
 @contextlib.contextmanager

@@ -17,125 +17,26 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from ...framework.base.errors import FormatError, SaveError, check_kind
+from ...framework.base.untrusted.limits import check_limit
 from ..files.kaldi_io import Reader, Writer
-from .kinds import Kind, kind_of
-from .streams import Files, Pipes, SetAside, is_stream, open_output, open_stream
+from .kinds import Kind, guess_kind, kind_of
+from .specifiers import ReadSpecifier, WriteSpecifier
+from .streams import (
+    Files,
+    Pipes,
+    SetAside,
+    check_there,
+    is_regular,
+    is_stream,
+    open_output,
+    open_stream,
+    place_in_file,
+)
 
 _log = logging.getLogger(__name__)
-_READ_OPTIONS = {
-    "b": {},
-    "t": {},
-    "bg": {},
-    "o": {"once": True},
-    "no": {"once": False},
-    "p": {"permissive": True},
-    "np": {"permissive": False},
-    "s": {"sorted": True},
-    "ns": {"sorted": False},
-    "cs": {"called_sorted": True},
-    "ncs": {"called_sorted": False},
-}
-_WRITE_OPTIONS = {
-    "b": {"binary": True},
-    "t": {"binary": False},
-    "f": {"flush": True},
-    "nf": {"flush": False},
-    "p": {"permissive": True},
-}
+_STRICT = ReadSpecifier("ark", "")
 _PIECE = 1 << 20  # bytes of a stream that are read at a time
 _RANGE = re.compile(r"([^\[]+)\[([^\[]+)\]")
-
-
-@dataclass(frozen=True)
-class ReadSpecifier:
-    """An rspecifier such as `ark,s,cs:feats.ark`.
-
-    Attributes:
-        source: `ark` or `scp`.
-        name: the file.
-        once, sorted, called_sorted: each key is asked for at most once; keys are sorted; they are
-            asked for in sorted order.
-        permissive: entries that cannot be read count as missing.
-    """
-
-    source: str
-    name: str
-    once: bool = False
-    sorted: bool = False
-    called_sorted: bool = False
-    permissive: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> ReadSpecifier:
-        """Raises FormatError: this is no specifier for reading."""
-        name, sources, options = _parse(text, _READ_OPTIONS, "reading")
-        if len(sources) != 1:
-            raise FormatError(f"{text!r}: a table is read from one of 'ark' and 'scp'")
-        return cls(sources[0], name, **options)
-
-
-@dataclass(frozen=True)
-class WriteSpecifier:
-    """A wspecifier such as `ark,scp,t:feats.ark,feats.scp`.
-
-    Attributes:
-        archive, script: the files, or None where there is none. With a script alone, that file
-            is there already and says where each value goes.
-        binary: the form of the values.
-        flush: after each value; plain files appear as a whole at the end all the same.
-        permissive: values whose keys the script lacks are left out.
-    """
-
-    archive: str | None
-    script: str | None
-    binary: bool = True
-    flush: bool = False
-    permissive: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> WriteSpecifier:
-        """Raises FormatError: this is no specifier for writing."""
-        name, sources, options = _parse(text, _WRITE_OPTIONS, "writing")
-        if sources == ["ark", "scp"]:
-            archive, comma, script = name.partition(",")
-            if not comma:
-                raise FormatError(f"{text!r}: 'ark,scp' wants two file names with a comma")
-            return cls(archive, script, **options)
-        if len(sources) != 1:
-            raise FormatError(f"{text!r}: a table is written to 'ark', 'scp' or 'ark,scp'")
-        return cls(name, None, **options) if sources == ["ark"] else cls(None, name, **options)
-
-
-def is_specifier(text: str) -> bool:
-    """Whether a name says how to find a table, as `ark:feats.ark` does; else it is a file's."""
-    words = re.split("[, ]+", text.partition(":")[0]) if ":" in text else []
-    return any(word in ("ark", "scp") for word in words) and all(
-        word in ("ark", "scp") or word in _READ_OPTIONS or word in _WRITE_OPTIONS for word in words
-    )
-
-
-_STRICT = ReadSpecifier("ark", "")
-
-
-def _parse(text: str, known: dict[str, dict], use: str) -> tuple[str, list[str], dict[str, bool]]:
-    """The file name, `ark` and `scp` as they come, and the options."""
-    head, colon, name = text.partition(":")
-    if not colon:
-        raise FormatError(f"{text!r} is no table: for {use} it begins with 'ark:' or 'scp:'")
-    if text[-1].isspace():
-        raise FormatError(f"{text!r} ends with white space")
-    sources: list[str] = []
-    options: dict[str, bool] = {}
-    for word in re.split("[, ]+", head):
-        if word in ("ark", "scp"):
-            sources.append(word)
-        elif word in known:
-            options |= known[word]
-        else:
-            raise FormatError(
-                f"{text!r}: unknown option {word!r}; for {use} there are: {', '.join(known)}"
-            )
-    return name, sources, options
 
 
 @dataclass(frozen=True)
@@ -191,8 +92,32 @@ def read_table(
     if specifier.source == "scp":
         return _script_values(read_script(files, specifier.name), kind, files, specifier)
     if is_stream(specifier.name, pipes=pipes):
-        return _streamed_values(specifier, kind, pipes)
-    return _archive_values(files.reader(specifier.name), kind, specifier)
+        return _values(_streamed_entries(specifier, kind, pipes))
+    path, offset = place_in_file(specifier.name)
+    check_there(path)
+    if offset:
+        return _values(_entries(files.reader(specifier.name), kind, specifier))
+    return _values(_streamed_entries(specifier, kind, pipes))
+
+
+def first_kind(specifier: ReadSpecifier, pipes: Pipes = None) -> Kind | None:
+    """The kind of the first value of a table; None where there is none. See `guess_kind`.
+
+    Raises:
+        FormatError: it cannot be read, or is of no kind that is known.
+    """
+    files = Files(pipes)
+    if specifier.source == "scp":
+        lines = read_script(files, specifier.name)
+        return files.read(lines[0].name, guess_kind, listed=True) if lines else None
+    return files.read(specifier.name, _kind_behind_key)
+
+
+def _kind_behind_key(reader: Reader) -> Kind | None:
+    if reader.at_end():
+        return None
+    reader.read_token()
+    return guess_kind(reader)
 
 
 class RandomAccessTable:
@@ -219,9 +144,12 @@ class RandomAccessTable:
         self._places: dict[str, int | ScriptLine] = {}
         self._last: tuple[str, Any] = ("", None)
         self._entries: Iterator[tuple[str, int, Any]] = iter(())
+        self._reader: Reader | None = None  # of an archive that can be read once only
         if self._specifier.source == "scp":
             for line in read_script(self._files, self._specifier.name):
                 self._note(line.key, line)
+        elif is_regular(self._specifier.name):
+            self._entries = _streamed_entries(self._specifier, self._kind, pipes)
         else:
             self._reader = self._files.reader(self._specifier.name)
             self._entries = _entries(self._reader, self._kind, self._specifier)
@@ -285,6 +213,8 @@ class RandomAccessTable:
     def _load(self, place: int | ScriptLine) -> Any:
         if isinstance(place, ScriptLine):
             return _script_value(place, self._kind, self._files)
+        if self._reader is None:
+            return self._files.read(f"{self._specifier.name}:{place}", self._kind.read_value)
         before = self._reader.offset
         self._reader.offset = place
         try:
@@ -397,17 +327,15 @@ def _entries(
         yield key, offset, value
 
 
-def _archive_values(
-    reader: Reader, kind: Kind, specifier: ReadSpecifier
-) -> Iterator[tuple[str, Any]]:
-    for key, _, value in _entries(reader, kind, specifier):
+def _values(entries: Iterator[tuple[str, int, Any]]) -> Iterator[tuple[str, Any]]:
+    for key, _, value in entries:
         yield key, value
 
 
-def _streamed_values(
+def _streamed_entries(
     specifier: ReadSpecifier, kind: Kind, pipes: Pipes
-) -> Iterator[tuple[str, Any]]:
-    """The entries of an archive that is read while it is written, with few bytes in memory.
+) -> Iterator[tuple[str, int, Any]]:
+    """The entries of an archive as `_entries` gives them, with few bytes of it in memory.
 
     What has come is read as far as it goes. An entry counts if something comes behind it, or the
     end: in text, one that ends where the bytes do might go on.
@@ -418,15 +346,20 @@ def _streamed_values(
         reader = Reader(b"", name=name if name != "-" else "standard input", binary=False)
         while not ended:
             begin = reader.offset
-            more = file.read(piece)
+            more = _read(file, piece, name)
             ended = len(more) < piece
+            check_limit("stream", reader.size - begin + len(more), f"{reader.name}: one entry")
             piece = _PIECE if begin else 2 * piece  # a long entry is not read again and again
+            lines = reader.lines_before
+            if lines is not None:  # in an archive of binary values lines mean nothing
+                is_text = reader.data.find(b"\0", 0, begin) < 0
+                lines = lines + reader.data.count(b"\n", 0, begin) if is_text else None
             reader = Reader(
-                bytes(reader.data[begin:]) + more,
+                reader.data[begin:] + more,
                 name=reader.name,
                 binary=False,
                 before=reader.before + begin,
-                lines_before=reader.lines_before + bytes(reader.data[:begin]).count(b"\n"),
+                lines_before=lines,
             )
             entries = _entries(reader, kind, specifier if ended else _STRICT)
             while True:
@@ -440,7 +373,14 @@ def _streamed_values(
                 if entry is None or (reader.offset == reader.size and not ended):
                     reader.offset = start
                     break
-                yield entry[0], entry[2]
+                yield entry[0], reader.before + entry[1], entry[2]
+
+
+def _read(file: IO[bytes], count: int, name: str) -> bytes:
+    try:
+        return file.read(count)
+    except OSError as error:
+        raise FormatError(f"{name}: {error.strerror}") from error
 
 
 def _read_key(reader: Reader) -> str:
@@ -470,7 +410,7 @@ def _script_values(
 
 def _script_value(line: ScriptLine, kind: Kind, files: Files) -> Any:
     try:
-        value = kind.read_value(files.reader(line.name, listed=True))
+        value = files.read(line.name, kind.read_value, listed=True)
         return value if line.range is None else kind.part(value, line.range)
     except FormatError as error:
         raise FormatError(f"{line.place}: {error}") from error

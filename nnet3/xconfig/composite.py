@@ -10,7 +10,10 @@ from .basic import add_part, check_nonlinearity_options, initial
 from .layer import NEEDED, NEEDED_TEXT, Layer, layer_type
 from .recurrent import NO_DROPOUT
 
-_STATISTICS = re.compile(r"(mean(?:\+stddev)?(?:\+count)?)\((-?\d+):(-?\d+):(-?\d+):(-?\d+)\)\Z")
+_NUMBER = r"(-?\d{1,20})"
+_STATISTICS = re.compile(
+    rf"(mean(?:\+stddev)?(?:\+count)?)\({_NUMBER}:{_NUMBER}:{_NUMBER}:{_NUMBER}\)\Z"
+)
 
 
 @layer_type(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...framework.base.numpy_blas import controllers
-from ...framework.base.threads import follow_by_numpy
+from ...framework.base.cpu.numpy_blas import controllers
+from ...framework.base.cpu.threads import follow_by_numpy
 from ...framework.fusion import team
 from ...framework.fusion.compiler import Library
 from ...framework.ir.kernel_args import Call

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...framework.base.threads import follow, most_threads
+from ...framework.base.cpu.threads import follow, most_threads
 from ...framework.fusion import team
 from ...framework.fusion.compiler import load_openmp
 from ...framework.fusion.team import in_order

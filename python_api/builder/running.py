@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.context import OpContext
+from ...framework.base.cpu.threads import look
 from ...framework.base.errors import VariableError, nearest
 from ...framework.base.scope import Scope, default_scope
-from ...framework.base.threads import look
 from ...framework.ir.desc import INPUT
 from ...framework.passes.prune import prune
 from ...framework.runtime.feeding import (

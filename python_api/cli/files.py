@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.untrusted.limits import check_limit
+from ...framework.base.untrusted.values import file_path
 from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
 from ...framework.ir.desc import INPUT
@@ -121,10 +124,7 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
     """
     if os.path.isdir(path):
         files = sorted(name for name in os.listdir(path) if name.endswith(".npy"))
-        found = {
-            name.removesuffix(".npy"): _numpy_load(os.path.join(path, name), mmap_mode="r")
-            for name in files
-        }
+        found = {name.removesuffix(".npy"): _numpy_load(os.path.join(path, name)) for name in files}
     else:
         archive = _numpy_load(path)
         if isinstance(archive, np.ndarray):
@@ -137,6 +137,16 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
 
 
 def _numpy_load(path: str, **options: Any) -> Any:
+    """What is in a `.npy` or `.npz` file, if the limit `unpack` allows the contents of the latter.
+
+    Raises:
+        FormatError: no such file, something else, or more than the limit allows.
+    """
+    with _guarded(path, open, file_path(path), "rb") as file:
+        if zipfile.is_zipfile(file):
+            with _guarded(path, zipfile.ZipFile, file) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+            check_limit("unpack", unpacked, f"{path}: the arrays in it, unpacked")
     return _guarded(path, np.load, path, allow_pickle=False, **options)
 
 

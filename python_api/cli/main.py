@@ -103,6 +103,6 @@ class _Commands(click.Group):
 def main(debug: bool, threads: int | None) -> None:
     """Networks as lists of operators: look at them, check, run and train them."""
     if threads is not None:
-        from ...framework.base.threads import set_threads
+        from ...framework.base.cpu.threads import set_threads
 
         set_threads(threads)

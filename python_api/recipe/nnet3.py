@@ -25,6 +25,7 @@ import numpy as np
 from ...framework.base.atomic import atomic_file, write_atomically
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
+from ...framework.base.untrusted.values import json_value, member
 from ...framework.files.tensor_file import TensorFile, write_tensors
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.files.examples import NnetExample
@@ -240,15 +241,15 @@ class Nnet3Recipe:
         if file.metadata.get("opscope.nnet3") != _FORMAT:
             raise FormatError(f"{path}: no checkpoint of this format")
         try:
-            state = json.loads(file.metadata["opscope.state"])
+            state = json_value(file.metadata["opscope.state"], f"{path}: its state")
             self.history.rows = list(state["history"])
             self._seen = float(state["seen"][0]), float(state["seen"][1])
-            position = int(state["epoch"]), int(state["done"])
-        except (KeyError, TypeError, ValueError) as error:
+            epoch, done = (member(state, name, int, path) for name in ("epoch", "done"))
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise FormatError(f"{path}: damaged: {error!r}") from None
         trainer.restore(state["trainer"], {name: file.read(name) for name in file})
-        self.log(f"Going on from {path}: epoch {position[0] + 1}, minibatch {position[1]}")
-        return position
+        self.log(f"Going on from {path}: epoch {epoch + 1}, minibatch {done}")
+        return epoch, done
 
     # End
 

@@ -19,12 +19,13 @@ from ...nnet3.files.examples import NnetExample
 from ...nnet3.files.kaldi_io import Writer
 from ...nnet3.files.posterior import Posterior
 from ...nnet3.network.nnet import Nnet
-from ...nnet3.tables.kinds import guess_kind, kind_of
+from ...nnet3.tables.kinds import kind_of
+from ...nnet3.tables.specifiers import ReadSpecifier
 from ...nnet3.tables.streams import Files
 from ...nnet3.tables.tables import (
     RandomAccessTable,
-    ReadSpecifier,
     TableWriter,
+    first_kind,
     read_script,
     read_table,
 )
@@ -197,8 +198,8 @@ class ExampleStore:
     def __getitem__(self, number: int) -> NnetExample:
         example = self._kept.get(number)
         if example is None:
-            reader = self._files.reader(f"{self._archive}:{self._offsets[number]}")
-            example = self._kind.read_value(reader)
+            place = f"{self._archive}:{self._offsets[number]}"
+            example = self._files.read(place, self._kind.read_value)
             if self._keeps:
                 self._kept[number] = example
         return example
@@ -319,14 +320,8 @@ def _kind_of(rspecifier: str) -> str:
     Raises:
         FormatError: it is none of these.
     """
-    specifier, files = ReadSpecifier.parse(rspecifier), Files()
-    name = specifier.name
-    if specifier.source == "scp":
-        reader = files.reader(read_script(files, name)[0].name)
-    else:
-        reader = files.reader(name)
-        reader.read_token()
-    kind = guess_kind(reader).name
+    found = first_kind(ReadSpecifier.parse(rspecifier))
+    kind = "nothing" if found is None else found.name
     if kind not in ("int_vector", "posterior", "array"):
         raise FormatError(
             f"{rspecifier}: targets are class ids, posteriors or matrices, not {kind}"

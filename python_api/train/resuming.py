@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from ...framework.base.errors import FormatError
 from ...framework.base.scope import Scope
+from ...framework.base.untrusted.values import member, shown
 from ...framework.files.checkpoint import Checkpoint
 from ...framework.files.loading import can_take, converted_to, listed, place_values, spec_text
 from ...framework.ir.desc import OPTIMIZE, PARAMETER
@@ -86,13 +89,26 @@ def take_over(found: Checkpoint, net: OpList, path: str) -> tuple[dict[str, np.n
     kinds = {name: var.kind == PARAMETER for name, var in variables.items()}
     report = Resumed(
         path,
-        int(found.state["epoch"]),
+        member(found.state, "epoch", int, path),
         tuple(name for name in taken if kinds[name]),
         tuple(name for name in taken if not kinds[name]),
         why,
         tuple(v.name for v in persistent_vars(found.op_list) if v.name not in variables),
     )
     return taken, report
+
+
+def rows_of(state: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+    """The rows of the history in the state of a checkpoint.
+
+    Raises:
+        FormatError: they are missing, or are none.
+    """
+    rows = member(state, "rows", list, path)
+    for row in rows:
+        if not isinstance(row, dict):
+            raise FormatError(f"{path}: a row of the history is {shown(row)}")
+    return rows
 
 
 def put_values(values: Mapping[str, np.ndarray], report: Resumed, scope: Scope) -> None:

@@ -26,6 +26,7 @@ from ...framework.base.errors import (
     OpscopeError,
 )
 from ...framework.base.scope import Scope, default_scope
+from ...framework.base.untrusted.values import member
 from ...framework.files.checkpoint import (
     Checkpoint,
     checkpoint_path,
@@ -49,7 +50,7 @@ from .history import EVAL_PREFIX, History
 from .measuring import Measurements, check_loss
 from .metrics import Metric, as_metrics
 from .progress import CtrlC, Progress
-from .resuming import put_values, take_over
+from .resuming import put_values, rows_of, take_over
 
 WEIGHTS = "weights"
 """Value of `resume`: go on with a net that was changed."""
@@ -446,15 +447,15 @@ class _Trainer:
                 self.measured.restore(state["metrics"])
             else:
                 self.measured.restore_sums(state["averages"])
-            epoch, batch = int(state["epoch"]), int(state["batch"])
-            self.seconds = float(state["seconds"])
-            self.history.rows = list(state["rows"])
+            epoch, batch = (member(state, name, int, path) for name in ("epoch", "batch"))
+            self.seconds = member(state, "seconds", float, path)
+            self.history.rows = rows_of(state, path)
             if self.early_stop is not None:
-                self.history.best_epoch = int(state["best_epoch"])
+                self.history.best_epoch = member(state, "best_epoch", int, path)
                 self.best_value = state["best_value"]
-                self.finished = bool(state["finished"])
+                self.finished = member(state, "finished", bool, path)
             random = state["random"]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             if self.options.resume == WEIGHTS:
                 return self._take_over(found, path)
             raise OpscopeError(
@@ -479,11 +480,11 @@ class _Trainer:
                 f"{path}: {report.epochs} epochs are over there, and epochs={self.options.epochs}"
                 " counts them: give more"
             )
-        self.base.set_random_state(found.state["random"])
+        self.base.set_random_state(member(found.state, "random", dict, path))
         self.measured.reset()
         self.epoch, self.batch, self.seconds = report.epochs, 0, 0.0
         self.finished, self.best, self.best_value = False, {}, None
-        self.history.rows, self.history.best_epoch = list(found.state["rows"]), 0
+        self.history.rows, self.history.best_epoch = rows_of(found.state, path), 0
         self.history.resumed = report
         put_values(values, report, self.scope)
         return values

@@ -12,9 +12,9 @@ from opscope.cntk.actions.run import run_commands
 from opscope.cntk.actions.settings import stamped
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model
-from opscope.framework.base.cores import usable_cores
+from opscope.framework.base.cpu.cores import usable_cores
+from opscope.framework.base.cpu.threads import get_threads
 from opscope.framework.base.errors import FormatError, SaveError
-from opscope.framework.base.threads import get_threads
 
 NDL = """NDLNetworkBuilder = [ run = Net ; {options}
     Net = [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, difference, need
-from opscope.framework.base import threads
+from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import OpscopeError
 from opscope.nnet3.compiler.compiler import Compiler
 from opscope.nnet3.inference.chunks import Utterance

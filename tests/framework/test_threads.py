@@ -15,8 +15,8 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope
-from opscope.framework.base import cores, threads
-from opscope.framework.base.cores import Load, cgroup_quota, usable_cores
+from opscope.framework.base.cpu import cores, threads
+from opscope.framework.base.cpu.cores import Load, cgroup_quota, usable_cores
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.files.saved import persistent_values
 
@@ -217,7 +217,7 @@ TWO_NETS = """
 import threading, time
 import numpy as np
 from opscope import NetBuilder, Scope
-from opscope.framework.base import threads
+from opscope.framework.base.cpu import threads
 threads.usable_cores = lambda: 4
 threads.set_threads(4)
 seen = []

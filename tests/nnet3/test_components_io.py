@@ -318,7 +318,7 @@ def test_learning_rates():
     assert composite.components[1].count == 0
 
 
-def test_heights_of_convolutions():
+def test_heights_of_convolutions(monkeypatch):
     line = "num-filters-in=1 num-filters-out=1 height-in={} height-out={} height-subsample-out={}"
     line += " offsets={} required-time-offsets=0"
 
@@ -328,6 +328,7 @@ def test_heights_of_convolutions():
     assert make(4, 2, 2, "0,0").output_dim == 2
     assert make(4, 2, 3, "0,0")
     assert make(3, 5, 1, "0,-2;0,0;1,0")
+    monkeypatch.setenv("OPSCOPE_LIMITS", "columns=2G")
     assert make(1 << 30, 1 << 29, 2, "0,1").input_dim == 1 << 30
     for values, what in (
         ((4, 2, 4, "0,0"), "output height 1 sees no input"),

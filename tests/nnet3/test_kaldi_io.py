@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -142,15 +140,6 @@ def test_lines_in_either_mode():
     assert [r.read_line() for _ in range(3)] == ["one two", "", "last"]
     with pytest.raises(FormatError, match="a line was expected"):
         r.read_line()
-
-
-def test_a_memory_map_is_read(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"\0B<A> \x04\x05\0\0\0")
-    with open(path, "rb") as file:
-        r = Reader(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    r.expect_token("<A>")
-    assert r.read_int32() == 5
 
 
 def test_saving_and_reading_a_file(tmp_path):

@@ -20,12 +20,11 @@ from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.files.posterior import Posterior
 from opscope.nnet3.files.sparse import SparseMatrix
 from opscope.nnet3.tables.kinds import KINDS, cut_array, guess_kind
+from opscope.nnet3.tables.specifiers import ReadSpecifier, WriteSpecifier
 from opscope.nnet3.tables.streams import open_output, open_reader
 from opscope.nnet3.tables.tables import (
     RandomAccessTable,
-    ReadSpecifier,
     TableWriter,
-    WriteSpecifier,
     read_table,
 )
 

@@ -11,7 +11,7 @@ import pytest
 
 from matrix_layouts import LAYOUTS, check_adding, check_layouts, maker
 from opscope.framework.base.context import OpContext
-from opscope.framework.base.numpy_blas import BlasThreads, controllers
+from opscope.framework.base.cpu.numpy_blas import BlasThreads, controllers
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import team
 from opscope.framework.runtime.plain_net import PlainNet
@@ -141,8 +141,8 @@ def test_a_chosen_number_reaches_numpy() -> None:
 
 SET = """
 import opscope
-from opscope.framework.base import threads
-from opscope.framework.base.numpy_blas import controllers
+from opscope.framework.base.cpu import threads
+from opscope.framework.base.cpu.numpy_blas import controllers
 threads.usable_cores = lambda: 4
 numbers = [controllers()[0].get_num_threads()]
 for number in (3, None):

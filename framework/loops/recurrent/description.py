@@ -15,6 +15,7 @@ import numpy as np
 from ...base.bounded_cache import BoundedCache
 from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
 from ...base.shape import ArraySpec, Levels
+from ...base.untrusted.limits import check_limit
 from ...ir.desc import (
     INPUT,
     RECURRENT,
@@ -81,20 +82,17 @@ class StepNet:
         finals = slot_positions(memory.final for memory in given)
         for memory, boot, final in zip(given, boots, finals, strict=True):
             state, delay = memory.state, max(memory.delay, 1)
+            check_limit("delay", delay, f"{self.title}: the delay of memory {state!r}")
+            declared = [var for var in self.net.vars if var.name == memory.previous]
             for back in range(1, delay + 1):
                 previous = delayed_name(memory.previous, back) if back < delay else memory.previous
                 made.append(Memory(state, previous, boot, memory.boot_value, final))
                 final = -1
                 if back < delay:
-                    self._declare_like(memory.previous, previous)
+                    self.net.vars += [var.changed(name=previous) for var in declared]
                     state = delayed_name(memory.previous, back, copied=True)
                     self.net.ops.append(make_op(COPY_OP, {"x": previous}, {"out": state}))
         return made
-
-    def _declare_like(self, name: str, new: str) -> None:
-        for var in list(self.net.vars):
-            if var.name == name:
-                self.net.vars.append(var.changed(name=new))
 
     def _declare_given(self) -> None:
         """Variables that links and memories set are INPUTs of the step net."""

@@ -38,6 +38,7 @@ KINDS: dict[str, type[OpscopeError]] = {
     "slot": SlotError,
     "attribute": AttributeTypeError,
     "device": DeviceError,
+    "declaration": FormatError,  # a variable with values that no net has
     "undefined": VariableError,  # nobody gives it a value
     "order": VariableError,  # read before it is written
     "cycle": CycleError,
@@ -84,6 +85,7 @@ class NetCheck:
         root: what a view is a view of, by the name of the view.
         writers: numbers of the operators that write a variable, or a view of it.
         operators: those that could be decoded, by their numbers.
+        undefined: how many reads of names were found that nobody defines.
         unsound: views that are no rectangle of their base.
     """
 
@@ -101,6 +103,7 @@ class NetCheck:
         self.root = {v.name: v.view.base for v in self.desc.vars if v.view is not None}
         self.operators: dict[int, Operator] = {}
         self.unsound: set[str] = set()
+        self.undefined = 0
         self._number_writers()
         for rule in self.rules:
             rule(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from ...base.errors import nearest
@@ -17,13 +18,18 @@ from ...ir.names import EMPTY
 from ...ir.op_list import OpList
 from .net_check import WARNING, NetCheck
 
+_HINTED = 8  # names, and circles, for which one looks through the whole net
+_SHOWN = 12  # operators of a circle that a message names
 _REWRITABLE = frozenset({PARAMETER, STATE})
 
 
 def definitions(net: NetCheck) -> None:
     """Every value that is read was given or written before."""
     written: set[str] = set()
-    cycles: set[frozenset[int]] = set()
+    circles = _circles(net)
+    told: set[int] = set()
+    chains: list[set[int]] = []
+    searches = 0
     for index, op in enumerate(net.ops):
         for name in dict.fromkeys(name for name in op.input_names() if name != EMPTY):
             root = net.base(name)
@@ -33,17 +39,22 @@ def definitions(net: NetCheck) -> None:
             if not later:
                 _undefined(net, index, name)
                 continue
-            chain = _chain(net, later[0], index)
-            if chain is None:
+            if circles[index] != circles[later[0]]:
                 net.add(
                     "order",
                     f"{net.title(index)} reads {name!r} before {net.title(later[0])} writes it",
                     index,
                 )
-            elif frozenset(chain) not in cycles:
-                cycles.add(frozenset(chain))
-                shown = " -> ".join(net.title(number) for number in (index, *chain))
-                net.add("cycle", f"operators wait for each other: {shown}", index)
+            elif circles[index] not in told or searches < _HINTED:
+                searches += 1
+                told.add(circles[index])
+                chain = [index, *_chain(net, later[0], index)]
+                if set(chain) in chains:
+                    continue
+                chains.append(set(chain))
+                shown = " -> ".join(net.title(number) for number in chain[:_SHOWN])
+                more = f" -> ... ({len(chain) - _SHOWN} more)" if len(chain) > _SHOWN else ""
+                net.add("cycle", f"operators wait for each other: {shown}{more}", index)
         written.update(net.writes(index))
     for name, var in net.vars.items():
         if var.kind == OUTPUT and net.base(name) not in written and not net.has_value(name):
@@ -52,33 +63,77 @@ def definitions(net: NetCheck) -> None:
 
 
 def _undefined(net: NetCheck, index: int, name: str) -> None:
+    net.undefined += 1
     if name in net.vars:
         why = "a temporary that no operator writes"
     else:
-        known = [*net.vars, *net.writers, *net.given]
-        why = f"neither declared nor written before{nearest(name, known)}"
+        hint = ""
+        if net.undefined <= _HINTED:  # each looks at all names
+            hint = nearest(name, [*net.vars, *net.writers, *net.given])
+        why = f"neither declared nor written before{hint}"
     net.add("undefined", f"{net.title(index)} reads {name!r}, {why}", index)
 
 
-def _chain(net: NetCheck, start: int, goal: int) -> list[int] | None:
-    """Operators from `start` to `goal`, each waiting for a value of the next; None if none."""
+def _waits_for(net: NetCheck, index: int) -> Iterator[int]:
+    """The operators whose values one operator waits for."""
+    for name in net.reads(index):
+        if not net.has_value(name) and name in net.writers:
+            writers = net.writers[name]
+            before = bisect_left(writers, index)
+            yield writers[before - 1] if before else writers[0]
+
+
+def _circles(net: NetCheck) -> list[int]:
+    """For each operator a number; those that wait for each other have the same one.
+
+    Source: Tarjan's algorithm, without recursion.
+    """
+    count = len(net.ops)
+    number, low, circle = [0] * count, [0] * count, [-1] * count
+    open_ops: list[int] = []
+    counter = 0
+    for root in range(count):
+        if number[root]:
+            continue
+        waiting = [(root, iter(()), True)]
+        while waiting:
+            here, following, is_new = waiting.pop()
+            if is_new:
+                counter += 1
+                number[here] = low[here] = counter
+                open_ops.append(here)
+                following = _waits_for(net, here)
+            for there in following:
+                if not number[there]:
+                    waiting += [(here, following, False), (there, iter(()), True)]
+                    break
+                if circle[there] < 0:
+                    low[here] = min(low[here], number[there])
+            else:
+                if low[here] == number[here]:
+                    while circle[here] < 0:
+                        circle[open_ops.pop()] = here
+                if waiting:
+                    parent = waiting[-1][0]
+                    low[parent] = min(low[parent], low[here])
+    return circle
+
+
+def _chain(net: NetCheck, start: int, goal: int) -> list[int]:
+    """Operators from `start` to `goal`, which is in a circle with it, by the shortest way."""
     came: dict[int, int] = {start: -1}
     queue = [start]
     for here in queue:
         if here == goal:
-            path = [here]
-            while came[path[-1]] >= 0:
-                path.append(came[path[-1]])
-            return path[::-1]
-        for name in net.reads(here):
-            if net.has_value(name) or name not in net.writers:
-                continue
-            before = [w for w in net.writers[name] if w < here]
-            source = before[-1] if before else net.writers[name][0]
+            break
+        for source in _waits_for(net, here):
             if source not in came:
                 came[source] = here
                 queue.append(source)
-    return None
+    path = [goal]
+    while came[path[-1]] >= 0:
+        path.append(came[path[-1]])
+    return path[::-1]
 
 
 def double_writes(net: NetCheck) -> None:

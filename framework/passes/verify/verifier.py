@@ -6,6 +6,7 @@ rules run over one description at a time and go down into nested nets and step n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from ....proto import net_pb2 as pb
@@ -22,7 +23,16 @@ from ...base.errors import (
     nearest,
 )
 from ...base.shape import ArraySpec
-from ...ir.desc import BACKWARD, FORWARD, OPTIMIZE, ROLE_NAMES, enum_name, format_location
+from ...ir.attributes.tensors import MAX_RANK
+from ...ir.desc import (
+    BACKWARD,
+    FORWARD,
+    KIND_NAMES,
+    OPTIMIZE,
+    ROLE_NAMES,
+    enum_name,
+    format_location,
+)
 from ...ir.infer import declared_spec, fits, infer_specs, view_shape
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
@@ -84,8 +94,24 @@ def _declarations(net: NetCheck) -> None:
         seen.add(var.name)
         if var.shape is not None and any(dim < -1 for dim in var.shape):
             net.add("shape", f"variable {var.name!r}{at} has the dims {list(var.shape)}")
+        for fault in _field_faults(var):
+            net.add("declaration", f"variable {var.name!r}{at} {fault}")
         if var.initializer is not None and var.initializer.type:
             _initializer(net, var.name, var.initializer)
+
+
+def _field_faults(var: VarDecl) -> Iterator[str]:
+    """What no variable has: values that only a damaged file, or one of a later format, can give."""
+    if not 0 <= var.kind < len(KIND_NAMES):
+        yield f"is of kind {var.kind}; there are {', '.join(KIND_NAMES)}"
+    if var.shape is not None and len(var.shape) > MAX_RANK:
+        yield f"has {len(var.shape)} dimensions; {MAX_RANK} is the most"
+    if var.sequence_levels and var.shape == ():
+        yield "holds sequences, and is a single number"
+    if var.sequence_levels > MAX_RANK:
+        yield f"has {var.sequence_levels} levels of sequences; {MAX_RANK} is the most"
+    if var.lr_factor is not None and not math.isfinite(var.lr_factor):
+        yield f"has the learning rate factor {var.lr_factor}"
 
 
 def _initializer(net: NetCheck, name: str, fill: OpNode) -> None:
@@ -156,10 +182,14 @@ def _decode(net: NetCheck, desc: OpNode, index: int, prefix: str = "") -> Operat
 def _roles(net: NetCheck) -> None:
     """Forward operators come first, then backward ones, then updates."""
     order = (FORWARD, BACKWARD, OPTIMIZE)
-    latest = 0
+    latest: int | None = None
     for index, op in enumerate(net.ops):
-        rank = order.index(op.role) if op.role in order else 0
-        if rank < order.index(net.ops[latest].role):
+        if op.role not in order:
+            roles = ", ".join(enum_name(ROLE_NAMES, role) for role in order)
+            net.add("role", f"{net.title(index)} has the role {op.role}; there are {roles}", index)
+            continue
+        rank = order.index(op.role)
+        if latest is not None and rank < order.index(net.ops[latest].role):
             name = enum_name(ROLE_NAMES, op.role)
             before = enum_name(ROLE_NAMES, net.ops[latest].role)
             net.add(

@@ -28,6 +28,7 @@ from ....framework.base.errors import (
     nearest,
 )
 from ....framework.base.plugins import load_plugin
+from ....framework.base.untrusted.limits import check_limit
 from ...files.kaldi_io import Reader, Writer
 from ...index.indexes import Columns, IndexList
 from ...language.config import ConfigLine, Key, read_keys
@@ -44,6 +45,8 @@ from .fields import (
 from .keys import optional
 from .lowering import Recipe
 from .summary import number
+
+_FEW_COLUMNS = 1 << 16  # fewer are not compared with the limit, to save the time
 
 
 class Properties(IntFlag):
@@ -146,10 +149,24 @@ class Component:
 
     def check(self) -> None:
         """Raises ValueError where attributes contradict one another."""
-        self.demand(self.input_dim > 0 and self.output_dim > 0, "dimensions must be positive")
+        columns = min(self.input_dim, self.output_dim), max(self.input_dim, self.output_dim)
+        self.demand(columns[0] > 0, "dimensions must be positive")
+        if columns[1] > _FEW_COLUMNS:
+            self.within("columns", columns[1])
 
     def check_settings(self) -> None:
         """Raises ValueError where a setting of training is out of range."""
+
+    def check_window(self, frames: int) -> None:
+        """Raises ValueError where an output frame reads too many input frames."""
+        self.within("window", frames)
+
+    def within(self, name: str, wanted: int) -> None:
+        """Raises ValueError where a limit of what files may ask for does not allow it."""
+        try:
+            check_limit(name, wanted, "its settings")
+        except FormatError as error:
+            raise ValueError(str(error)) from None
 
     @staticmethod
     def demand(condition: bool, message: str) -> None:

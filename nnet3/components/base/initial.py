@@ -5,12 +5,16 @@ Parameters are drawn at random, or read from files that config lines name.
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
 
 from ....framework.base.errors import AttributeTypeError
+from ....framework.base.untrusted.values import check_fill
 from ...files.kaldi_io import Reader
+
+_FEW = 1 << 20  # numbers that are not compared with the limit
 
 
 def generator_of(rng: np.random.Generator | int | None) -> np.random.Generator:
@@ -33,11 +37,14 @@ def normal(
 
     Raises:
         ValueError: a size that is not positive, or a negative deviation.
+        FormatError: more numbers than the limit `fill` allows.
     """
     stddev = abs(stddev) if stddev == 0 else stddev  # NumPy refuses -0.0
     sizes = (shape,) if isinstance(shape, int) else shape
     if min(sizes) <= 0:
         raise ValueError(f"dimensions must be positive, not {' x '.join(map(str, sizes))}")
+    if math.prod(sizes) > _FEW:
+        check_fill(sizes, np.dtype(np.float64).itemsize, "random parameters")
     if not stddev >= 0:
         raise ValueError("a standard deviation must not be negative")
     return rng.normal(mean, stddev, sizes).astype(np.float32)

@@ -21,9 +21,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from time import monotonic
 
-from . import settings
+from .. import settings
+from ..errors import OpscopeError
 from .cores import Load, usable_cores
-from .errors import OpscopeError
 from .numpy_blas import BlasThreads, controllers
 
 _INTERVAL = 0.2  # seconds from one look at the load to the next

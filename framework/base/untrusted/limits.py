@@ -1,0 +1,145 @@
+"""Limits of what a file may ask for beyond its own size: one table, and the switch that changes it.
+
+A file pays for its contents with its length. What it only names, a dimension, a repetition, a size
+once unpacked, is held to these limits before any of it is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from dataclasses import dataclass
+
+from ..errors import FormatError, OpscopeError, nearest
+from ..settings import SWITCHES
+
+SWITCH = "OPSCOPE_LIMITS"
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_VALUE = re.compile(r"([0-9]{1,18})([kmgt]?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most of something that a file may ask for."""
+
+    name: str
+    default: int
+    unit: str
+    doc: str
+    shown_default: str = ""  # in place of a number that hangs on the machine
+
+
+def physical_memory() -> int:
+    """The bytes of memory that the machine has; a terabyte where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 40
+
+
+LIMITS = {
+    limit.name: limit
+    for limit in (
+        Limit(
+            "fill",
+            2 << 30,
+            "bytes",
+            "arrays that a text or a message describes and does not hold: parameters of a config"
+            " that are drawn, initial values of a net",
+        ),
+        Limit(
+            "run",
+            physical_memory(),
+            "bytes",
+            "results and temporaries of one run of a net on the CPU",
+            "the machine's memory",
+        ),
+        Limit(
+            "unpack",
+            4 << 30,
+            "bytes",
+            "the contents of a compressed file (`.npz`), once unpacked",
+        ),
+        Limit(
+            "stream",
+            4 << 30,
+            "bytes",
+            "what is read whole from a pipe, a device or a command, whose size nobody knows",
+        ),
+        Limit(
+            "delay", 10_000, "steps", "steps that a memory of a recurrent net looks back in time"
+        ),
+        Limit("nesting", 100, "levels", "nets, lists and trees inside one another"),
+        Limit(
+            "columns", 1_000_000, "columns", "columns of one node or component of an nnet3 network"
+        ),
+        Limit(
+            "window",
+            100_000,
+            "frames",
+            "frames that one output frame of an nnet3 component reads, as statistics do",
+        ),
+        Limit(
+            "period",
+            1000,
+            "frames",
+            "frames after which an nnet3 network repeats itself, by `Round` and `Switch`",
+        ),
+        Limit(
+            "alternatives",
+            1_000_000,
+            "combinations",
+            "windows of phones that are tried for the outputs of a decision tree",
+        ),
+    )
+}
+
+
+def limit(name: str) -> int:
+    """The limit of this name, as the switch `OPSCOPE_LIMITS` sets it, else its default.
+
+    Raises:
+        OpscopeError: the switch names no limit of the table, or a value that is none.
+    """
+    return _set_limits(SWITCHES[SWITCH].value()).get(name, LIMITS[name].default)
+
+
+def check_limit(name: str, wanted: int, what: str) -> None:
+    """Refuse what goes beyond a limit, before it is made.
+
+    Args:
+        name: of the limit. wanted: how much, in its unit. what: needs it, for the message.
+
+    Raises:
+        FormatError: it is too much; the message says how the limit is raised.
+    """
+    most = limit(name)
+    if wanted > most:
+        raise FormatError(
+            f"{what}: {shown_number(wanted)} {LIMITS[name].unit}, beyond the limit of {most};"
+            f" where that is meant, set {SWITCH}={name}=NUMBER"
+        )
+
+
+def shown_number(number: int) -> str:
+    """A number as text; of one with very many digits, how many bits it has."""
+    bits = number.bit_length()
+    return str(number) if bits <= 200 else f"a number of {bits} bits"
+
+
+@functools.lru_cache(maxsize=8)
+def _set_limits(text: str) -> dict[str, int]:
+    found = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = pair.partition("=")
+        match = _VALUE.fullmatch(value)
+        if name not in LIMITS:
+            raise OpscopeError(
+                f"{SWITCH}={text}: there is no limit {name!r}{nearest(name, LIMITS)}; there are"
+                f" {', '.join(LIMITS)}"
+            )
+        if match is None:
+            raise OpscopeError(f"{SWITCH}={text}: {name} wants a number such as 100 or 16G")
+        found[name] = int(match[1]) * _UNITS[match[2].lower()]
+    return found

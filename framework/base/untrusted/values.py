@@ -1,0 +1,193 @@
+"""The door for what files say: numbers, names and sizes pass here before anybody uses them.
+
+Readers of messages take attributes through `framework/ir/attributes/checked.py`, readers of Kaldi's
+files numbers through `nnet3/files/tokens.py`; both, and all readers of text, rest on these.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Mapping
+from typing import IO, Any, TypeVar
+
+from ..errors import FormatError
+from .limits import check_limit
+
+Value = TypeVar("Value")
+INT32 = (-(1 << 31), (1 << 31) - 1)
+INT64 = (-(1 << 63), (1 << 63) - 1)
+_WHOLE = re.compile(r"[+-]?0*([0-9]{1,40})", re.ASCII)
+_SHOWN = 40  # characters of what a file says that a message repeats
+
+
+def shown(text: object) -> str:
+    """What a file says, for a message: in quotes, and only its beginning where it is long."""
+    text = str(text)
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+
+
+def plain(name: str) -> str:
+    """A name from a file, without quotes where a message can hold it as it is."""
+    return name if name.isprintable() and 0 < len(name) <= _SHOWN else shown(name)
+
+
+def whole_number(text: str, what: str, low: int = INT32[0], high: int = INT32[1]) -> int:
+    """The whole number that a text is, in decimal digits of ASCII; of any length of text.
+
+    Raises:
+        FormatError: it is none, or does not lie from `low` to `high`; `what` names it.
+    """
+    match = _WHOLE.fullmatch(text)
+    value = int(text) if match and len(text) <= 400 else None
+    if value is None or not low <= value <= high:
+        raise FormatError(f"{what}: {shown(text)} is no whole number from {low} to {high}")
+    return value
+
+
+def in_range(value: int, what: str, low: int, high: int) -> int:
+    """A whole number that is already one, if it lies from `low` to `high`.
+
+    Raises:
+        FormatError: it does not.
+    """
+    if not low <= value <= high:
+        raise FormatError(f"{what}: {value} is not from {low} to {high}")
+    return value
+
+
+def unicode_text(text: str, what: str) -> str:
+    """Text that a message or a file in UTF-8 can hold.
+
+    Raises:
+        FormatError: it has a lone surrogate, which is how bytes that are no UTF-8 are kept.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise FormatError(
+                f"{what}: {shown(text)} is no text in UTF-8 (character {error.start})"
+            ) from None
+    return text
+
+
+def file_path(path: str | os.PathLike[str]) -> str:
+    """The name of a file, as the system can take it.
+
+    Raises:
+        FormatError: it holds a NUL, or characters that no name of a file has.
+    """
+    name = os.fspath(path)
+    if "\0" in name:
+        raise FormatError(f"{shown(name)} is no file name: it holds a NUL")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise FormatError(f"{shown(name)} is no file name: it cannot be encoded") from None
+    return name
+
+
+def check_nesting(depth: int, what: str) -> None:
+    """Refuse things that lie too deep inside one another.
+
+    Raises:
+        FormatError: `depth` is beyond the limit `nesting`.
+    """
+    check_limit("nesting", depth, what)
+
+
+def check_fill(dims: tuple[int, ...] | list[int], item_bytes: int, what: str) -> int:
+    """The bytes of an array that is described and not given, if the limit `fill` allows them.
+
+    Raises:
+        FormatError: it does not.
+    """
+    count = item_bytes
+    for dim in dims:
+        count *= max(dim, 0)
+    check_limit("fill", count, what)
+    return count
+
+
+def json_value(text: str, what: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        FormatError: it is none, is nested beyond the limit, or has a number of too many digits.
+    """
+    depth = deepest = 0
+    for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', text, re.DOTALL):
+        if mark in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in "]}":
+            depth -= 1
+    check_nesting(deepest, what)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"{what}: no JSON that can be read: {error}") from None
+
+
+def member(
+    values: Mapping[str, Any],
+    name: str,
+    kind: type[Value],
+    what: str,
+    low: int = 0,
+    high: int = INT32[1],
+) -> Value:
+    """A member of a JSON object, of the type that is wanted.
+
+    Args:
+        kind: `float` takes whole numbers as well, but no NaN and no infinity.
+        low, high: the range of a whole number.
+
+    Raises:
+        FormatError: it is missing, of another type, or out of its range; `what` names the object.
+    """
+    value: Any = values.get(name)
+    if kind is float and type(value) is int and INT64[0] <= value <= INT64[1]:
+        value = float(value)
+    if type(value) is not kind:
+        told = "is missing" if name not in values else f"is {shown(value)}"
+        raise FormatError(f"{what}: {name!r} {told}; a {kind.__name__} is wanted")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise FormatError(f"{what}: {name!r} is {value}")
+    if type(value) is int:
+        in_range(value, f"{what}: {name!r}", low, high)
+    return value
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a file; of a pipe or a device no more than the limit `stream` allows.
+
+    Raises:
+        FormatError: it cannot be read, or there is more.
+    """
+    name = file_path(path)
+    try:
+        with open(name, "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read()
+            return read_bounded(file, name)
+    except OSError as error:
+        raise FormatError(f"{name}: {error.strerror}") from error
+
+
+def read_bounded(file: IO[bytes], what: str) -> bytes:
+    """All that comes from a file whose size nobody knows, if the limit `stream` allows it.
+
+    Raises:
+        FormatError: there is more; `what` names it.
+    """
+    parts, total = [], 0
+    while part := file.read(1 << 20):
+        parts.append(part)
+        total += len(part)
+        check_limit("stream", total, what)
+    return b"".join(parts)

@@ -1,0 +1,215 @@
+"""Files made by hand that once took for ever, took all memory, or ended in a foreign error."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from operations import growth
+from opscope.framework.base.errors import FormatError, OpscopeError
+from opscope.framework.ir.desc import NetDesc
+from opscope.nnet3.cache.computations import CachingCompiler
+from opscope.nnet3.cache.files import read_cache
+from opscope.nnet3.chain.fst_io import read_fst
+from opscope.nnet3.files.context_dependency import (
+    ContextDependency,
+    Leaf,
+    Split,
+    new_transition_model,
+)
+from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.files.posterior import Posterior
+from opscope.nnet3.network.edits import name_matches
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.xconfig import xconfig_to_config
+from opscope.python_api.cli.files import read_arrays
+
+MANY_DIGITS = "9" * 5000
+
+
+def config(component, input_dim=4):
+    return (
+        f"input-node name=input dim={input_dim}\n{component}\noutput-node name=output input=input\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "component",
+    [
+        "component name=a type=AffineComponent input-dim=1000000000 output-dim=1000000000",
+        "component name=a type=AffineComponent input-dim=999999 output-dim=999999",
+        "component name=a type=LinearComponent input-dim=4 output-dim=1000000000",
+        "component name=a type=NaturalGradientPerElementScaleComponent dim=1000000000",
+        "component name=a type=NoOpComponent dim=2147483647",
+        "component name=a type=ConvolutionComponent input-x-dim=4 input-y-dim=3 "
+        "input-z-dim=1000000000 filt-x-dim=2 filt-y-dim=2 filt-x-step=1 filt-y-step=1 "
+        "num-filters=2",
+        "component name=a type=StatisticsExtractionComponent input-dim=4 input-period=1 "
+        "output-period=1000000000",
+        "component name=a type=StatisticsPoolingComponent input-dim=9 input-period=1 "
+        "left-context=1000000000 right-context=1000000000",
+    ],
+)
+def test_configs_that_ask_for_much(component):
+    with pytest.raises(FormatError, match=r"line 2: .*limit"):
+        Nnet.from_config_text(config(component))
+
+
+def test_a_node_of_many_columns():
+    with pytest.raises(FormatError, match="dim=1000000000: 1000000 columns are the limit"):
+        Nnet.from_config_text(config("", 10**9))
+
+
+def test_a_limit_is_raised_by_the_switch(monkeypatch):
+    text = config("component name=a type=NoOpComponent dim=2000000")
+    with pytest.raises(FormatError, match="OPSCOPE_LIMITS|limit"):
+        Nnet.from_config_text(text)
+    monkeypatch.setenv("OPSCOPE_LIMITS", "columns=3M")
+    assert Nnet.from_config_text(text).components["a"].input_dim == 2_000_000
+
+
+def test_a_network_that_repeats_itself_after_very_long():
+    text = "input-node name=input dim=2\noutput-node name=output input=Round(input, 100000000)\n"
+    nnet = Nnet.from_config_text(text)
+    with pytest.raises(FormatError, match=r"100000000 frames, beyond the limit.*period=NUMBER"):
+        nnet.context()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"relu-layer name=a dim={MANY_DIGITS}",
+        f"relu-layer name=a dim=3 input=[-{MANY_DIGITS}]",
+        f"relu-layer name=a dim=3 input=Offset(-{MANY_DIGITS}, 1)",
+        f"stats-layer name=a config=mean(-{MANY_DIGITS}:1:1:{MANY_DIGITS})",
+        f"conv-layer name=a height-in=4 height-out=4 num-filters-out=1 time-offsets={MANY_DIGITS}",
+    ],
+)
+def test_integers_of_many_digits_in_an_xconfig(line):
+    with pytest.raises(OpscopeError) as failed:
+        Nnet.from_config_text(xconfig_to_config(f"input name=input dim=4\n{line}\n"))
+    assert max(map(len, str(failed.value).splitlines())) <= 500
+
+
+@pytest.mark.parametrize("text", ["Offset(input, {})", "Round(input, {})", "Const(1, {})"])
+def test_integers_of_many_digits_in_a_descriptor(text):
+    line = f"output-node name=output input={text.format(MANY_DIGITS)}"
+    with pytest.raises(FormatError, match="line 2"):
+        Nnet.from_config_text(f"input-node name=input dim=4\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"0 1 {MANY_DIGITS} 1", f"0 1 {10**400} 1", f"{MANY_DIGITS} 1 1 1", f"{10**30}", "0 1 -1 1"],
+)
+def test_labels_and_states_of_fsts(line):
+    with pytest.raises(FormatError, match="byte"):
+        read_fst(Reader(f"{line}\n1\n\n".encode(), binary=False))
+
+
+def test_patterns_with_many_stars():
+    assert not name_matches("a" * 5000, "*a" * 40 + "*b")
+    assert name_matches("a" * 50 + "b", "*a" * 40 + "*b")
+    for name, pattern, wanted in (
+        ("tdnn1.affine", "tdnn*.affine", True),
+        ("tdnn.affine", "*.affine", True),
+        ("ab", "ab*b", False),
+        ("abb", "ab*b", True),
+        ("x", "*", True),
+        ("a*b", "a.b", False),
+        ("aXbXc", "a*b*c", True),
+        ("", "", True),
+    ):
+        assert name_matches(name, pattern) is wanted, (name, pattern)
+
+
+TOPOLOGY = b"""<Topology> <TopologyEntry> <ForPhones> 1 2 3 4 </ForPhones>
+<State> 0 <ForwardPdfClass> 0 <SelfLoopPdfClass> 1 <Transition> 0 0.5 <Transition> 1 0.5 </State>
+<State> 1 </State> </TopologyEntry> </Topology> """
+
+
+def deep_tree(width):
+    """A tree that asks about every phone of a window, and has two outputs at each end."""
+    tree = Split(-1, frozenset({0}), Leaf(0), Leaf(1))
+    for place in range(width):
+        other = Split(-1, frozenset({0}), Leaf(2 * place + 2), Leaf(2 * place + 3))
+        tree = Split(place, frozenset({1}), tree, other)
+    return ContextDependency(width, 0, tree)
+
+
+def test_a_tree_with_endless_windows():
+    with pytest.raises(FormatError, match=r"windows of phones.*alternatives=NUMBER"):
+        new_transition_model(deep_tree(40), Reader(TOPOLOGY, binary=False))
+
+
+def test_a_window_that_the_tree_does_not_ask_about():
+    near = deep_tree(3)
+    wide = ContextDependency(1000, 0, near.tree)
+    models = [new_transition_model(t, Reader(TOPOLOGY, binary=False)) for t in (near, wide)]
+    assert np.array_equal(models[0].tuples, models[1].tuples)
+
+
+def test_text_posteriors_take_operations_in_proportion():
+    def reading(frames):
+        text = b"[ 1 0.5 ] " * frames + b"\n"
+        return lambda: Posterior.read(Reader(text, binary=False))
+
+    assert len(reading(50)()) == 50
+    assert growth(reading, 300) < 2.2
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_cache_of_nested_nets(binary):
+    nnet = Nnet.from_config_text(config("component name=a type=NoOpComponent dim=4"))
+    levels = 5000
+    opening = 'ops { attrs { key: "net" value { net { '
+    data = (opening * levels + "} } } } " * levels).encode()
+    if binary:
+        inner = NetDesc(format_version=1)
+        data = inner.SerializeToString()
+        for _ in range(300):  # field 10 of Attr, in a map entry of field 4 of OpDesc, in field 3
+            for tag in (b"\x52", b"\x12", b"\x22", b"\x1a"):
+                data = tag + _length(len(data)) + data
+        data = b"\0B" + data
+    with pytest.raises(FormatError):
+        read_cache(CachingCompiler(nnet), nnet, Reader(data))
+
+
+def _length(value):
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def test_an_archive_of_arrays_that_unpacks_to_much(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPSCOPE_LIMITS", "unpack=64M")
+    array = io.BytesIO()
+    np.save(array, np.zeros(100 << 20, np.uint8))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", array.getvalue())
+    assert (tmp_path / "x.npz").stat().st_size < 1 << 20
+    with pytest.raises(FormatError, match=r"x\.npz: .*unpacked.*unpack=NUMBER"):
+        read_arrays(str(tmp_path / "x.npz"))
+
+
+def test_an_array_whose_header_asks_for_much(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(4))
+    data = (tmp_path / "x.npy").read_bytes()
+    shape = str((10**15,)).encode()
+    assert b"(4,), }" in data
+    (tmp_path / "x.npy").write_bytes(
+        data.replace(b"(4,), }" + b" " * (len(shape) - 4), shape + b", }")
+    )
+    with pytest.raises(FormatError, match="no NumPy file"):
+        read_arrays(str(tmp_path))
+
+
+@pytest.mark.parametrize("count", [float("inf"), float("nan"), 1e300])
+def test_statistics_that_are_no_number(count):
+    text = config("component name=a type=BackpropTruncationComponent dim=4")
+    nnet = Nnet.from_config_text(text)
+    nnet.components["a"].count_zeroing_boundaries = count
+    assert f"count-zeroing-boundaries={count:.0f}" in nnet.info()
