@@ -103,6 +103,8 @@ def test_an_edit_waits_for_the_model_that_is_trained(tmp_path):
     )
     train, add, again = read(text)[0].actions
     assert isinstance(add, LaterAction) and add.name == "add"
+    (tmp_path / "train.bs").write_text(text)
+    assert found_in(tmp_path / "train.bs") == []
     with pytest.raises(FormatError, match="there is no model file"):
         add.action()
     train.network.validate()
