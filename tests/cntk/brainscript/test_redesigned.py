@@ -196,12 +196,7 @@ def test_no_false_warnings(name):
     folders = [f"{key}=x" for key in ("ExpDir", "ScpDir", "MlfDir")] if "simple" in name else []
     device = ["DeviceNumber=-1"] if "simple" in name else []
     problems = check_file(file, extra=[*folders, *device]).problems
-    told = [text for severity, text in problems if severity == "warning"]
-    assert len(told) == ("simple" in name) and all(
-        ":reader:verbosity is not" in one for one in told
-    )
-    assert len(problems) > len(told)
-    assert all(" error opening file " in text for _, text in problems if text not in told)
+    assert problems and all(" error opening file " in text for _, text in problems)
 
 
 def found_in(file):
