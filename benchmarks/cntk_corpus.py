@@ -1,12 +1,16 @@
 """Every config, NDL, MEL and BrainScript file of a CNTK snapshot: is it read, is its network built?
 
-    python benchmarks/cntk_corpus.py FOLDER [--only TEXT] [--failures]
+    python benchmarks/cntk_corpus.py FOLDER [--only TEXT] [--failures] [--check]
 
 Each `.cntk`, `.ndl`, `.mel` and `.bs` file is parsed. Then the commands of each config run as far
 as networks go: what builders describe is built and validated, edit scripts change the models of
 earlier commands, in memory. The arguments are those of the snapshot's baseline logs, where there
 is one; node counts, parameter counts and shapes are compared with those logged. A variable that a
 config wants from the command line, and no log has, gets the value of `SUPPLIED`, or a folder.
+
+With `--check` each config goes through `opscope cntk check` instead, with the same arguments.
+Errors about files that the snapshot lacks are told apart, and those of `TRUE_ERRORS`, which CNTK's
+own source confirms; the exit code is 1 if there are others.
 """
 
 from __future__ import annotations
@@ -21,11 +25,15 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 from cntk_baselines import Logged, Run, config_files, find_runs, local
 
+from opscope.cntk.actions.checks.checker import Checker
+from opscope.cntk.actions.checks.models import Models
+from opscope.cntk.actions.checks.report import ERROR, Problem, Report
+from opscope.cntk.actions.checks.scripts import parse_sections
 from opscope.cntk.brainscript.language.parser import parse_members
 from opscope.cntk.config import ConfigParameters, commands, parse_command_line
 from opscope.cntk.config.commands import Command
@@ -33,7 +41,7 @@ from opscope.cntk.config.files import read_config_text, read_source
 from opscope.cntk.mel import edit_section, parse_mel_file
 from opscope.cntk.ndl.builder import parse_ndl_file
 from opscope.cntk.network.network import Network
-from opscope.cntk.programs.check import Report, parse_sections
+from opscope.cntk.programs.check import check_file
 from opscope.cntk.run.build import Seeds, build_section_network, builder_of
 from opscope.framework.base.errors import FormatError, OpscopeError
 
@@ -47,6 +55,7 @@ SUPPLIED = {
     "baseFeatDim": "80",
     "RowSliceStart": "800",
     "scaleFactor": "0.1",
+    "action": "write",
 }
 # Files that shell scripts of the snapshot copy beside a config before they run it.
 COPIED = {
@@ -68,6 +77,22 @@ _UNKNOWN = re.compile(
     r"|No value given for '(\w+)'"
 )
 _FILE = re.compile(r"error opening file '(.*?)'|no earlier command makes the model (\S+)")
+_PART = re.compile(r"required parameter missing: \S+:train, named in \S+:command")
+# What `check` rightly says of the snapshot's configs, and where CNTK says it.
+TRUE_ERRORS = {
+    r"^<command line>": "a value that the shell's script gives, and this one does not know",
+    r"reader type '(Kaldi2?|LibSVMBinary)Reader'|writer type 'Kaldi(2Reader|Writer)'": "a plug-in"
+    " of CNTK that is not part of this package",
+    r"the action 'exportdbn' is not there": "models of another program are not written",
+    r"Use of 'type' parameter is deprecated": "CNTK.cpp, wmainOldCNTKConfig",
+    r"setting Truncated only in reader section": "CNTK.cpp, DisableLegacyTruncationSettings",
+    r"No value given for": "Config.h, ParseValue: the user fills it in",
+    r"cropType is one of": "ImageConfigHelper.cpp, ParseCropType",
+    r"'truncated' needs frameMode": "HTKMLFReader.cpp; HTKLMFReaderTests.cpp expects it",
+    r"You must specify either 'writer'or 'outputPath'": "EvalActions.cpp, DoWriteOutput",
+    r"missing: \S+:(SGD|reader)$|missing: \S+:\w+_Test\b.* named|No network builder found": "no run"
+    " of its own: a part of another config, or of a unit test that takes its reader",
+}
 SCRATCH = "{scratch}"  # stands for the temporary folder of a run
 
 
@@ -83,6 +108,7 @@ class Result:
     compared: int = 0
     shapes: int = 0
     differences: list[str] = field(default_factory=list)
+    told: list[tuple[str, str]] = field(default_factory=list)  # by `check`: kind and text
 
 
 def parse(path: Path) -> str:
@@ -108,49 +134,16 @@ def near_file(near: object, name: str) -> Path:
     return Path(near.name).parent / name
 
 
-class Models:
-    """The models of a run, in memory, by the names of their files."""
+def load_made(models: Models, name: str | Path) -> Network:
+    """A copy of a model that an earlier command made.
 
-    def __init__(self) -> None:
-        self._networks: dict[str, Network] = {}
-
-    def store(self, name: str | Path, network: Network) -> None:
-        self._networks[self._key(name)] = network
-
-    def load(self, name: str | Path) -> Network:
-        """A copy of a model; that of an epoch (`name.3`) is the model itself."""
-        key = self._key(name)
-        network = self._networks.get(key) or self._networks.get(re.sub(r"\.\d+$", "", key))
-        if network is None:
-            raise FormatError(f"no earlier command makes the model {name}")
-        return copy_of(network)
-
-    def started(self, name: str) -> Network | None:
-        """The model of an epoch, which an edit wrote and a training finds."""
-        key = self._key(name)
-        found = [n for n in self._networks if re.fullmatch(re.escape(key) + r"\.\d+", n)]
-        if not found:
-            return None
-        network = copy_of(self._networks[max(found)])
-        network.validate()
-        return network
-
-    @staticmethod
-    def _key(name: str | Path) -> str:
-        return str(name).replace("\\", "/").lower()
-
-
-def copy_of(network: Network) -> Network:
-    """A copy whose parameters are zeros: their values do not matter here."""
-    copy = Network(network.name)
-    copy.precision = network.precision
-    copies = copy.copy_nodes([(node, node.name) for node in network.nodes.values()])
-    for node in copies.values():
-        if node.is_parameter:
-            node.value = np.broadcast_to(np.float32(0), node.shape)
-    for group, nodes in network.groups.items():
-        copy.groups[group] = [copies[node] for node in nodes]
-    return copy
+    Raises:
+        FormatError: none makes it.
+    """
+    network = models.find(name)
+    if network is None:
+        raise FormatError(f"no earlier command makes the model {name}")
+    return network
 
 
 def run_config(path: Path, run: Run | None, folder: Path, result: Result) -> None:
@@ -162,13 +155,66 @@ def run_config(path: Path, run: Run | None, folder: Path, result: Result) -> Non
             missing = _attempt(path, run, folder, Path(scratch), supplied, attempt)
         if missing is None or missing in supplied or len(supplied) > 50:
             break
-        supplied[missing] = SUPPLIED.get(missing) or _folder_for(missing, path)
+        supplied[missing] = _supply(missing, path)
     result.built += attempt.built
     result.compared += attempt.compared
     result.shapes += attempt.shapes
     for name in ("failures", "absent", "differences"):
         own = getattr(result, name)
         own += [text for text in getattr(attempt, name) if text not in own]
+
+
+def check_config(path: Path, run: Run | None, folder: Path, result: Result) -> None:
+    """What `check` tells of one config as one run had it: absent files are told apart."""
+    supplied: dict[str, str] = {}
+    while True:
+        with tempfile.TemporaryDirectory() as scratch:
+            arguments = _prepared(path, run, folder, Path(scratch), supplied)
+            main = next(a.partition("=")[2] for a in arguments if a.startswith("configFile="))
+            others = [a for a in arguments if a != f"configFile={main}"]
+            report = check_file(main, extra=others)
+            missing = {m for p in report.errors if (m := _missing(p.text)) is not None}
+            missing -= supplied.keys()
+            if not missing or len(supplied) > 50:
+                break
+        supplied |= {name: _supply(name, path) for name in missing}
+    if any(_PART.search(problem.text) for problem in report.errors):
+        report.found = [p for p in report.found if not _PART.search(p.text)]
+        check_readers(path, report)
+        result.told.append(("part", "no `command`, no section `train`: its readers were checked"))
+    for problem in report.found:
+        kind = _kind(problem)
+        text = (kind, problem.text.split("\n")[0].replace(scratch, SCRATCH)[:300])
+        if text not in result.told:
+            result.told.append(text)
+
+
+def _kind(problem: Problem) -> str:
+    if problem.severity == ERROR and problem.file:
+        return "absent file"
+    line = problem.text.split("\n")[0]
+    if problem.severity == ERROR and any(re.search(known, line) for known in TRUE_ERRORS):
+        return "true error"
+    return problem.severity
+
+
+def check_readers(path: Path, report: Report) -> None:
+    """Check all readers of a config that is no run of its own: unit tests read them."""
+    config = parse_command_line([f"configFile={path}"])
+    checker = Checker(report)
+    for name in config:
+        if config.is_section(name) and ConfigParameters(config.raw(name)).holds("reader"):
+            checker.reader(config.section(name), None)
+
+
+def _supply(name: str, path: Path) -> str:
+    """The value of a variable that the command line gives: what a script of the snapshot would."""
+    if name.lower() == "command":
+        config = parse_command_line([f"configFile={path}"])
+        sections = [n for n in config if config.is_section(n)]
+        return ":".join(n for n in sections if ConfigParameters(config.raw(n)).holds("action"))
+    known = {key.lower(): value for key, value in SUPPLIED.items()}
+    return known.get(name.lower()) or _folder_for(name, path)
 
 
 def _folder_for(name: str, path: Path) -> str:
@@ -190,6 +236,20 @@ def _copy_scripts(path: Path, scratch: Path) -> None:
                 shutil.copy(path.parent / source, scratch / name / target)
 
 
+def _prepared(
+    path: Path, run: Run | None, folder: Path, scratch: Path, supplied: dict[str, str]
+) -> list[str]:
+    """The arguments of a run on this machine, whose folders and scripts are there."""
+    _copy_scripts(path, scratch)
+    files = config_files(run, folder) if run is not None else [path]
+    current = local((run.arguments if run is not None else {}).get("currentDirectory", ""), folder)
+    os.chdir(current if current is not None and current.is_dir() else path.parent)
+    arguments = [f"configFile={file}" for file in files]
+    arguments += _arguments(run, path, folder, scratch)
+    arguments += [f"{name}={value}" for name, value in supplied.items()]
+    return [argument.replace(SCRATCH, str(scratch)) for argument in arguments]
+
+
 def _attempt(
     path: Path,
     run: Run | None,
@@ -199,14 +259,7 @@ def _attempt(
     result: Result,
 ) -> str | None:
     """One try; the name of a variable that is missing, if one is."""
-    _copy_scripts(path, scratch)
-    files = config_files(run, folder) if run is not None else [path]
-    current = local((run.arguments if run is not None else {}).get("currentDirectory", ""), folder)
-    os.chdir(current if current is not None and current.is_dir() else path.parent)
-    arguments = [f"configFile={file}" for file in files]
-    arguments += _arguments(run, path, folder, scratch)
-    arguments += [f"{name}={value}" for name, value in supplied.items()]
-    arguments = [argument.replace(SCRATCH, str(scratch)) for argument in arguments]
+    arguments = _prepared(path, run, folder, scratch, supplied)
     try:
         config = parse_command_line(arguments)
         listed = all_commands(config, supplied)
@@ -237,7 +290,7 @@ def _is_absent(error: OpscopeError, folder: Path) -> bool:
     return bool(found) and next(folder.rglob(name), None) is None
 
 
-def _missing(error: OpscopeError) -> str | None:
+def _missing(error: OpscopeError | str) -> str | None:
     found = _UNKNOWN.search(str(error))
     return next(filter(None, found.groups())) if found else None
 
@@ -287,13 +340,17 @@ def _run_command(
     builder = builder_of(section)
     actions = {action.lower() for action in command.actions}
     if "edit" in actions and "editPath" in section:
-        edit_section(section, seeds.ndl, models.load, lambda n, name: models.store(name, n))
+        edit_section(
+            section, seeds.ndl, partial(load_made, models), lambda n, name: models.store(name, n)
+        )
         result.built += 1
     elif builder is not None and (actions & {"train", "trainrnn", "adapt", "edit"}):
         path = _model_path(section, "outputModelPath" if "edit" in actions else "modelPath")
         network = models.started(path)  # training goes on with a model that is there
         if network is None:
-            network = build_section_network(section, seeds, models.load, lambda line: None).network
+            network = build_section_network(
+                section, seeds, partial(load_made, models), lambda line: None
+            ).network
         result.built += 1
         models.store(path, network)
         if run is not None and command.name in run.commands:
@@ -328,14 +385,41 @@ def first_line(error: OpscopeError) -> str:
     return str(error).split("\n")[0][:300]
 
 
+def check_all(folder: Path, runs: dict[Path, list[Run]], only: str) -> int:
+    """Check all files of a snapshot; 1 if there is an error that is not known to be true."""
+    totals: Counter[str] = Counter()
+    for path in sorted(p for s in ("cntk", "ndl", "mel", "bs") for p in folder.rglob(f"*.{s}")):
+        name = str(path.relative_to(folder))
+        if only not in name:
+            continue
+        result = Result(name)
+        if path.suffix == ".cntk":
+            for run in runs.get(path) or [None]:
+                check_config(path, run, folder, result)
+        else:
+            report = check_file(path, parse_only=True)
+            result.told = [(p.severity, p.text.split("\n")[0]) for p in report.found]
+        kinds = Counter(kind for kind, _ in result.told)
+        totals.update({"files": 1, **kinds})
+        totals["files with errors"] += kinds[ERROR] > 0
+        print(name)
+        for kind, text in result.told:
+            print(f"    {kind}: {text}")
+    print("; ".join(f"{count} {name}" for name, count in totals.items()))
+    return 1 if totals[ERROR] else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="files whose path contains this")
+    parser.add_argument("--check", action="store_true", help="what `check` tells of each config")
     parser.add_argument("--failures", action="store_true", help="show only what is not right")
     options = parser.parse_args()
     folder = options.folder.resolve()
     runs = find_runs(folder)
+    if options.check:
+        return check_all(folder, runs, options.only)
     totals: Counter[str] = Counter()
     start = time.perf_counter()
     for path in sorted(p for s in ("cntk", "ndl", "mel", "bs") for p in folder.rglob(f"*.{s}")):

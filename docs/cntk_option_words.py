@@ -28,7 +28,7 @@ class Section(NamedTuple):
 
 
 COMMON = (
-    "SGD deserializers format input makeMode maxEpochs mlfFile modelPath precision randomize reader"
+    "SGD action deserializers format input makeMode maxEpochs minibatchSize mlfFile modelPath precision randomize reader"
     " scpFile traceLevel truncated type writer writerType"
 )
 """Names that are told in another table than that of the code that looks them up."""
@@ -248,7 +248,7 @@ outputCls2Index | string | required with classes | the first word of each class
         "Writes the labels of a data file, which the `labelMappingFile` of the reader names.",
         ("actions.words create_label_map",),
         """
-section | the command whose `reader` is used
+section | string | required | the command whose `reader` is used
 minibatchSize | samples that are read at once
 labelMappingFile | string | required | of the labels' section of the reader: the file
 labelDim | int | none | of that section: labels at most
@@ -272,13 +272,13 @@ gradUpdateType | none, adaGrad, rmsProp or fsAdaGrad; see the learners below
 useAdagrad | the same as `gradUpdateType = adagrad`
 useNAG | Nesterov's momentum
 normWithAveMultiplier | adaGrad and rmsProp: scale updates so that their factors are 1 on average
-varianceTimeConstant | fsAdaGrad: samples over which squares are averaged
-fsAdagradTargetAvDenom | fsAdaGrad: what gradients are divided by on average
-rms_gamma | rmsProp: decay of the squares
-rms_wgt_inc | rmsProp: factor of a weight whose gradient keeps its sign
-rms_wgt_dec | rmsProp: factor of a weight whose gradient changes its sign
-rms_wgt_max | rmsProp: largest weight
-rms_wgt_min | rmsProp: smallest weight
+varianceTimeConstant | float | 720000 | fsAdaGrad: samples over which squares are averaged
+fsAdagradTargetAvDenom | float | 1 | fsAdaGrad: what gradients are divided by on average
+rms_gamma | float | 0.99 | rmsProp: decay of the squares
+rms_wgt_inc | float | 1.2 | rmsProp: factor of a weight whose gradient keeps its sign
+rms_wgt_dec | float | 0.75 | rmsProp: factor of a weight whose gradient changes its sign
+rms_wgt_max | float | 10 | rmsProp: largest weight
+rms_wgt_min | float | 0.1 | rmsProp: smallest weight
 clippingThresholdPerSample | largest gradient of a sample
 gradientClippingWithTruncation | whether each element is clipped; false: the norm of each gradient
 L1RegWeight | weight of the sum of absolute values as a penalty

@@ -113,6 +113,9 @@ def _handed_on(call: ast.Call, module: ModuleType) -> Iterator[Option]:
     """An option that a function of the module looks up: `_ratio(config, "areaRatio", "0.0")`."""
     if len(call.args) < 2 or ast.unparse(call.args[0]) not in _SECTIONS:
         return
+    if ast.unparse(call.func) == "minibatch_size":
+        yield Option("minibatchSize", "ints", _value(call.args[1], module), "section")
+        return
     name = call.args[1]
     if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier():
         default = _value(call.args[2], module) if len(call.args) > 2 else ""

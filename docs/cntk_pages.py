@@ -54,7 +54,7 @@ def _attributes(what: str, rows: Iterable[tuple[str, str, str, str]]) -> str:
 
 def commands() -> Iterator[str]:
     """The actions with their options, and the sections of networks and training."""
-    from opscope.cntk.config.unused import UNUSED
+    from opscope.cntk.config.unread import UNUSED
 
     yield from _sections(COMMANDS)
     yield "## Options that change nothing here"

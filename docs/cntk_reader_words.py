@@ -78,7 +78,7 @@ alias | string | its name | of a stream: what the file calls it
     Section(
         "HTKMLFReader",
         "HTK features by lists, labels from MLF files. A section with `scpFile` is a stream of features, one with `mlfFile` of labels.",
-        ("readers.htk.reader", "readers.htk.mlf", "readers.htk.lattices"),
+        ("readers.htk.options", "readers.htk.reader", "readers.htk.mlf", "readers.htk.lattices"),
         """
 frameMode | frames one by one, shuffled; false: utterances
 truncated | utterances in pieces of `minibatchSize` steps; needs `frameMode = false`
@@ -241,7 +241,7 @@ prefetch | read the next minibatch in a thread of its own
         "A feature file of HTK for each utterance.",
         ("readers.htk.writer",),
         """
-outputNodeNames | sections, one for each node
+outputNodeNames | strings | required | sections, one for each node
 scpFile | string | required | of a node: the paths of the files, in the order of the utterances
 dim | of a node: elements of a sample
 type | of a node: Real
@@ -253,7 +253,7 @@ file | string | none | of a node: the same as `scpFile`
         "The best labels of each word.",
         ("readers.language.lu_writer",),
         """
-outputNodeNames | sections, one for each node
+outputNodeNames | strings | required | sections, one for each node
 file | of a node: the file
 token | of a node: the labels, a line each
 nbest | of a node: labels that are written
@@ -265,7 +265,7 @@ unk | the word for those that are not known
         "The same, for word classes as LMSequenceReader has them.",
         ("readers.language.lu_writer",),
         """
-outputNodeNames | sections, one for each node
+outputNodeNames | strings | required | sections, one for each node
 file | of a node: the file
 token | of a node: the file of word classes
 nbest | of a node: words that are written

@@ -32,10 +32,10 @@ MPI Rank 0: Training 6 parameters in 1 out of 1 parameter tensors
 """
 
 
-def run(folder, nodes):
+def run(folder, nodes, *options, config=CONFIG):
     small = folder / "Tests" / "EndToEndTests" / "Small"
     small.mkdir(parents=True, exist_ok=True)
-    (small / "a.cntk").write_text(CONFIG)
+    (small / "a.cntk").write_text(config)
     (small / "net.ndl").write_text(NDL)
     (small / "edit.mel").write_text('m = LoadModel("$RunDir$/a.dnn")\ny = Tanh(z)\nRemove(ce)\n')
     (small / "lib.bs").write_text("f(x) = x + 1\n")
@@ -43,10 +43,32 @@ def run(folder, nodes):
     parent = str(Path(opscope.__file__).resolve().parent.parent)
     environment = {**os.environ, "PYTHONPATH": parent}
     done = subprocess.run(
-        [sys.executable, SCRIPT, folder], capture_output=True, text=True, env=environment
+        [sys.executable, SCRIPT, folder, *options], capture_output=True, text=True, env=environment
     )
     assert done.stderr == ""
     return done.stdout.splitlines()
+
+
+def checked(folder):
+    done = run(folder, 5, "--check")
+    return [line.strip() for line in done if "DataDir" not in line and "OutputDir" not in line]
+
+
+def test_a_small_snapshot_is_checked(tmp_path):
+    lines = checked(tmp_path)
+    assert "4 files" in lines[-1] and "1 absent file" not in lines[-1]
+    assert [line for line in lines if line.startswith("true error")] == [
+        line for line in lines if ":Train:SGD" in line or ":Train:reader" in line
+    ]
+    assert not [line for line in lines if line.startswith("error")]
+    text = "SGD = [ maxEpochs = x ; learningRatesPerMB = 1 ] ; reader = [ file = n.ctf ; input = ["
+    text += "features = [ dim = 3 ; format = dense ] ; labels = [ dim = 2 ; format = dense ] ] ]"
+    config = CONFIG.replace("action = train ;", f"action = train ; {text} ;")
+    lines = run(tmp_path, 5, "--check", config=config)
+    [wrong] = [line for line in lines if line.strip().startswith("error")]
+    assert "invalid input string 'x' in a.cntk:Train:SGD:maxEpochs" in wrong
+    [absent] = [line for line in lines if line.strip().startswith("absent file")]
+    assert "'n.ctf'" in absent
 
 
 def test_a_small_snapshot(tmp_path):

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.backend import CPUPlace, GPUPlace, Place, gpu_present
 from ...framework.base.errors import FormatError, OpscopeError
 from ..base.text import is_located
+from ..base.write import write_text
 from ..config.device import device_of
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
@@ -77,20 +77,47 @@ def precision_of(section: ConfigParameters) -> str:
     return value
 
 
+@dataclass(frozen=True)
+class BuildOptions:
+    """What is done with a network besides its building.
+
+    Attributes:
+        precision: "float" or "double".
+        constant_seed: whether all random parameters get the same numbers.
+        dump: the file to describe it in; "" for none.
+    """
+
+    precision: str
+    constant_seed: bool
+    dump: str
+
+    @classmethod
+    def of(cls, section: ConfigParameters) -> BuildOptions:
+        """The settings of a section.
+
+        Raises:
+            FormatError: a value is wrong.
+        """
+        dump, builder = "", builder_of(section)
+        if builder == "NDLNetworkBuilder":
+            dump = section.section(builder).string("dumpFileName", "")
+        constant = section.bool("forceConstantRandomSeed", False)
+        return cls(precision_of(section), constant, dump)
+
+
 def build(run: Run, section: ConfigParameters) -> Network:
     """The network of the builder that a section names, validated."""
+    options = BuildOptions.of(section)
     built = build_section_network(section, run.seeds, say=run.say)
     for warning in built.warnings:
         run.say(f"WARNING: {warning}\n")
-    built.network.precision = precision_of(section)
-    if section.bool("forceConstantRandomSeed", False):
+    built.network.precision = options.precision
+    if options.constant_seed:
         for node in built.network.nodes.values():
             if node.is_parameter:
                 node.attributes["randomSeed"] = 1
-    if built.builder == "NDLNetworkBuilder":
-        path = section.section(built.builder).string("dumpFileName", "")
-        if path:
-            write_text(path, dump(built.network, None, False, True))
+    if options.dump:
+        write_text(options.dump, dump(built.network, None, False, True))
     if built.builder not in _QUIET:
         _log_network(run, section, built.network)
     return built.network
@@ -156,12 +183,19 @@ def reader_of(section: ConfigParameters, name: str = "reader", *, in_order: str 
         in_order: "always": sequences come in the order of the file; "default": unless the section
             says how to randomise.
     """
+    return create_reader(reader_section(section, name, in_order=in_order))
+
+
+def reader_section(
+    section: ConfigParameters, name: str = "reader", *, in_order: str = ""
+) -> ConfigParameters:
+    """The section of a reader, with what the action says for it; see `reader_of`."""
     part = section.section(name)
     if not part.has("traceLevel"):
         part.insert("traceLevel", section.string("traceLevel", "0"))
     if in_order == "always" or (in_order == "default" and not part.has("randomize")):
         part.insert("randomize", "none")
-    return create_reader(part)
+    return part
 
 
 def refuse_overwriting(
@@ -196,17 +230,23 @@ def _values(section: ConfigParameters) -> Iterator[tuple[str, ConfigValue]]:
         raw = section.raw(name).string
         with suppress(OpscopeError):
             if section.is_section(name):
-                yield from _values(section.section(name))
+                yield from _values(section.peek(name))
             elif 0 < len(raw) < _LONGEST_PATH and "\n" not in raw:
-                yield name, section[name]
+                yield name, section.value(name)
+
+
+def minibatch_size(section: ConfigParameters, default: int) -> int:
+    """Samples of a minibatch, for actions that are not divided into epochs.
+
+    Raises:
+        FormatError: it is no number, or below 1.
+    """
+    size = section.array("minibatchSize", str(default)).ints()[0]
+    if size < 1:
+        raise section["minibatchSize"].error("a minibatch has at least one sample")
+    return size
 
 
 def whole(size: int) -> int | None:
     """The epoch size that a config means: 0 = all the data."""
     return size or None
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write a text file, with the folders it needs; bytes that are no UTF-8 as they were read."""
-    make_folder_of(path)
-    write_atomically(path, text.encode("utf-8", "surrogateescape"))

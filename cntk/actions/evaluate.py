@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...framework.base.errors import RunError
@@ -16,7 +17,49 @@ from ..readers.base.reader import DataReader
 from ..run.tracing import names_of, trace
 from ..sgd.evaluate import Evaluator, evaluation_nodes
 from ..sgd.report import Total, general
-from .common import Run, build_or_load, load, net_of, reader_of, whole
+from .common import Run, build_or_load, load, minibatch_size, net_of, reader_of, whole
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """The settings of test, eval and cv.
+
+    Attributes:
+        names: of the nodes to evaluate; none: those of the network's groups.
+        size, epoch_size: of a minibatch and of the data, in samples; None: all there are.
+        show_every, show_first, trace_level, sub_minibatches, samples_in_memory: see `Evaluator`.
+        traced: nodes whose values are shown, and how.
+    """
+
+    names: list[str]
+    size: int
+    epoch_size: int | None
+    show_every: int
+    show_first: int
+    trace_level: int
+    sub_minibatches: int
+    samples_in_memory: int | None
+    traced: dict[str, str]
+
+    @classmethod
+    def of(cls, section: ConfigParameters) -> EvalOptions:
+        """The settings of a section.
+
+        Raises:
+            FormatError: a value is wrong.
+        """
+        most = section.size("maxSamplesInRAM", 2**64 - 1)
+        return cls(
+            names=section.array("evalNodeNames", "").strings(),
+            size=minibatch_size(section, 40960),
+            epoch_size=whole(section.int("epochSize", 0)),
+            show_every=section.int("numMBsToShowResult", 100),
+            show_first=section.int("firstMBsToShowResult", 0),
+            trace_level=section.int("traceLevel", 0),
+            sub_minibatches=max(section.int("numSubminibatches", 1), 1),
+            samples_in_memory=None if most >= 2**63 else most,
+            traced=names_of(section),
+        )
 
 
 def evaluate(run: Run, section: ConfigParameters) -> list[Total]:
@@ -25,40 +68,38 @@ def evaluate(run: Run, section: ConfigParameters) -> list[Total]:
     Raises:
         OpscopeError: the config, the model or the data are wrong.
     """
-    names = section.array("evalNodeNames", "").strings()
-    network = build_or_load(run, section, names)
+    options = EvalOptions.of(section)
+    network = build_or_load(run, section, options.names)
     with reader_of(section, in_order="default") as reader:
-        return _evaluate(run, section, network, names, reader)
+        return _evaluate(run, section, network, options, reader)
 
 
 def _evaluate(
     run: Run,
     section: ConfigParameters,
     network: Network,
-    names: list[str],
+    options: EvalOptions,
     reader: DataReader,
 ) -> list[Total]:
-    known = [name for name in names if name in network]
+    known = [name for name in options.names if name in network]
     if not known:
         run.say(
             "evalNodeNames are not specified, using all the default evalnodes and training "
             "criterion nodes.\n"
         )
-    most = section.size("maxSamplesInRAM", 2**64 - 1)
     net = net_of(section, network, run)
-    trace(net, names_of(section), run.say)
+    trace(net, options.traced, run.say)
     evaluator = Evaluator(
         net,
-        show_every=section.int("numMBsToShowResult", 100),
-        show_first=section.int("firstMBsToShowResult", 0),
-        trace_level=section.int("traceLevel", 0),
-        sub_minibatches=max(section.int("numSubminibatches", 1), 1),
-        samples_in_memory=None if most >= 2**63 else most,
+        show_every=options.show_every,
+        show_first=options.show_first,
+        trace_level=options.trace_level,
+        sub_minibatches=options.sub_minibatches,
+        samples_in_memory=options.samples_in_memory,
         say=run.say,
     )
-    size = section.array("minibatchSize", "40960").ints()[0]
     nodes = evaluation_nodes(network, known)
-    return evaluator.evaluate(reader, nodes, size, whole(section.int("epochSize", 0)))
+    return evaluator.evaluate(reader, nodes, options.size, options.epoch_size)
 
 
 def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[Total]]]:
@@ -70,16 +111,12 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
     Raises:
         RunError: there was no model.
     """
-    path = Path(section.string("modelPath"))
-    if not path.name:
-        raise section["modelPath"].error(f"it names a file, which {str(path)!r} is not")
-    interval = section.array("crossValidationInterval").ints()
-    pause = section.int("sleepTimeBetweenRuns", 0)
-    names = section.array("evalNodeNames", "").strings()
+    path, numbers, pause = models_to_compare(section)
+    options = EvalOptions.of(section)
     results: list[tuple[str, list[Total]]] = []
     final = False
     with reader_of(section) as reader:
-        for number in range(interval[0], interval[2] + 1, max(interval[1], 1)):
+        for number in numbers:
             model = path.with_name(f"{path.name}.{number}")
             if not os.path.exists(model):
                 run.say(f"Model {model} does not exist.\n")
@@ -88,7 +125,7 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
                 model, final = path, True
             run.say(f"Model {model} --> \n")
             network = load(section, model)
-            results.append((str(model), _evaluate(run, section, network, names, reader)))
+            results.append((str(model), _evaluate(run, section, network, options, reader)))
             time.sleep(pause)
     if not results:
         raise RunError("No model is evaluated.")
@@ -100,3 +137,21 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
             f"{general(totals[number].average)}\n"
         )
     return results
+
+
+def models_to_compare(section: ConfigParameters) -> tuple[Path, range, int]:
+    """Of cv: the path of the final model, the numbers of the epochs, and the seconds between two.
+
+    Raises:
+        FormatError: a value is missing or wrong.
+    """
+    path = Path(section.string("modelPath"))
+    if not path.name:
+        raise section["modelPath"].error(f"it names a file, which {str(path)!r} is not")
+    interval = section.array("crossValidationInterval").ints()
+    if len(interval) != 3:
+        raise section["crossValidationInterval"].error(
+            f"the interval is first : step : last, not {len(interval)} numbers"
+        )
+    numbers = range(interval[0], interval[2] + 1, max(interval[1], 1))
+    return path, numbers, section.int("sleepTimeBetweenRuns", 0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
+from ..base.write import write_text
 from ..brainscript.experiment import (
     EditAction,
     Experiment,
@@ -17,7 +18,8 @@ from ..brainscript.redesign.sections import INPUT_FILES
 from ..config.commands import banner
 from ..config.device import device_of
 from ..sgd.options import SgdOptions
-from .common import Run, precision_of, write_text
+from .checks.config import warnings_of_training
+from .common import Run, precision_of
 from .run import log_file
 from .settings import done_text, warnings_to
 from .train import train
@@ -45,15 +47,15 @@ def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
             write_text(done, done_text())
 
 
-def check_settings(action: TrainAction) -> None:
-    """Read the settings of a training as its run does.
-
-    Raises:
-        FormatError: one is wrong, with its place.
-    """
+def _prepare(action: TrainAction, run: Run) -> None:
+    """Read the settings of a training, tell those without effect, and look for its files."""
     SgdOptions.of(action.config.section("SGD"))
     precision_of(action.config)
     device_of(action.config)
+    action.network.validate()
+    for warning in warnings_of_training(action):
+        run.say(f"WARNING: {warning}\n")
+    _check_files(action)
 
 
 def _check_files(action: TrainAction) -> None:
@@ -61,22 +63,24 @@ def _check_files(action: TrainAction) -> None:
     parts = [reader.section(name) for name in reader if reader.is_section(name)]
     for part in [reader, *parts]:
         for name in INPUT_FILES:
-            if part.has_value(name) and not Path(part.string(name)).exists():
+            if part.has_value(name) and not os.path.exists(part.string(name)):
                 raise part[name].error(f"there is no file {part.string(name)!r}")
 
 
 def _run(experiment: Experiment, run: Run) -> None:
-    for action in experiment.actions:  # all of them before the first one runs for hours
-        if isinstance(action, TrainAction):
-            check_settings(action)
-            _check_files(action)
+    for listed in experiment.actions:  # all of them before the first one runs for hours
+        if isinstance(listed, TrainAction):
+            _prepare(listed, run)
     for listed in experiment.actions:
-        action = listed.action() if isinstance(listed, LaterAction) else listed
+        action = listed
+        if isinstance(action, LaterAction):
+            action = action.action()
+            if isinstance(action, TrainAction):
+                _prepare(action, run)
         edits = isinstance(action, EditAction)
         run.say(banner(action.name, "edit" if edits else "train"))
         if isinstance(action, EditAction):
             action.run()
         else:
-            action.network.validate()
             train(run, action.config, action.network)
     run.say("COMPLETED.\n")

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError
 from ..base.text import reason
+from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..mel.edit import edit_section
 from ..models.dump import dump
@@ -27,9 +29,10 @@ from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
 from ..run.build import builder_of
-from .common import Run, build, load, refuse_overwriting, write_text
+from .common import Run, build, load, refuse_overwriting
 
-_ALL = "__AllNodes__"
+ALL_NODES = "__AllNodes__"
+"""What `nodeName` of dumpNode says for all of them."""
 
 
 def edit(run: Run, section: ConfigParameters) -> None:
@@ -57,31 +60,60 @@ def edit(run: Run, section: ConfigParameters) -> None:
     run.say(f"\nModel with {len(network)} nodes saved as '{path}'.\n")
 
 
+@dataclass(frozen=True)
+class DumpOptions:
+    """The settings of dumpNode.
+
+    Attributes:
+        name: of the node; "__AllNodes__": all.
+        pattern: of names; None: none.
+        path: of the file.
+        values, metadata: what is written of a node.
+    """
+
+    name: str
+    pattern: re.Pattern[str] | None
+    path: str
+    values: bool
+    metadata: bool
+
+    @classmethod
+    def of(cls, section: ConfigParameters) -> DumpOptions:
+        """The settings of a section.
+
+        Raises:
+            FormatError: there is nothing to write, or a wrong pattern.
+        """
+        model, text = section.string("modelPath"), section.string("nodeNameRegex", "")
+        name = section.string("nodeName", ALL_NODES)
+        section.only_if(not text, "nodeNameRegex says which nodes", "nodeName")
+        values, metadata = section.bool("printValues", True), section.bool("printMetadata", True)
+        if not values and not metadata:
+            raise section["printValues"].error(
+                "printValues and printMetadata: Since both are set to false, there will be nothing"
+                " to dump"
+            )
+        path = section.string("outputFile", f"{model}.{name}.txt")
+        pattern = _pattern(section, "nodeNameRegex", text) if text else None
+        return cls(name, pattern, path, values, metadata)
+
+
 def dump_nodes(run: Run, section: ConfigParameters) -> None:
     """Write nodes of a model as text: one, those whose names match a pattern, or all.
 
     Raises:
         FormatError: there is nothing to write, or a wrong pattern.
     """
-    model = section.string("modelPath")
-    name = section.string("nodeName", _ALL)
-    pattern = section.string("nodeNameRegex", "")
-    path = section.string("outputFile", f"{model}.{name}.txt")
-    values, metadata = section.bool("printValues", True), section.bool("printMetadata", True)
-    if not values and not metadata:
-        raise section["printValues"].error(
-            "printValues and printMetadata: Since both are set to false, there will be nothing to "
-            "dump"
-        )
+    options = DumpOptions.of(section)
+    path, name, pattern = options.path, options.name, options.pattern
     refuse_overwriting(section, [path], ("outputfile",))
-    network = load(section, model)
+    network = load(section, section.string("modelPath"))
     nodes: list[Node] | None = None
-    if pattern:
-        matches = _pattern(section, "nodeNameRegex", pattern)
-        nodes = [node for node in network.sorted_nodes() if matches.fullmatch(node.name)]
-        run.say(f"DumpNodeInfo: {len(nodes)} nodes matching RegEx({pattern}): \n")
+    if pattern is not None:
+        nodes = [node for node in network.sorted_nodes() if pattern.fullmatch(node.name)]
+        run.say(f"DumpNodeInfo: {len(nodes)} nodes matching RegEx({pattern.pattern}): \n")
         run.say("".join(f"\t{node.name}\n" for node in nodes))
-        how = "with" if values else "without"
+        how = "with" if options.values else "without"
         run.say(f"DumpNodeInfo: dumping node info ({how} printing values) to {path}\n")
     elif name in network:
         nodes = [network.find(name)]
@@ -90,7 +122,7 @@ def dump_nodes(run: Run, section: ConfigParameters) -> None:
             f"Warning: node name '{name}' does not exist in the network. dumping all nodes "
             "instead.\n"
         )
-    write_text(path, dump(network, nodes, values, metadata))
+    write_text(path, dump(network, nodes, options.values, options.metadata))
 
 
 def _pattern(section: ConfigParameters, name: str, text: str) -> re.Pattern[str]:
@@ -110,9 +142,9 @@ def decompose(run: Run, section: ConfigParameters) -> None:
     Raises:
         FormatError: the file `SVDConfig` is wrong.
     """
-    groups = _groups(section)
+    options = SvdOptions.of(section)
+    groups, aligned = options.groups(), options.aligned
     network = load(section, section.string("modelPath"))
-    aligned = max(section.int("AlignedSize", 8), 1)
     for number, (pattern, share) in enumerate(groups):
         run.say(f"{'-' * 92}\nParameterSVD: start to process group {number} with ")
         run.say(f"KeepRatio={share:.2f}\n{'-' * 92}\n")
@@ -120,20 +152,56 @@ def decompose(run: Run, section: ConfigParameters) -> None:
             if node.is_parameter and pattern.fullmatch(node.name) and min(rules.matrix(node)) > 1:
                 run.say(_split(network, node, share, aligned))
     network.validate()
-    path = section.string("outputmodelPath", "")
-    if path:
-        make_folder_of(path)
-        write_model(network, path)
+    if options.path:
+        make_folder_of(options.path)
+        write_model(network, options.path)
 
 
-def _groups(section: ConfigParameters) -> list[tuple[re.Pattern[str], float]]:
-    """Patterns of names, and the share to keep of what they match."""
-    text = section.string("NodeNameRegex", "")
-    if text:
-        share = section.float("KeepRatio", 0.4)
-        return [(_pattern(section, "NodeNameRegex", text), share)]
-    path = section.string("SVDConfig")
-    return sorted(_read_groups(path), key=lambda group: group[0].pattern)
+@dataclass(frozen=True)
+class SvdOptions:
+    """The settings of SVD.
+
+    Attributes:
+        pattern, share: names of parameters, and the share to keep of what they match; None: the
+            file `config` says it.
+        config: its lines hold patterns and shares.
+        aligned: the new dimension is a multiple of it.
+        path: of the new model; "" for none.
+    """
+
+    pattern: re.Pattern[str] | None
+    share: float
+    config: str
+    aligned: int
+    path: str
+
+    @classmethod
+    def of(cls, section: ConfigParameters) -> SvdOptions:
+        """The settings of a section.
+
+        Raises:
+            FormatError: a value is missing or wrong.
+        """
+        text = section.string("NodeNameRegex", "")
+        section.only_if(bool(text), "SVDConfig says it", "KeepRatio")
+        section.only_if(not text, "NodeNameRegex says it", "SVDConfig")
+        return cls(
+            _pattern(section, "NodeNameRegex", text) if text else None,
+            section.float("KeepRatio", 0.4) if text else 0.4,
+            "" if text else section.string("SVDConfig"),
+            max(section.int("AlignedSize", 8), 1),
+            section.string("outputmodelPath", ""),
+        )
+
+    def groups(self) -> list[tuple[re.Pattern[str], float]]:
+        """Patterns of names, and the share to keep of what they match.
+
+        Raises:
+            FormatError: the file is wrong.
+        """
+        if self.pattern is not None:
+            return [(self.pattern, self.share)]
+        return sorted(_read_groups(self.config), key=lambda group: group[0].pattern)
 
 
 def _read_groups(path: str) -> Iterator[tuple[re.Pattern[str], float]]:

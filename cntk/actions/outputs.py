@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -18,7 +19,9 @@ from ...framework.base.errors import FormatError, VariableError, nearest
 from ...framework.base.plugins import call_plugin, owner_of
 from ..base.text import located
 from ..config.parameters import ConfigParameters
+from ..config.value import ConfigValue
 from ..network.catalogue import kind
+from ..network.network import Network
 from ..network.nodes.analysis import depth_first
 from ..network.nodes.node import Node
 from ..readers.base.data import Samples
@@ -29,9 +32,74 @@ from ..run.runtime import BoundNet, CntkNet, goes_on
 from ..run.tracing import names_of, trace
 from ..run.value_format import NodeWriter, WriteFormat
 from ..sgd.measure import columns_of
-from .common import Run, build_or_load, net_of, reader_of, refuse_overwriting, whole
+from .common import (
+    Run,
+    build_or_load,
+    minibatch_size,
+    net_of,
+    reader_of,
+    refuse_overwriting,
+    whole,
+)
 
 _STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The settings of write.
+
+    Attributes:
+        names: of the nodes to write; none: the network's output nodes.
+        size, epoch_size: of a minibatch and of the data, in samples; None: all there are.
+        gradients: whether gradients are written, too.
+        path: before the names of files; "" with a writer.
+        form: of the values in files; None with a writer.
+        writer: its section.
+        inputs: whether the writer takes the values of inputs in place of those of nodes.
+        traced: nodes whose values are shown, and how.
+    """
+
+    names: list[str]
+    size: int
+    epoch_size: int | None
+    gradients: bool
+    path: str
+    form: WriteFormat | None
+    writer: ConfigParameters | None
+    inputs: bool
+    traced: dict[str, str]
+
+    @classmethod
+    def of(cls, section: ConfigParameters) -> WriteOptions:
+        """The settings of a section.
+
+        Raises:
+            FormatError: a value is wrong, or there is neither a writer nor an outputPath.
+        """
+        path, form, writer = section.string("outputPath", ""), None, None
+        if "writer" in section:
+            writer = section.section("writer")
+            section.only_if(False, "values go to the writer", "format")
+        elif path:
+            form = WriteFormat.of(section)
+        else:
+            raise located(
+                FormatError,
+                "write command: You must specify either 'writer'or 'outputPath'",
+                section.text.locate(),
+            )
+        return cls(
+            names=section.array("outputNodeNames", "").strings(),
+            size=minibatch_size(section, 2048),
+            epoch_size=whole(section.int("epochSize", 0)),
+            gradients=section.bool("nodeUnitTest", False),
+            path=path,
+            form=form,
+            writer=writer,
+            inputs=writer is not None and writer.bool("unittest", False),
+            traced=names_of(section),
+        )
 
 
 def write(run: Run, section: ConfigParameters) -> None:
@@ -43,38 +111,41 @@ def write(run: Run, section: ConfigParameters) -> None:
     Raises:
         OpscopeError: the config, the model or the data are wrong, or a file cannot be written.
     """
-    network = build_or_load(run, section, section.array("outputNodeNames", "").strings())
+    options = WriteOptions.of(section)
+    network = build_or_load(run, section, options.names)
+    nodes = written_nodes(network, options)
+    gradients = _gradient_nodes(section, network) if options.gradients else []
+    if options.path:
+        written = [*(node.name for node in nodes), *map(_gradient_name, gradients)]
+        paths = [f"{options.path}.{name}" for name in written]
+        refuse_overwriting(section.section("reader"), paths)
+    net = net_of(section, network, run)
+    trace(net, options.traced, run.say)
+    with reader_of(section, in_order="always") as reader:
+        coming = minibatches(reader, options.size, 0, options.epoch_size)
+        if options.form is None:
+            _through_writer(run, section, net, nodes, coming)
+        else:
+            _to_files(run, net, nodes, gradients, coming, options.path, options.form)
+
+
+def written_nodes(network: Network, options: WriteOptions) -> list[Node]:
+    """The nodes whose values are written.
+
+    Raises:
+        VariableError: there are none.
+    """
     nodes = list(network.groups["output"])
     if not nodes:
         raise VariableError("There is no default output node specified in the network.")
-    size = section.array("minibatchSize", "2048").ints()[0]
-    epoch_size = whole(section.int("epochSize", 0))
-    gradients = _gradient_nodes(section, nodes) if section.bool("nodeUnitTest", False) else []
-    if "outputPath" in section:
-        path = section.string("outputPath")
-        written = [*(node.name for node in nodes), *map(_gradient_name, gradients)]
-        refuse_overwriting(section.section("reader"), [f"{path}.{name}" for name in written])
-    net = net_of(section, network, run)
-    trace(net, names_of(section), run.say)
-    with reader_of(section, in_order="always") as reader:
-        coming = minibatches(reader, size, 0, epoch_size)
-        if "writer" in section:
-            if section.section("writer").bool("unittest", False):  # the values are read and written
-                nodes = [node for node in depth_first(nodes) if node.is_input]
-            _through_writer(run, section, net, nodes, coming)
-        elif "outputPath" in section:
-            path, form = section.string("outputPath"), WriteFormat.of(section)
-            _to_files(run, net, nodes, gradients, coming, path, form)
-        else:
-            raise located(
-                FormatError,
-                "write command: You must specify either 'writer'or 'outputPath'",
-                section.text.locate(),
-            )
+    if options.inputs:  # the values are read and written
+        return [node for node in depth_first(nodes) if node.is_input]
+    return nodes
 
 
-def _gradient_nodes(section: ConfigParameters, nodes: list[Node]) -> list[Node]:
+def _gradient_nodes(section: ConfigParameters, network: Network) -> list[Node]:
     """The inputs and parameters of the only output node."""
+    nodes = network.groups["output"]
     if len(nodes) != 1:
         raise section["nodeUnitTest"].error(
             f"Expected exactly 1 output node for unit test, got {len(nodes)}."
@@ -160,6 +231,25 @@ def _open(stack: ExitStack, path: str, name: str) -> IO[bytes]:
     return stack.enter_context(atomic_file(target))
 
 
+def check_written(value: ConfigValue, name: str, nodes: list[Node]) -> Node:
+    """The node that a writer takes, of those that are written.
+
+    Args:
+        value: the place in the config, for the error.
+        name: of the node.
+        nodes: that are written.
+
+    Raises:
+        FormatError: it is none of them.
+    """
+    known = {node.name: node for node in nodes}
+    if name not in known:
+        raise value.error(
+            f"the node {name!r} is none of those that are written{nearest(name, known)}"
+        )
+    return known[name]
+
+
 def _through_writer(
     run: Run,
     section: ConfigParameters,
@@ -169,13 +259,8 @@ def _through_writer(
 ) -> None:
     samples = 0
     with create_writer(section.section("writer"), section.section("reader")) as writer:
-        missing = set(writer.names).difference(node.name for node in nodes)
-        if missing:
-            known = [node.name for node in nodes]
-            name = min(missing)
-            raise section["writer"].error(
-                f"the node {name!r} is none of those that are written{nearest(name, known)}"
-            )
+        for name in writer.names:
+            check_written(section["writer"], name, nodes)
         for minibatch, bound in _computed(net, nodes, coming):
             values = {}
             for node in nodes:

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from ...framework.base.errors import RunError
 from ...framework.base.settings import switch
+from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
 from ..network.nodes.node import Node
-from .common import Run, load, refuse_overwriting, write_text
+from .common import Run, load, refuse_overwriting
 
 _STYLES = (  # operations, and how their nodes look
     ("parameter", "shape = box, color = gray, style = rounded"),
@@ -38,19 +39,8 @@ def plot(run: Run, section: ConfigParameters) -> None:
         FormatError: there is no way to draw `outputFile`, or the command may not run. RunError: the
             command failed.
     """
-    model = section.string("modelPath")
-    path = section.string("outputDotFile", "") or f"{model}.dot"
-    drawn, command = section.string("outputFile", ""), section.string("renderCmd", "")
-    if drawn and not command:
-        raise section["outputFile"].error(
-            "plot: If you specify an outputFile, you also need a renderCmd."
-        )
-    if command and switch("OPSCOPE_PIPES") != "files":
-        raise section["renderCmd"].error(
-            f"plot: this config names a command, {command!r}, and to run it is not allowed; set"
-            " OPSCOPE_PIPES=files where you trust its origin, or leave out renderCmd and draw"
-            f" {path} yourself"
-        )
+    model, path, drawn, command = files_and_command(section)
+    refuse_command(section)
     refuse_overwriting(section, [path], ("outputdotfile",))
     write_text(path, dot(load(section, model)))
     run.say(f"Created network description in dot format: {path}\n")
@@ -64,6 +54,36 @@ def plot(run: Run, section: ConfigParameters) -> None:
         except (OSError, subprocess.CalledProcessError) as error:
             raise RunError(f"plot: {' '.join(words)}: {error}") from None
     run.say("Done.\n")
+
+
+def files_and_command(section: ConfigParameters) -> tuple[str, str, str, str]:
+    """The model, the graph's file, the drawing ("" for none), and the command that draws.
+
+    Raises:
+        FormatError: there is no way to draw `outputFile`.
+    """
+    model = section.string("modelPath")
+    path = section.string("outputDotFile", "") or f"{model}.dot"
+    drawn, command = section.string("outputFile", ""), section.string("renderCmd", "")
+    if drawn and not command:
+        raise section["outputFile"].error(
+            "plot: If you specify an outputFile, you also need a renderCmd."
+        )
+    return model, path, drawn, command
+
+
+def refuse_command(section: ConfigParameters) -> None:
+    """Refuse to run `renderCmd` where that is not allowed.
+
+    Raises:
+        FormatError: there is one, and `OPSCOPE_PIPES` is not `files`.
+    """
+    if section.string("renderCmd", "") and switch("OPSCOPE_PIPES") != "files":
+        raise section["renderCmd"].error(
+            f"plot: this config names a command, {section.string('renderCmd')!r}, and to run it is"
+            " not allowed; set OPSCOPE_PIPES=files where you trust its origin, or leave out"
+            " renderCmd and draw the graph's file yourself"
+        )
 
 
 def dot(network: Network) -> str:

@@ -14,18 +14,18 @@ from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.plugins import call_plugin
 from ..base.text import reason
-from ..config.commands import PLUGINS, Command, banner, commands
+from ..base.write import write_text
+from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
-from .common import Run, precision_of, refuse_overwriting, write_text
+from .common import Run, precision_of, refuse_overwriting
 from .settings import (
+    TopOptions,
     cpu_threads,
     done_text,
     epochs_of,
     job_progress,
-    log_path,
-    log_unused,
     refuse_obsolete,
     stamped,
     warnings_to,
@@ -53,12 +53,6 @@ ACTIONS: dict[str, Action] = {
     "writeWordAndClass": words.write_word_and_class,
 }
 """What each action does."""
-
-_ABSENT = {
-    "convertdbn": "it reads models of another program",
-    "exportdbn": "it writes models of another program",
-    "devtest": "it runs tests of CNTK's own on data that lay on its makers' machines",
-}
 
 
 def add_action(name: str, function: Action) -> None:
@@ -111,31 +105,34 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
         OpscopeError: a command fails; what it was to write stays as it was.
     """
     with ExitStack() as stack:
-        path = log_path(config)
+        options = TopOptions.of(config)
         if run is None:
-            refuse_overwriting(config, [path] if path else [], ("stderr",))
-            run = Run(say=stack.enter_context(log_file(path))) if path else Run()
-        if "currentDirectory" in config:
+            refuse_overwriting(config, [options.log] if options.log else [], ("stderr",))
+            run = Run(say=stack.enter_context(log_file(options.log))) if options.log else Run()
+        if options.folder:
             config.folders = [folder.absolute() for folder in config.folders]
-            stack.enter_context(chdir(config.string("currentDirectory")))
-        if config.bool("timestamping", False):
+            stack.enter_context(chdir(options.folder))
+        if options.stamps:
             run = replace(run, say=stamped(run.say))
         stack.enter_context(warnings_to(run.say))
-        _run(config, run)
+        _run(config, options, run)
 
 
-def _run(config: ConfigParameters, run: Run) -> None:
+def _run(config: ConfigParameters, options: TopOptions, run: Run) -> None:
+    from .checks.config import warnings_of  # which needs the actions of this room
+
     listed = commands(config)
     precision = precision_of(config)
     refuse_obsolete(config, listed)
-    if config.int("traceLevel", 0) > 0:
+    if options.trace_level > 0:
         run.say("\nConfiguration After Processing and Variable Resolution:\n\n")
         run.say(config.dump())
         run.say(f"Commands: {' '.join(command.name for command in listed)}\n")
         run.say(f'precision = "{precision}"\n')
-    log_unused(config, run)
-    run.progress = job_progress(config, listed, run.say)
-    with cpu_threads(config, run.say):
+    for warning in warnings_of(config):
+        run.say(f"WARNING: {str(warning)}\n")
+    run.progress = job_progress(listed, run.say) if options.progress else None
+    with cpu_threads(options.threads, run.say):
         for command in listed:
             for action in command.actions:
                 run.say(banner(command.name, action))
@@ -143,16 +140,14 @@ def _run(config: ConfigParameters, run: Run) -> None:
                 run.say("\n")
                 if command.parameters.int("traceLevel", 0) > 0:
                     run.say(f'Action "{action}" complete.\n\n')
-    done = config.string("doneFile", "")
-    if done:
-        write_text(Path(done), done_text())
-    stamps = config.bool("timestamping", False)
-    run.say("__COMPLETED__\n" if stamps else "COMPLETED.\n")
+    if options.done:
+        write_text(Path(options.done), done_text())
+    run.say("__COMPLETED__\n" if options.stamps else "COMPLETED.\n")
 
 
 def _act(run: Run, command: Command, action: str) -> None:
-    if action in _ABSENT:
-        raise FormatError(f"{command.name}: the action {action!r} is not there: {_ABSENT[action]}")
+    if action in ABSENT:
+        raise FormatError(f"{command.name}: the action {action!r} is not there: {ABSENT[action]}")
     function = ACTIONS.get(action)
     progress = run.progress if action in ("train", "trainRNN") else None
     if progress is not None:

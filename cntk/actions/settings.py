@@ -11,16 +11,14 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.cpu.threads import threads_set
 from ..config.commands import Command
-from ..config.known import unknown_parameters
 from ..config.parameters import ConfigParameters
-from ..config.unused import unused_parameters
 from ..sgd.job import JobProgress
 from ..sgd.report import Say
-from .common import Run
 
 _TRAINING = ("train", "trainRNN")
 _LINE = re.compile(r"[^\n]*\n?")
@@ -90,22 +88,53 @@ def refuse_obsolete(config: ConfigParameters, listed: Sequence[Command]) -> None
             )
 
 
-def log_unused(config: ConfigParameters, run: Run) -> None:
-    """Log the parameters that have no effect here, and those that CNTK does not know either."""
-    for text in unused_parameters(config):
-        run.say(f"{text}\n")
-    for text in unknown_parameters(config):
-        run.say(f"WARNING: {text}\n")
+@dataclass(frozen=True)
+class TopOptions:
+    """The settings of a config's top level.
+
+    Attributes:
+        log: the file for the log; "" for standard error.
+        folder: in which to run; "" for the present one.
+        stamps: whether lines of the log have date and time.
+        trace_level: whether the config is logged.
+        threads: of the CPU, see `cpu_threads`.
+        done: the file to write at the end; "" for none.
+        progress: whether the progress is told.
+    """
+
+    log: str
+    folder: str
+    stamps: bool
+    trace_level: int
+    threads: int
+    done: str
+    progress: bool
+
+    @classmethod
+    def of(cls, config: ConfigParameters) -> TopOptions:
+        """The settings of a config.
+
+        Raises:
+            FormatError: a value is wrong.
+        """
+        return cls(
+            log=log_path(config),
+            folder=config.string("currentDirectory", ""),
+            stamps=config.bool("timestamping", False),
+            trace_level=config.int("traceLevel", 0),
+            threads=config.int("numCPUThreads", 0),
+            done=config.string("doneFile", ""),
+            progress=config.bool("progressTracing", False),
+        )
 
 
 @contextmanager
-def cpu_threads(config: ConfigParameters, say: Say) -> Iterator[None]:
+def cpu_threads(wanted: int, say: Say) -> Iterator[None]:
     """As many threads as `numCPUThreads` says, for a run: 0 is the default of opscope, a negative
     number leaves so many cores free.
 
     Source: CNTK, Source/Math/CPUMatrix.cpp, SetNumThreads.
     """
-    wanted = config.int("numCPUThreads", 0)
     if wanted == 0:
         yield
         return
@@ -116,12 +145,8 @@ def cpu_threads(config: ConfigParameters, say: Say) -> Iterator[None]:
         yield
 
 
-def job_progress(
-    config: ConfigParameters, listed: Sequence[Command], say: Say
-) -> JobProgress | None:
-    """Tells the progress of all trainings of a run, if `progressTracing` asks for it."""
-    if not config.bool("progressTracing", False):
-        return None
+def job_progress(listed: Sequence[Command], say: Say) -> JobProgress:
+    """Tells the progress of all trainings of a run, as `progressTracing` asks for it."""
     total = 0
     for command in listed:
         for action in command.actions:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...framework.base.atomic import make_folder_of
@@ -21,7 +22,42 @@ from ..run.runtime import CntkNet
 from ..run.tracing import names_of, trace
 from ..sgd.evaluate import evaluation_nodes
 from ..sgd.schedules import set_attribute
-from .common import Run, build_or_load, net_of, reader_of
+from .common import Run, build_or_load, minibatch_size, net_of, reader_of
+
+
+@dataclass(frozen=True)
+class StatisticsOptions:
+    """The settings of bnstat.
+
+    Attributes:
+        path: of the new model.
+        rounds: minibatches for each node.
+        size: of a minibatch, in samples.
+        names: of the nodes below which batch normalisation is looked for.
+        traced: nodes whose values are shown, and how.
+    """
+
+    path: Path
+    rounds: int
+    size: int
+    names: list[str]
+    traced: dict[str, str]
+
+    @classmethod
+    def of(cls, section: ConfigParameters) -> StatisticsOptions:
+        """The settings of a section.
+
+        Raises:
+            FormatError: a value is wrong.
+        """
+        model = section.string("modelPath", "")
+        return cls(
+            Path(section.string("newModelPath", "") or f"{model}.PBN"),
+            section.int("itersPerNode", 30),
+            minibatch_size(section, 40960),
+            section.array("evalNodeNames", "").strings(),
+            names_of(section),
+        )
 
 
 def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
@@ -31,16 +67,14 @@ def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
     Raises:
         RunError: there are too few data.
     """
+    options = StatisticsOptions.of(section)
+    path, rounds, size = options.path, options.rounds, options.size
     network = build_or_load(run, section)
-    model = section.string("modelPath", "")
-    path = Path(section.string("newModelPath", "") or f"{model}.PBN")
-    rounds = section.int("itersPerNode", 30)
-    size = section.array("minibatchSize", "40960").ints()[0]
-    roots = evaluation_nodes(network, section.array("evalNodeNames", "").strings())
+    roots = evaluation_nodes(network, options.names)
     below = set(network.below(roots))
     nodes = [n for n in network.order if n in below and n.operation == "BatchNormalization"]
     net = net_of(section, network, run)
-    trace(net, names_of(section), run.say)
+    trace(net, options.traced, run.say)
     for node in nodes:
         _set(net, node, -1.0, 0.0)  # an average of all samples
         set_attribute(net, node, "samplesSeen", 0)

@@ -48,10 +48,14 @@ def train(run: Run, section: ConfigParameters, network: Network | None = None) -
 
 
 def _sgd(section: ConfigParameters) -> tuple[SgdOptions, ModelFiles]:
-    name = "optimizer" if "optimizer" in section else "SGD"
-    part = section.section(name)
+    part = sgd_section(section)
     options = SgdOptions.of(part)
     return options, ModelFiles(Path(part.string("modelPath")), options.epochs)
+
+
+def sgd_section(section: ConfigParameters) -> ConfigParameters:
+    """The section that says how to train."""
+    return section.section("optimizer" if "optimizer" in section else "SGD")
 
 
 def _train(

@@ -9,18 +9,80 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, nearest
 from ...framework.base.plugins import call_plugin, owner_of
 from ..base.text import located, reason
+from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..readers.base.minibatches import minibatches
 from ..readers.catalogue import create_reader
 from ..sgd.report import general
-from .common import Run, refuse_overwriting, write_text
+from .common import Run, refuse_overwriting
 
 _OUTPUTS = ("outputmappingfile", "outputvocabfile", "outputword2cls", "outputcls2index")
+
+
+@dataclass(frozen=True)
+class WordOptions:
+    """The settings of writeWordAndClass.
+
+    Attributes:
+        size, classes: how many words and classes there are to be.
+        source: the text.
+        begin, end: words at the ends of lines.
+        unknown: stands for rare words.
+        cutoff: words that occur no more often are left out; 0: none.
+        make: whether files that are newer than the text are left alone.
+        outputs: files to write, by what they are.
+    """
+
+    size: int
+    classes: int
+    source: str
+    begin: str
+    end: str
+    unknown: str
+    cutoff: int
+    make: bool
+    outputs: dict[str, str]
+
+    @classmethod
+    def of(cls, section: ConfigParameters) -> WordOptions:
+        """The settings of a section.
+
+        Raises:
+            FormatError: a value is missing or wrong.
+        """
+        classes = section.int("nbrClass", 0)
+        begin, end = section.string("beginSequence", ""), section.string("endSequence", "")
+        if not begin or not end:
+            raise located(
+                FormatError,
+                "Please specify parameters 'beginSequence' and 'endSequence'.",
+                section.text.locate(),
+            )
+        outputs = {
+            "Mapping file      ": section.string("outputMappingFile", ""),
+            "Vocabulary file   ": section.string("outputVocabFile"),
+        }
+        section.only_if(classes > 0, "nbrClass is 0", "outputWord2Cls", "outputCls2Index", "unk")
+        if classes > 0:
+            outputs["Word-to-class map "] = section.string("outputWord2Cls")
+            outputs["Class-to-index map"] = section.string("outputCls2Index")
+        return cls(
+            size=section.int("vocabSize"),
+            classes=classes,
+            source=section.string("inputFile"),
+            begin=begin,
+            end=end,
+            unknown=section.string("unk", "<unk>") if classes > 0 else "",
+            cutoff=section.int("cutoff", 1),
+            make=section.bool("makeMode", True),
+            outputs=outputs,
+        )
 
 
 def write_word_and_class(run: Run, section: ConfigParameters) -> None:
@@ -33,36 +95,22 @@ def write_word_and_class(run: Run, section: ConfigParameters) -> None:
     Raises:
         FormatError: a parameter is missing, or the text cannot be read or has no words left.
     """
-    size, classes = section.int("vocabSize"), section.int("nbrClass", 0)
-    source = section.string("inputFile")
-    begin, end = section.string("beginSequence", ""), section.string("endSequence", "")
-    if not begin or not end:
-        raise located(
-            FormatError,
-            "Please specify parameters 'beginSequence' and 'endSequence'.",
-            section.text.locate(),
-        )
-    outputs = {
-        "Mapping file      ": section.string("outputMappingFile", ""),
-        "Vocabulary file   ": section.string("outputVocabFile"),
-    }
-    if classes > 0:
-        outputs["Word-to-class map "] = section.string("outputWord2Cls")
-        outputs["Class-to-index map"] = section.string("outputCls2Index")
+    options = WordOptions.of(section)
+    size, classes, source, outputs = options.size, options.classes, options.source, options.outputs
     for label, path in outputs.items():
         if path:
             run.say(f"{label} --> {path}\n")
     mapping, vocabulary, *maps = outputs.values()
     refuse_overwriting(section, filter(None, outputs.values()), _OUTPUTS)
-    if section.bool("makeMode", True) and _up_to_date([vocabulary, *maps], source):
+    if options.make and _up_to_date([vocabulary, *maps], source):
         run.say("All output files up to date.\n")
         return
     run.say(f"Reading input file inputFile: {source}\n")
-    counts = count_words(source, begin, end)
+    counts = count_words(source, options.begin, options.end)
     run.say(f"Vocabulary size {len(counts)}.\n")
-    size = _limit(run, counts, size, section.int("cutoff", 1))
+    size = _limit(run, counts, size, options.cutoff)
     if classes > 0:
-        listed = most_frequent(counts, size, section.string("unk", "<unk>"))
+        listed = most_frequent(counts, size, options.unknown)
         numbers = class_numbers([count for _, count in listed], classes)
     else:
         listed = sorted(counts.items())
@@ -159,14 +207,8 @@ def create_label_map(run: Run, section: ConfigParameters) -> None:
     Raises:
         FormatError: there is no such section, no file name, or the reader finds no labels.
     """
-    other = section.section(section.string("section"))
-    part = other.section("reader")
+    part, files, size = label_files(section)
     part.insert("allowMapCreation", "true")
-    files = _mapping_files(part)
-    if not files:
-        raise located(
-            FormatError, "CreateLabelMap: No labelMappingFile defined", part.text.locate()
-        )
     for stream, path in files.items():
         if os.path.exists(path):
             run.say(
@@ -176,7 +218,7 @@ def create_label_map(run: Run, section: ConfigParameters) -> None:
         run.say(f"CreateLabelMap: Creating the mapping file '{path}' \n")
         count = 0
         with create_reader(part) as reader:
-            for minibatch in minibatches(reader, section.int("minibatchSize", 2048)):
+            for minibatch in minibatches(reader, size):
                 count += minibatch.samples
             labels = call_plugin(owner_of("reader", reader), reader.label_mapping, stream)
         if not labels:
@@ -185,6 +227,28 @@ def create_label_map(run: Run, section: ConfigParameters) -> None:
             write_text(path, "".join(f"{labels[number]}\n" for number in sorted(labels)))
         if section.int("traceLevel", 0) > 0:
             run.say(f"\nread {count} labels and produced {path}\n")
+
+
+def label_files(
+    section: ConfigParameters,
+) -> tuple[ConfigParameters, dict[str, str], int]:
+    """Of createLabelMap: the section of the reader, the file for each of its streams of labels, and
+    the size of a minibatch.
+
+    Raises:
+        FormatError: there is no such section, or no file name.
+    """
+    value = section["section"]
+    if str(value) not in section:
+        known = [name for around in section.outwards() for name in around]
+        raise value.error(f"there is no section {str(value)!r}{nearest(str(value), known)}")
+    part = section.section(str(value)).section("reader")
+    files = _mapping_files(part)
+    if not files:
+        raise located(
+            FormatError, "CreateLabelMap: No labelMappingFile defined", part.text.locate()
+        )
+    return part, files, section.int("minibatchSize", 2048)
 
 
 def _mapping_files(part: ConfigParameters) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError, nearest
@@ -33,6 +33,13 @@ ACTIONS = (
     "SVD",
 )
 
+ABSENT = {
+    "convertdbn": "it reads models of another program",
+    "exportdbn": "it writes models of another program",
+    "devtest": "it runs tests of CNTK's own on data that lay on its makers' machines",
+}
+"""Actions of CNTK that are left out, and why."""
+
 PLUGINS: Plugins[Callable[..., object]] = Plugins("action", "opscope.actions", ACTIONS)
 """All actions; a further one is a function that takes a run and the section of the command."""
 
@@ -60,21 +67,25 @@ def commands(config: ConfigParameters) -> list[Command]:
     Raises:
         FormatError: a section is missing, or an action is unknown.
     """
-    return list(_commands(config))
+    return [command_of(config, name) for name in config.array("command", "train")]
 
 
-def _commands(config: ConfigParameters) -> Iterator[Command]:
-    for name in config.array("command", "train"):
-        section = _section(config, name)
-        actions = []
-        for action in section.array("action", "train"):
-            known = PLUGINS.names()
-            if str(action) not in known:
-                raise action.error(
-                    f"unknown action: {action}  in command set: {name}{nearest(str(action), known)}"
-                )
-            actions.append(str(action))
-        yield Command(str(name), tuple(actions), section)
+def command_of(config: ConfigParameters, name: ConfigValue) -> Command:
+    """One command of a config.
+
+    Raises:
+        FormatError: the section is missing, or an action is unknown.
+    """
+    section = _section(config, name)
+    actions = []
+    for action in section.array("action", "train"):
+        known = PLUGINS.names()
+        if str(action) not in known:
+            raise action.error(
+                f"unknown action: {action}  in command set: {name}{nearest(str(action), known)}"
+            )
+        actions.append(str(action))
+    return Command(str(name), tuple(actions), section)
 
 
 def _section(config: ConfigParameters, name: ConfigValue) -> ConfigParameters:

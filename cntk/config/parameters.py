@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...framework.base.errors import FormatError
 from ..base.text import Source, Text
 from .section import Section
 from .value import ConfigArray, ConfigValue
@@ -29,6 +30,7 @@ class ConfigParameters(Section):
 
     def insert(self, name: str, value: str | Text | ConfigValue) -> None:
         """Give `name` a value, merged with the present one if that is in square brackets."""
+        self.record.ask(self, name)
         if isinstance(value, ConfigValue):
             value = value.text
         text = value if isinstance(value, Text) else Source("<inserted>", value).whole()
@@ -39,18 +41,24 @@ class ConfigParameters(Section):
 
         None where there is neither.
         """
-        owner = self.owner(name)
-        if owner is None:
-            if default is None:
-                return None
-            return ConfigValue(Text(default), f"{self.path}:{name}", self)
-        lower = name.lower()
-        owner.mark_read(lower)
-        text = owner.raw(name)
-        path = f"{owner.path}:{name}"
-        if text.string == "default":
-            return None if default is None else ConfigValue(Text(default), path, owner)
-        return ConfigValue(resolve(text, owner), path, owner)
+        owner: Section | None = None
+        for owner in self.outwards():
+            self.record.ask(owner, name)
+            if owner.holds(name):
+                break
+        else:
+            owner = None
+        path = f"{(owner or self).path}:{name}"
+        if owner is None or self.record.is_left_out(path):
+            return None if default is None else ConfigValue(Text(default), path, self)
+        try:
+            text = owner.raw(name)
+            if text.string == "default":
+                return None if default is None else ConfigValue(Text(default), path, owner)
+            return ConfigValue(resolve(text, owner), path, owner)
+        except FormatError as error:
+            vars(error)["parameter"] = path
+            raise
 
     def __getitem__(self, name: str) -> ConfigValue:
         """The value of a name that must be there; a section made from it looks further here.
@@ -63,25 +71,40 @@ class ConfigParameters(Section):
             raise self.missing(name)
         return ConfigValue(value.text, value.path, self)
 
+    # -- looking without reading: the record does not count it
+
+    def value(self, name: str) -> ConfigValue:
+        """The value of a name that this section itself has, variables replaced."""
+        return ConfigValue(resolve(self.raw(name), self), f"{self.path}:{name}", self)
+
+    def peek(self, name: str) -> ConfigParameters:
+        """The section that this section itself has under a name."""
+        return ConfigParameters.of(self.value(name))
+
     # -- reading by type
 
-    def _value(self, name: str, default: str | None) -> ConfigValue:
+    def _value(self, name: str, default: str | None, stand_in: str = "") -> ConfigValue:
+        """`stand_in`: what a lenient reading goes on with where a parameter is missing."""
         value = self.find(name, default)
-        if value is None or (default is None and not value.text.string):
-            raise self.missing(name)
-        return value
+        if value is not None and (default is not None or value.text.string):
+            return value
+        error = self.missing(name)
+        left_out = self.record.is_left_out(getattr(error, "parameter", ""))
+        if not left_out and not self.record.note(error):
+            raise error
+        return ConfigValue(Text(stand_in), f"{self.path}:{name}", self)
 
     def string(self, name: str, default: str | None = None) -> str:
         return str(self._value(name, default))
 
     def int(self, name: str, default: int | None = None) -> int:
-        return self._value(name, None if default is None else str(default)).int()
+        return self._value(name, None if default is None else str(default), "1").int()
 
     def size(self, name: str, default: int | None = None) -> int:
-        return self._value(name, None if default is None else str(default)).size()
+        return self._value(name, None if default is None else str(default), "1").size()
 
     def float(self, name: str, default: float | None = None) -> float:
-        return self._value(name, None if default is None else repr(default)).float()
+        return self._value(name, None if default is None else repr(default), "1").float()
 
     def bool(self, name: str, default: bool | None = None) -> bool:
         return self._value(name, None if default is None else str(default).lower()).bool()
@@ -92,6 +115,17 @@ class ConfigParameters(Section):
     def section(self, name: str) -> ConfigParameters:
         """The section called `name`; FormatError where it is missing."""
         return ConfigParameters.of(self[name])
+
+    def files(self, *names: str) -> list[ConfigValue]:
+        """The values of those of these names that are given: files that must be there."""
+        values = [self.find(name) for name in names]
+        return [value for value in values if value is not None and value.text.string]
+
+    def empty(self, name: str) -> ConfigParameters:
+        """A section without values, in the place of one that is not given."""
+        part = ConfigParameters("", f"{self.path}:{name}")
+        part.record = self.record
+        return part
 
     def match(self, name: str, text: str) -> bool:
         """Whether the value of `name` is `text`, without regard to case."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...framework.base.errors import FormatError, nearest
+from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ..base.text import Location, Source, Text, join, located
+from .record import Record
 from .scan import closing, key_end, opens, records, skip_blanks
 
 
@@ -21,6 +22,7 @@ class Section:
         parent: the section around.
         folders: where files named in the config are looked for, in order.
         text: the whole section.
+        record: what was read from the whole config.
         warned: the warnings about values of this config so far, kept in its outermost section.
     """
 
@@ -33,9 +35,9 @@ class Section:
         self.path = path
         self.parent = parent
         self._entries: dict[str, tuple[str, Text, Text]] = {}  # lower name: name, key, value
-        self._read: set[str] = set()
         self._empty: set[str] = set()  # names with nothing behind the equals sign
         self.folders: list[Path] = []
+        self.record: Record[Section] = Record() if parent is None else parent.record
         self.warned: set[str] = set()
         self.text = Source("<string>", text).whole() if isinstance(text, str) else text
         self.parse(self.text)
@@ -92,12 +94,17 @@ class Section:
         return len(self._entries)
 
     def has(self, name: str) -> bool:
-        """Whether this section itself has the name."""
+        """Whether this section itself has the name; the record counts it as read."""
+        self.record.ask(self, name)
+        return self.holds(name) and not self.record.is_left_out(f"{self.path}:{name}")
+
+    def holds(self, name: str) -> bool:
+        """Whether this section itself has the name, whoever reads it."""
         return name.lower() in self._entries
 
     def has_value(self, name: str) -> bool:
         """Whether this section itself has the name, with something behind the equals sign."""
-        return self.has(name) and name.lower() not in self._empty
+        return self.holds(name) and name.lower() not in self._empty
 
     def is_section(self, name: str) -> bool:
         """Whether this section itself has the name, with a section as its value."""
@@ -129,19 +136,44 @@ class Section:
     def owner(self, name: str) -> Section | None:
         """The section, this one or one around it, that has the name."""
         section: Section | None = self
-        while section is not None and not section.has(name):
+        while section is not None and not section.holds(name):
             section = section.parent
         return section
 
     def missing(self, name: str) -> FormatError:
         """The error that a parameter which must be given is not."""
         known = [known for section in self.outwards() for known in section]
-        return located(
+        self.record.missing.add(name.lower())
+        error = located(
             FormatError,
             f"configparameters: required parameter missing: {self.path}:{name}"
             f"{nearest(name, known)}",
             self.text.locate(),
         )
+        owner = self.owner(name)
+        if owner is not None:
+            vars(error)["parameter"] = f"{owner.path}:{name}"
+        return error
+
+    def complain(self, error: OpscopeError) -> None:
+        """Raise an error, unless the reading is lenient: it is noted then, and the reading goes on
+        as if nothing was wrong. Where a parameter was left out, that may be all that is wrong."""
+        if not self.record.is_incomplete and not self.record.note(error):
+            raise error
+
+    def only_if(self, used: bool, reason: str, *names: str) -> None:
+        """Say which parameters a reader looks up only where a setting beside them wants it.
+
+        Args:
+            used: whether it does.
+            reason: why the parameters have no effect if not, for the warning about those given.
+            names: of the parameters.
+        """
+        for name in () if used else names:
+            for section in self.outwards():
+                self.record.explain(section, name, reason)
+                if section.holds(name):
+                    break
 
     def outwards(self) -> Iterator[Section]:
         """This section and those around it, from inside out."""
@@ -153,11 +185,3 @@ class Section:
     def search_folders(self) -> list[Path]:
         """The folders to look for files in: those of the whole config."""
         return [folder for section in self.outwards() for folder in section.folders]
-
-    def mark_read(self, name: str) -> None:
-        """Count a name of this section as read."""
-        self._read.add(name.lower())
-
-    def unread(self) -> list[str]:
-        """The names of this section that have not been read so far."""
-        return [name for lower, (name, _, _) in self._entries.items() if lower not in self._read]

@@ -32,6 +32,7 @@ _HEX_DOUBLE = re.compile(
 _HASH_INFINITY = re.compile(r"[ \t]*[+-]?[0-9.]*#inf", re.IGNORECASE)
 _LONG = re.compile(r"[ \t]*[+-]?[0-9]{1,40}")
 _TRUE = ("t", "true", "T", "True", "TRUE", "1")
+_ELEMENT = re.compile(r"(?:\[\d+\])+$")  # at the end of a path
 _BRACKET = re.compile(r'[\[{("]')
 # Several words in brackets, none of them quoted, without any separator: `{ a b c*3 }`.
 _WORD = r"[^\s,:;|\"=\[\](){}]+"
@@ -82,10 +83,14 @@ class ConfigValue:
         message: str,
         chain: Chain = (),
         error_class: type[OpscopeError] = FormatError,
+        needed: bool = False,
     ) -> OpscopeError:
-        """An error about this value."""
+        """An error about this value; a lenient reading goes on without it unless it is `needed`."""
         at = f" in {self.path}" if self.path else ""
-        return located(error_class, f"{message}{at}", self.location, chain)
+        error = located(error_class, f"{message}{at}", self.location, chain)
+        if not needed:
+            vars(error)["parameter"] = _ELEMENT.sub("", self.path)
+        return error
 
     def float(self) -> float:
         """The value as a number; `1.#inf` is infinity."""

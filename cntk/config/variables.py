@@ -109,7 +109,7 @@ class _Resolver:
                 line.locate(offset),
                 [(f"{name} is defined at", owner.place(name))],
             )
-        owner.mark_read(name)
+        owner.record.ask(owner, name)
         self.known[key] = value
         return value
 

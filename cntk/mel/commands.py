@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.base.atomic import atomic_file, make_folder_of
 from ...framework.base.errors import (
     AttributeTypeError,
     FormatError,
@@ -227,10 +226,7 @@ def _dump(session: Session, model: Model, nodes: list[Node] | None, command: Com
         pass  # in the middle of an edit a network need not fit together
     option = _option(command, "incl")
     values = ConfigValue(Text(option)).bool() if option is not None else False
-    path = Path(command.parameters[1].string)
-    make_folder_of(path)
-    with atomic_file(path) as file:
-        file.write(dump(network, nodes, values).encode())
+    session.write_text(Path(command.parameters[1].string), dump(network, nodes, values))
 
 
 @_command(

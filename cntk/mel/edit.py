@@ -8,27 +8,28 @@ from pathlib import Path
 
 from ...framework.base.errors import FormatError
 from ..base.text import is_located
+from ..base.write import write_text
 from ..config.files import load_resolved
 from ..config.parameters import ConfigParameters
-from ..models.v1 import write_model
 from ..ndl.builder import load_macro_files
 from ..network.network import Network
 from .parse import parse_mel_file
 from .run import run_script
-from .session import Session
+from .session import Session, write_with_folder
 
 
 def edit_section(
     section: ConfigParameters,
     seeds: Iterator[int] | None = None,
     read: Callable[[Path], Network] | None = None,
-    write: Callable[[Network, Path], None] = write_model,
+    write: Callable[[Network, Path], None] = write_with_folder,
+    write_text: Callable[[Path, str], None] = write_text,
 ) -> Session:
     """Run the script `editPath` of a section, with the macros of `ndlMacros`.
 
     `$name$` in the script are those of the config. `seeds` counts the random parameters of all
-    networks of a run; `read` and `write` replace the files of models. The session is returned with
-    its models.
+    networks of a run; `read`, `write` and `write_text` replace the files of models and those that
+    describe them. The session is returned with its models.
 
     Raises:
         OpscopeError: a file is missing, the script is wrong, or a command fails.
@@ -38,6 +39,7 @@ def edit_section(
         seeds=seeds if seeds is not None else count(1),
         read=read,
         write=write,
+        write_text=write_text,
     )
     if section.string("ndlMacros", ""):
         for ndl in load_macro_files(section["ndlMacros"], section, session.macros):

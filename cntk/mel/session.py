@@ -13,6 +13,7 @@ import numpy as np
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, VariableError, nearest
 from ..base.text import Text, located
+from ..base.write import write_text
 from ..config.files import find_file, read_config_text
 from ..config.parameters import ConfigParameters
 from ..models.open_model import open_model
@@ -40,6 +41,12 @@ class Model:
     ndl: Evaluator
 
 
+def write_with_folder(network: Network, path: Path) -> None:
+    """Write a model file, with the folders it needs."""
+    make_folder_of(path)
+    write_model(network, path)
+
+
 @dataclass(eq=False)
 class Session:
     """The state of a run of MEL scripts; `run_script` runs one.
@@ -51,13 +58,15 @@ class Session:
         default: the model of names that do not start with one.
         warnings: of ignored statements.
         read, write: how models come from and go to files; by default as CNTK's binary files.
+        write_text: how descriptions of models go to files.
     """
 
     macros: Macros = field(default_factory=Macros)
     folders: list[Path] = field(default_factory=list)
     seeds: Iterator[int] = field(default_factory=lambda: count(1))
     read: Callable[[Path], Network] | None = None
-    write: Callable[[Network, Path], None] = write_model
+    write: Callable[[Network, Path], None] = write_with_folder
+    write_text: Callable[[Path, str], None] = write_text
     models: dict[str, Model] = field(default_factory=dict)
     default: Model | None = None
     warnings: list[str] = field(default_factory=list)
@@ -167,9 +176,7 @@ class Session:
         with model.ndl.explained():
             network.validate()
         fill(network)
-        path = Path(file.string)
-        make_folder_of(path)
-        self.write(network, path)
+        self.write(network, Path(file.string))
 
     # -- names
 

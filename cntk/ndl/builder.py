@@ -148,7 +148,9 @@ def _named(sections: ConfigParameters, names: list[ConfigValue]) -> list[Script]
                 f"the configuration parameter names '{name}', which is not another section in this "
                 f"configuration file{nearest(str(name), known)}"
             )
-        scripts.append(parse_ndl(sections[str(name)].text))
+        value = sections[str(name)]
+        sections.record.leave(value.path)  # the names in it are nodes
+        scripts.append(parse_ndl(value.text))
     return scripts
 
 

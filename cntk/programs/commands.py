@@ -10,6 +10,8 @@ import click
 from ...framework.base.errors import OpscopeError
 from .lattices import lattices
 
+_WARNED = 3  # the exit code of a check with warnings alone; 2 is that of a wrong command line
+
 
 class _Cntk(click.Group):
     """`opscope cntk name=value ...` is CNTK's own command line; other words are commands."""
@@ -99,10 +101,10 @@ def _experiment(arguments: tuple[str, ...], only_list: bool) -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--parse-only", is_flag=True, help="Read the text only, build no networks.")
 def check(files: tuple[str, ...], parse_only: bool) -> None:
-    """Tell all that is wrong with configs, scripts and models, without data.
+    """Tell all that is wrong with configs, scripts and models, without a run.
 
-    Arguments with an equals sign are further parameters of the configs. The exit code is 0 only if
-    there is nothing to tell.
+    Arguments with an equals sign are further parameters of the configs. The exit code is 0 if there
+    is nothing to tell, 1 if something stops a run, and 3 if there are warnings alone.
     """
     check_files(
         [word for word in files if "=" not in word], parse_only, [w for w in files if "=" in w]
@@ -110,10 +112,10 @@ def check(files: tuple[str, ...], parse_only: bool) -> None:
 
 
 def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[str] = ()) -> None:
-    """Print what is wrong with files; exit with code 1 if anything is."""
-    from .check import check_file
+    """Print what is wrong with files; exit with code 1 after errors, 3 after warnings alone."""
+    from .check import ERROR, check_file
 
-    found = 0
+    found: set[str] = set()
     for file in files:
         report = check_file(file, parse_only, extra)
         for severity, text in report.problems:
@@ -123,9 +125,9 @@ def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[
             for name, network in report.networks.items()
         ]
         click.echo(f"{file}: {'; '.join(built) or 'read'}, {len(report.problems)} problems")
-        found += len(report.problems)
+        found.update(severity for severity, _ in report.problems)
     if found:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(1 if ERROR in found else _WARNED)
 
 
 @cntk.command()

@@ -9,14 +9,17 @@ from ...framework.base.errors import FormatError
 from ...framework.ir.op_list import OpList
 from ...framework.ir.printer import net_text
 from ..brainscript.language.formatter import format_text as format_brainscript
-from ..config.files import read_source
+from ..config.commands import commands
+from ..config.files import parse_command_line, read_source
 from ..config.formatter import format_text
 from ..models.checkpoint import read_checkpoint
 from ..models.open_model import format_of, open_model
 from ..network.dialect import DIALECT, from_desc, to_desc
 from ..network.network import Network
+from ..run.build import Seeds, build_section_network, builder_of
 from .check import ERROR, check_file
 
+_BUILDING = {"train", "trainRNN", "adapt", "edit"}
 _SNIFFED = 1 << 20
 _SCRIPTS = (".cntk", ".ndl", ".mel", ".bs")
 
@@ -57,11 +60,26 @@ def networks_of(path: str, extra: Sequence[str] = ()) -> dict[str, Network]:
     """
     if kind_of_file(path) in ("model", "v2 model"):
         return {os.path.basename(path): open_model(path).network}
+    if not path.lower().endswith(_SCRIPTS[1:]):
+        return _networks_of_config(path, extra)
     report = check_file(path, extra=extra)
     for severity, text in report.problems:
         if severity == ERROR:
             raise FormatError(text)
     return report.networks
+
+
+def _networks_of_config(path: str, extra: Sequence[str]) -> dict[str, Network]:
+    """What the builders of a config describe, whatever else is in its sections."""
+    config = parse_command_line([f"configFile={path}", *extra])
+    listed = commands(config) if "command" in config else []
+    seeds, found = Seeds(), {}
+    for command in listed:
+        section = command.parameters
+        if builder_of(section) is not None and _BUILDING & set(command.actions):
+            built = build_section_network(section, seeds, say=lambda line: None)
+            found[command.name] = built.network
+    return found
 
 
 def listing(path: str, kind: str) -> Iterator[str]:

@@ -8,8 +8,9 @@ package by entry points of the groups `opscope.readers`, `opscope.writers` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Generic, TypeAlias, TypeVar
@@ -18,12 +19,13 @@ from ...framework.base.errors import RunError, nearest
 from ...framework.base.plugins import Plugins, call_plugin
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
-from .base.data import Deserializer
+from .base.data import Deserializer, Stream
 from .base.reader import DataReader
 from .base.sections import check_not_read
 from .base.writer import DataWriter
 from .foreign import ForeignDeserializer
 from .multi import MultiReader
+from .opening import Opening
 
 T = TypeVar("T")
 Maker: TypeAlias = Callable[[ConfigParameters], T]
@@ -57,24 +59,25 @@ class Catalogue(Generic[T]):
         """All names, those of other packages included."""
         return self.plugins.names()
 
-    def function(self, name: str, value: ConfigValue) -> Maker[T]:
-        """The function of a name.
+    def opening(self, name: str, value: ConfigValue, config: ConfigParameters) -> Opening[T]:
+        """What a section says, read by the function of a name; nothing is opened yet.
 
         Args:
             name: to look up.
             value: of the config, for the place in errors.
+            config: the section.
 
         Raises:
-            FormatError: there is no such name.
+            FormatError: there is no such name, or the section is wrong.
         """
         for known, (module, function) in self.own.items():
             if self.plugins.same(known, name):
-                return getattr(import_module(f".{module}", __package__), function)
+                return getattr(import_module(f".{module}", __package__), function)(config)
         maker = self.plugins.find(name)
         if maker is None:
-            hint = nearest(name, self.names())
-            raise value.error(f"there is no {self.plugins.what} {name!r}{hint}")
-        return partial(self._made, self.plugins.owner(name), maker)
+            message = f"there is no {self.plugins.what} {name!r}{nearest(name, self.names())}"
+            raise value.error(message, needed=True)
+        return Opening(partial(self._made, self.plugins.owner(name), maker, config), foreign=True)
 
     def _made(self, owner: str, maker: Maker[T], config: ConfigParameters) -> T:
         made = call_plugin(owner, maker, config)
@@ -166,6 +169,15 @@ def create_reader(config: ConfigParameters) -> DataReader:
     a list of sections, `readers`; CNTKTextFormatReader where it has none of these.
 
     Raises:
+        FormatError: there is no such reader; or the reader refuses the section or its data.
+    """
+    return reader_opening(config).open()
+
+
+def reader_opening(config: ConfigParameters) -> Opening[DataReader]:
+    """The reader of a section, its data not opened yet; see `create_reader`.
+
+    Raises:
         FormatError: there is no such reader; or the reader refuses the section.
     """
     if config.has("readers"):
@@ -174,27 +186,56 @@ def create_reader(config: ConfigParameters) -> DataReader:
     default = "CompositeDataReader" if composed else "CNTKTextFormatReader"
     value = config.find("readerType", default)
     assert value is not None
-    return READERS.function(default if composed else str(value), value)(config)
+    return READERS.opening(default if composed else str(value), value, config)
 
 
-def _multi_reader(config: ConfigParameters) -> DataReader:
+def _multi_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The readers that `readers` names, each by its own section.
 
     Raises:
-        FormatError: two of them give streams of one name; or a reader refuses its section.
+        FormatError: there is none; two give streams of one name; or one refuses its section.
     """
     value = config["readers"]
-    with ExitStack() as stack:
-        readers = [
-            stack.enter_context(create_reader(config.section(name)))
-            for name in value.array().strings()
-        ]
-        names = [stream.name.lower() for reader in readers for stream in reader.streams]
+    openings = [reader_opening(config.section(name)) for name in value.array().strings()]
+    if not openings:
+        raise value.error("there is no reader")
+
+    def different(streams: Sequence[Stream]) -> None:
+        names = [stream.name.lower() for stream in streams]
         twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None or not readers:
-            raise value.error(f"two readers give {twice!r}" if readers else "there is no reader")
-        stack.pop_all()
-    return MultiReader(readers)
+        if twice is not None:
+            raise value.error(f"two readers give {twice!r}")
+
+    def opened() -> DataReader:
+        with ExitStack() as stack:
+            readers = [stack.enter_context(opening.open()) for opening in openings]
+            different([stream for reader in readers for stream in reader.streams])
+            stack.pop_all()
+        return MultiReader(readers)
+
+    opening = together(opened, openings)
+    different(opening.streams or ())
+    return opening
+
+
+def together(
+    opened: Callable[[], DataReader],
+    parts: Sequence[Opening[DataReader]] | Sequence[Opening[Deserializer]],
+) -> Opening[DataReader]:
+    """A reader put together from readers or deserializers."""
+    files = [file for part in parts for file in part.files]
+    given = [part.streams for part in parts if part.streams is not None]
+    streams = [stream for part in given for stream in part] if len(given) == len(parts) else None
+    foreign, light = any(part.foreign for part in parts), all(part.light for part in parts)
+    probes = [part.probe for part in parts if part.probe is not None]
+    return Opening(
+        opened,
+        files,
+        streams,
+        foreign=foreign,
+        light=light,
+        probe=lambda: [probe() for probe in probes],
+    )
 
 
 def create_writer(config: ConfigParameters, reader: ConfigParameters | None = None) -> DataWriter:
@@ -208,24 +249,43 @@ def create_writer(config: ConfigParameters, reader: ConfigParameters | None = No
         FormatError: there is no such writer; or the writer refuses the section.
         SaveError: it would write a file that the reader reads.
     """
-    value = config.find("writerType", "BinaryWriter")
-    assert value is not None
-    name = _WRITER_OF.get(str(value).lower(), str(value))
-    writer = WRITERS.function(name, value)(config)
+    writer = writer_opening(config).open()
     if reader is not None:
         check_not_read(reader, writer.files)
     return writer
+
+
+def writer_opening(config: ConfigParameters) -> Opening[DataWriter]:
+    """The writer of a section, nothing opened yet; see `create_writer`.
+
+    Raises:
+        FormatError: there is no such writer; or the writer refuses the section.
+    """
+    value = config.find("writerType", "BinaryWriter")
+    assert value is not None
+    name = _WRITER_OF.get(str(value).lower(), str(value))
+    return WRITERS.opening(name, value, config)
 
 
 def create_deserializer(config: ConfigParameters) -> Deserializer:
     """The deserializer that a section asks for by its `type`.
 
     Raises:
+        FormatError: there is no such type; or the deserializer refuses the section or its data.
+    """
+    return source_opening(config).open()
+
+
+def source_opening(config: ConfigParameters) -> Opening[Deserializer]:
+    """The deserializer of a section, its data not opened yet; see `create_deserializer`.
+
+    Raises:
         FormatError: there is no such type; or the deserializer refuses the section.
     """
     value = config["type"]
     name = str(value)
-    made = DESERIALIZERS.function(name, value)(config)
-    if name in DESERIALIZERS.own:
-        return made
-    return ForeignDeserializer(DESERIALIZERS.plugins.owner(name), made)
+    opening = DESERIALIZERS.opening(name, value, config)
+    if not opening.foreign:
+        return opening
+    owner = DESERIALIZERS.plugins.owner(name)
+    return replace(opening, open=lambda: ForeignDeserializer(owner, opening.open()))

@@ -14,30 +14,36 @@ Source: CNTK's `CompositeDataReader/CompositeDataReader.cpp` and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..config.parameters import ConfigParameters
 from .base.bundler import Bundler, SingleSamples
 from .base.data import Deserializer
-from .base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
-from .base.pack import FramePacker, SequencePacker, TruncatedPacker
+from .base.order import WHOLE_SWEEP, BlockShuffle, FileOrder
+from .base.pack import FramePacker, Packer, SequencePacker, TruncatedPacker
 from .base.packed_reader import PackedReader
 from .base.reader import DataReader
 from .base.sections import complaint, enumerator, sections_with
-from .catalogue import create_deserializer
+from .catalogue import source_opening, together
 from .htk.data import LabelSequences, Utterances
-from .htk.lattices import LatticePacker, lattices_of, phones_of
-from .htk.reader import features_of, labels_of, randomization
+from .htk.lattices import LatticePacker, lattice_files, lattices_of, phones_of
+from .htk.options import FeatureOptions, LabelOptions
+from .htk.reader import randomization
+from .opening import Opening
 
 _HTK_FEATURES = "HTKFeatureDeserializer"
+_SHUFFLES = ("randomize", "randomizationWindow", "truncationLength")
 _IMAGES = ("ImageDeserializer", "Base64ImageDeserializer")
 
 
-def composite_reader(config: ConfigParameters) -> DataReader:
+def composite_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The reader of a section with `deserializers`.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or a file is.
+        FormatError: a parameter is missing or wrong.
     """
     writing = config.match("action", "write")
+    config.only_if(not writing, "action = write keeps the order of the file", *_SHUFFLES)
     frame_mode = config.bool("frameMode", False) and not writing
     truncated = config.bool("truncated", False) and not writing
     if frame_mode and truncated:
@@ -48,42 +54,67 @@ def composite_reader(config: ConfigParameters) -> DataReader:
     kinds = [part.string("type") for part in parts]
     if kinds[0] == "HTKMLFDeserializer":
         raise parts[0]["type"].error("labels cannot come first: they do not tell the order")
-    sources = [create_deserializer(part) for part in parts]
+    sources = [source_opening(part) for part in parts]
     window: int | None = WHOLE_SWEEP
     if kinds[0] in _IMAGES and len(kinds) == 1 and not writing:
         window, frame_mode = 1, True
     by_frames = frame_mode and kinds[0] == _HTK_FEATURES
     expanded = [n for n, part in enumerate(parts) if n and part.bool("expandToUtterance", False)]
     numeric = not {"CNTKTextFormatDeserializer", "ImageDeserializer"}.isdisjoint(kinds)
-    source = _join(config, sources, expanded, by_frames, numeric)
-    order = FileOrder(source) if writing else enumerator(config, source, window)
-    packer = SequencePacker(order, source.streams)
-    if frame_mode:
-        packer = FramePacker(order, source.streams)
-    elif truncated:
-        length = config.int("truncationLength", 0)
-        if length < 1:
-            raise complaint(config, "truncated = true needs a truncationLength above 0")
-        packer = TruncatedPacker(order, source.streams, length)
-    return PackedReader(packer, ahead=config.bool("prefetch", True))
+    join = _join(config, len(sources), expanded, by_frames, numeric)
+    ordered = FileOrder if writing else enumerator(config, window)
+    length = _length(config, truncated)
+    if truncated and length < 1:
+        raise complaint(config, "truncated = true needs a truncationLength above 0")
+    ahead = config.bool("prefetch", True)
+
+    def opened() -> DataReader:
+        source = join([source.open() for source in sources])
+        order = ordered(source)
+        packer: Packer = SequencePacker(order, source.streams)
+        if frame_mode:
+            packer = FramePacker(order, source.streams)
+        elif truncated:
+            packer = TruncatedPacker(order, source.streams, length)
+        return PackedReader(packer, ahead=ahead)
+
+    return together(opened, sources)
+
+
+def _length(config: ConfigParameters, truncated: bool) -> int:
+    config.only_if(truncated, "truncated is false", "truncationLength")
+    return config.int("truncationLength", 0) if truncated else 0
 
 
 def _join(
     config: ConfigParameters,
-    sources: list[Deserializer],
+    count: int,
     expanded: list[int],
     by_frames: bool,
     numeric: bool = False,
-) -> Deserializer:
-    """`numeric`: whether names are numbers, unless useNumericSequenceKeys says otherwise."""
-    source = sources[0]
-    if len(sources) > 1:
-        cleanse = config.bool("checkData", True)
-        numeric = config.bool("useNumericSequenceKeys", numeric)
-        source = Bundler(
-            sources, expanded=expanded, cleanse=cleanse, equal=by_frames, numeric=numeric
-        )
-    return SingleSamples(source) if by_frames else source
+) -> Callable[[list[Deserializer]], Deserializer]:
+    """What makes one deserializer of several.
+
+    Args:
+        count: how many there are.
+        expanded: numbers of those whose sequences are repeated for the whole utterance.
+        by_frames: whether each frame is a sequence.
+        numeric: whether names are numbers, unless useNumericSequenceKeys says otherwise.
+    """
+    names = ("checkData", "useNumericSequenceKeys")
+    config.only_if(count > 1, "there is one deserializer", *names)
+    cleanse = count > 1 and config.bool("checkData", True)
+    numeric = count > 1 and config.bool("useNumericSequenceKeys", numeric)
+
+    def join(sources: list[Deserializer]) -> Deserializer:
+        source = sources[0]
+        if count > 1:
+            source = Bundler(
+                sources, expanded=expanded, cleanse=cleanse, equal=by_frames, numeric=numeric
+            )
+        return SingleSamples(source) if by_frames else source
+
+    return join
 
 
 def _input(config: ConfigParameters) -> tuple[str, ConfigParameters]:
@@ -95,19 +126,26 @@ def _input(config: ConfigParameters) -> tuple[str, ConfigParameters]:
     return name, inputs.section(name)
 
 
-def htk_features(config: ConfigParameters) -> Deserializer:
+def htk_features(config: ConfigParameters) -> Opening[Deserializer]:
     """HTKFeatureDeserializer: feature files by a list."""
     name, part = _input(config)
-    return Utterances([features_of(part, name)])
+    features = FeatureOptions.of(part, name)
+    return Opening(
+        lambda: Utterances([features.open()]),
+        features.files,
+        [features.stream],
+        probe=features.probe,
+    )
 
 
-def htk_labels(config: ConfigParameters) -> Deserializer:
+def htk_labels(config: ConfigParameters) -> Opening[Deserializer]:
     """HTKMLFDeserializer: the states of frames by label files."""
     name, part = _input(config)
-    return LabelSequences(labels_of(part, name))
+    labels = LabelOptions.of(part, name)
+    return Opening(lambda: LabelSequences(labels.open()), labels.files, [labels.stream])
 
 
-def htk_deserializers_reader(config: ConfigParameters) -> DataReader:
+def htk_deserializers_reader(config: ConfigParameters) -> Opening[DataReader]:
     """HTKDeserializers: the section of HTKMLFReader, in the orders and layouts of this reader."""
     feature_parts = sections_with(config, "scpFile")
     if not feature_parts:
@@ -115,41 +153,48 @@ def htk_deserializers_reader(config: ConfigParameters) -> DataReader:
     frame_mode, truncated = config.bool("frameMode", True), config.bool("truncated", False)
     if frame_mode and truncated:
         raise config["truncated"].error("'truncated' needs frameMode = false")
-    sources: list[Deserializer] = []
-    expanded = []
-    archive = lattices_of(config, not (frame_mode or truncated))
-    names: set[str] = set()
-    for number, (name, part) in enumerate(feature_parts):
-        features = features_of(part, name)
-        if features.expand:
-            expanded.append(number)
-        names |= {entry.name for entry in features.entries}
-        sources.append(Utterances([features], lattices=None if number else archive))
-    for name, part in sections_with(config, "mlfFile", "mlfFileList"):
-        sources.append(LabelSequences(labels_of(part, name)))
+    features = [FeatureOptions.of(part, name) for name, part in feature_parts]
+    label_parts = sections_with(config, "mlfFile", "mlfFileList")
+    labels = [LabelOptions.of(part, name) for name, part in label_parts]
+    expanded = [number for number, part in enumerate(features) if part.expand]
     if 0 in expanded:
         raise complaint(config, f"the first stream, {feature_parts[0][0]}, cannot be expanded")
-    source = _join(config, sources, expanded, frame_mode)
-    order: Enumerator
+    join = _join(config, len(features) + len(labels), expanded, frame_mode)
     method = config.string("readMethod", "blockRandomize").lower()
     if config.match("action", "write") and method != "none":
         raise complaint(config, "'write' needs readMethod = 'none'")
     window = randomization(config)
-    if method == "none":
-        order = FileOrder(source)
-    elif method != "blockrandomize":
+    if method not in ("none", "blockrandomize"):
         raise config["readMethod"].error("readMethod is 'blockRandomize' or 'none'")
-    elif window == 0:
+    if method != "none" and window == 0:
         raise config["randomize"].error("blockRandomize cannot go with randomize = 'none'")
-    else:
-        order = BlockShuffle(source, window)
-    packer = (FramePacker if frame_mode else SequencePacker)(order, source.streams)
-    if truncated:
-        length = config.int("truncationLength", 0)
-        slots = list(config.array("nbruttsineachrecurrentiter", "1").ints())
-        packer = TruncatedPacker(order, source.streams, length, slots)
-    if archive is None:
-        return PackedReader(packer, ahead=config.bool("prefetch", True))
-    phones = phones_of(config, archive.hmms, names)
-    given = LatticePacker(packer, archive, phones)
-    return PackedReader(given, ahead=config.bool("prefetch", True))
+    length = _length(config, truncated)
+    config.only_if(truncated, "truncated is false", "nbruttsineachrecurrentiter")
+    slots = list(config.array("nbruttsineachrecurrentiter", "1").ints()) if truncated else []
+    ahead = config.bool("prefetch", True)
+
+    def opened() -> DataReader:
+        archive = lattices_of(config, not (frame_mode or truncated))
+        names: set[str] = set()
+        sources: list[Deserializer] = []
+        for options in features:
+            given = options.open()
+            names.update(entry.name for entry in given.entries)
+            sources.append(Utterances([given], lattices=None if sources else archive))
+        source = join([*sources, *(LabelSequences(options.open()) for options in labels)])
+        order = FileOrder(source) if method == "none" else BlockShuffle(source, window)
+        packer: Packer = (FramePacker if frame_mode else SequencePacker)(order, source.streams)
+        if truncated:
+            packer = TruncatedPacker(order, source.streams, length, slots)
+        if archive is not None:
+            packer = LatticePacker(packer, archive, phones_of(config, archive.hmms, names))
+        return PackedReader(packer, ahead=ahead)
+
+    parts = [*features, *labels]
+    files = [file for part in parts for file in part.files]
+    return Opening(
+        opened,
+        [*files, *lattice_files(config)],
+        [part.stream for part in parts],
+        probe=lambda: [part.probe() for part in features],
+    )

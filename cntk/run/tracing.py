@@ -17,11 +17,12 @@ from .runtime import BoundNet, CntkNet
 from .value_format import NodeWriter, WriteFormat, read_labels
 from .values import NodeValue
 
-_KINDS = {
+TRACED = {
     "traceNodeNamesReal": "real",
     "traceNodeNamesCategory": "category",
     "traceNodeNamesSparse": "sparse",
 }
+"""Parameters that name nodes to trace, and how their values are shown."""
 _MOST_ELEMENTS, _MOST_SAMPLES = 3, 8  # of nodes that a config names
 _STRINGS = {  # attributes of a Trace node's format, and of `WriteFormat`
     "prologue": "prologue",
@@ -41,7 +42,7 @@ def names_of(section: ConfigParameters) -> dict[str, str]:
     """The nodes that a section wants traced: name -> "real", "category" or "sparse"."""
     return {
         name: kind
-        for parameter, kind in _KINDS.items()
+        for parameter, kind in TRACED.items()
         for name in section.array(parameter, "").strings()
         if name
     }

@@ -69,8 +69,10 @@ class WriteFormat:
             kind = part.string("type")
             if kind not in ("real", "category", "sparse"):
                 raise part["type"].error("write: type must be 'real', 'category', or 'sparse'")
-            path = part.string("labelMappingFile", "")
-            labels = read_labels(path) if path and kind != "real" else []
+            part.only_if(kind != "real", "the type is real", "labelMappingFile")
+            path = part.string("labelMappingFile", "") if kind != "real" else ""
+            labels = _labels(part, path) if path else []
+        part.only_if(part.has("type"), "there is no type", "labelMappingFile")
         precision = part.string("precisionFormat", "")
         if not _PRECISION.fullmatch(precision):
             raise part["precisionFormat"].error(
@@ -90,6 +92,13 @@ class WriteFormat:
             sample_separator=part.string("sampleSeparator", default.sample_separator),
             precision=precision,
         )
+
+
+def _labels(part: ConfigParameters, path: str) -> list[str]:
+    try:
+        return read_labels(path)
+    except FormatError as error:
+        raise part["labelMappingFile"].error(str(error)) from None
 
 
 def read_labels(path: str) -> list[str]:

@@ -20,6 +20,20 @@ from ..operators.learning import GRADIENT_UPDATES
 from ..run.tracing import names_of
 from .plugged import plugged_attributes
 
+# Attribute -> parameter and default.
+_ATTRIBUTES = {
+    "fs_adagrad": {
+        "variance_time_constant": ("varianceTimeConstant", 720000.0),
+        "target_denominator": ("fsAdagradTargetAvDenom", 1.0),
+    },
+    "rms_prop": {
+        "gamma": ("rms_gamma", 0.99),
+        "increase": ("rms_wgt_inc", 1.2),
+        "decrease": ("rms_wgt_dec", 0.75),
+        "largest": ("rms_wgt_max", 10.0),
+        "smallest": ("rms_wgt_min", 0.1),
+    },
+}
 _SEARCHES = {
     "false": "none",
     "none": "none",
@@ -167,13 +181,16 @@ class SgdOptions:
         learner, attrs = _learner(section)
         adjust = _adjust(section, sizes)
         if adjust.rate == "none" and not len(rates):
-            raise located(
-                FormatError,
-                "If autoLearnRateSearchType is false you must specify the learningRatesPerSample "
-                "or learningRatesPerMB parameter.",
-                section.text.locate(),
+            section.complain(
+                located(
+                    FormatError,
+                    "If autoLearnRateSearchType is false you must specify the "
+                    "learningRatesPerSample or learningRatesPerMB parameter.",
+                    section.text.locate(),
+                )
             )
         check = section.bool("gradientcheck", False)
+        section.only_if(check, "gradientcheck is false", "sigFigs")
         if check and section.string("precision", "float").lower() != "double":
             raise section["gradientcheck"].error(
                 "Gradient check needs to use precision = 'double'."
@@ -183,7 +200,8 @@ class SgdOptions:
             raise section["adaptationRegType"].error(
                 "Invalid Adaptation Regularization Type. Valid values are (none | kl)"
             )
-        weight = section.float("adaptationRegWeight", 0.0)
+        section.only_if(kl.startswith("kl"), "adaptationRegType is none", "adaptationRegWeight")
+        weight = section.float("adaptationRegWeight", 0.0) if kl.startswith("kl") else 0.0
         if not 0 <= weight <= 1:
             raise section["adaptationRegWeight"].error("adaptationRegWeight must be in [0 1]")
         epochs = section.int("maxEpochs")
@@ -220,11 +238,11 @@ class SgdOptions:
             truncated=section.bool("truncated", False),
             precompute_all=section.bool("UseAllDataForPreComputedNode", True),
             check_gradients=check,
-            check_digits=section.float("sigFigs", 6.0),
+            check_digits=section.float("sigFigs", 6.0) if check else 6.0,
             show_every=section.int("numMBsToShowResult", 10),
             show_first=section.int("firstMBsToShowResult", 0),
             keep_checkpoints=section.bool("keepCheckPointFiles", False),
-            adaptation=weight if kl.startswith("kl") else 0.0,
+            adaptation=weight,
             criterion=section.string("trainCriterionNodeName", ""),
             evaluation=section.string("evalCriterionNodeName", ""),
             trace_level=section.int("traceLevel", 0),
@@ -262,8 +280,10 @@ def _rates(
             "one of them."
         )
     for name, values in (("PerSample", of_sample), ("PerMB", of_minibatch)):
-        if any(not abs(value) <= _LARGEST_RATE for value in values):
-            raise section[f"learningRates{name}"].error("a learning rate is a finite number")
+        if any(not 0 <= value <= _LARGEST_RATE for value in values):
+            raise section[f"learningRates{name}"].error(
+                "a learning rate is a finite number, not below 0"
+            )
     return (of_minibatch, sizes) if len(of_minibatch) else (of_sample, ArgVector([1]))
 
 
@@ -295,37 +315,31 @@ def _within(section: ConfigParameters, name: str) -> ArgVector[float]:
 
 def _learner(section: ConfigParameters) -> tuple[str, dict[str, Any]]:
     name = section.string("gradUpdateType", "None").lower()
-    if name not in GRADIENT_UPDATES:
-        return name, plugged_attributes(section, name)
-    learner = GRADIENT_UPDATES[name]
-    if section.bool("useAdagrad", False):
+    own = GRADIENT_UPDATES.get(name)
+    plugged = {} if own else plugged_attributes(section, name)
+    learner = own or name
+    if own and section.bool("useAdagrad", False):
         learner = "adagrad"
-    average = section.bool("normWithAveMultiplier", True)
+    for other, attributes in _ATTRIBUTES.items():
+        names = [parameter for parameter, _ in attributes.values()]
+        section.only_if(learner == other, f"the learner is {learner}", *names)
+    scaled = learner in ("adagrad", "rms_prop")
+    section.only_if(scaled, f"the learner is {learner}", "normWithAveMultiplier")
+    section.only_if(learner == "momentum_sgd", f"the learner is {learner}", "useNAG")
     if learner == "momentum_sgd" and section.bool("useNAG", False):
         return "nesterov", {}
-    if learner == "adagrad":
-        return learner, {"average": average}
-    if learner == "fs_adagrad":
-        return learner, {
-            "variance_time_constant": section.float("varianceTimeConstant", 720000.0),
-            "target_denominator": section.float("fsAdagradTargetAvDenom", 1.0),
-        }
-    if learner == "rms_prop":
-        return learner, {
-            "average": average,
-            "gamma": section.float("rms_gamma", 0.99),
-            "increase": section.float("rms_wgt_inc", 1.2),
-            "decrease": section.float("rms_wgt_dec", 0.75),
-            "largest": section.float("rms_wgt_max", 10.0),
-            "smallest": section.float("rms_wgt_min", 0.1),
-        }
-    return learner, {}
+    found = plugged | {
+        attribute: section.float(parameter, default)
+        for attribute, (parameter, default) in _ATTRIBUTES.get(learner, {}).items()
+    }
+    if scaled:
+        found["average"] = section.bool("normWithAveMultiplier", True)
+    return learner, found
 
 
 def _adjust(section: ConfigParameters, sizes: ArgVector[int]) -> AutoAdjust:
-    if "AutoAdjust" not in section:
-        return AutoAdjust(samples=ArgVector([size * _SAMPLES_OF_SEARCH for size in sizes]))
-    part = section.section("AutoAdjust")
+    given = "AutoAdjust" in section
+    part = section.section("AutoAdjust") if given else section.empty("AutoAdjust")
     name = part.string("autoAdjustLR", "None").lower()
     if name not in _SEARCHES:
         raise part["autoAdjustLR"].error(
@@ -340,7 +354,9 @@ def _adjust(section: ConfigParameters, sizes: ArgVector[int]) -> AutoAdjust:
             "learnRateIncreaseFactor must be >= 1 and learnRateDecreaseFactor must be <= 1.",
             part.text.locate(),
         )
-    if "numMiniBatch4LRSearch" in part:
+    by_count = "numMiniBatch4LRSearch" in part
+    part.only_if(not by_count, "numMiniBatch4LRSearch says how many", "numSamples4Search")
+    if by_count:
         counts = part.array("numMiniBatch4LRSearch").ints()
         samples = ArgVector([count * sizes[i] for i, count in enumerate(counts)])
     elif "numSamples4Search" in part:

@@ -28,7 +28,7 @@ def plugged_attributes(section: ConfigParameters, name: str) -> dict[str, Any]:
         known = ["none", "adagrad", "rmsProp", "fsAdagrad", *brought]
         raise value.error(
             f"Invalid Gradient Updating Type. Valid values are ({' | '.join(known)})"
-            f"{nearest(str(value), known)}"
+            f", not {str(value)[:40]!r}{nearest(str(value), known)}"
         )
     for other in ("useAdagrad", "useNAG"):
         if section.bool(other, False):

@@ -132,17 +132,9 @@ class Trainer:
         self.schedules = Schedules(net, criterion, options, say)
 
     def _nodes(self) -> tuple[Node, list[Node]]:
-        network, options = self.net.network, self.options
-        criteria = _named(network, "trainCriterionNodeName", options.criterion)
-        criteria = criteria or network.groups["criterion"]
-        evaluations = _named(network, "evalCriterionNodeName", options.evaluation)
-        evaluations = evaluations or network.groups["evaluation"]
+        criteria, evaluations = criteria_of(self.net.network, self.options)
         self.say("\n")
-        if not criteria:
-            self.say("Training criteria:\n\t(none)\n")
-            raise VariableError("TrainOrAdaptModel: No criterion node was specified.")
         self._list("Training criterion:   ", "Training criteria:\n", criteria)
-        evaluations = list(dict.fromkeys(n for n in evaluations if n not in criteria))
         if evaluations:
             self._list("Evaluation criterion: ", "\nEvaluation criteria:\n", evaluations)
         return criteria[0], evaluations
@@ -466,6 +458,21 @@ class Trainer:
                 set_attribute(self.net, node, "samplesSeen", count)
 
         return back
+
+
+def criteria_of(network: Network, options: SgdOptions) -> tuple[list[Node], list[Node]]:
+    """The training criteria, of which the first is minimised, and the other nodes to evaluate.
+
+    Raises:
+        VariableError: there is no criterion, a name is unknown, or a node is no number.
+    """
+    criteria = _named(network, "trainCriterionNodeName", options.criterion)
+    criteria = criteria or network.groups["criterion"]
+    evaluations = _named(network, "evalCriterionNodeName", options.evaluation)
+    evaluations = evaluations or network.groups["evaluation"]
+    if not criteria:
+        raise VariableError("TrainOrAdaptModel: No criterion node was specified.")
+    return criteria, list(dict.fromkeys(n for n in evaluations if n not in criteria))
 
 
 def _named(network: Network, parameter: str, name: str) -> list[Node]:

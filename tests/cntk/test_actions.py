@@ -165,7 +165,7 @@ class TestWrite:
 
     @pytest.mark.parametrize("size", ["0", "-1"])
     def test_minibatches_of_no_samples(self, trained, size):
-        with pytest.raises(RunError, match=f"minibatchSize is {size}: a minibatch has one sample"):
+        with pytest.raises(FormatError, match="a minibatch has at least one sample"):
             trained(command("write", f"{READER} outputPath = o ; minibatchSize = {size}"))
 
     def test_through_a_writer(self, trained):

@@ -20,6 +20,7 @@ from opscope.cntk.config import (
     parse_command_line,
     parse_config,
 )
+from opscope.cntk.config.unread import unread_parameters
 from opscope.cntk.config.value import ConfigValue, parse_double
 from opscope.framework.base.errors import FormatError, OpscopeError
 
@@ -88,9 +89,36 @@ class TestSections:
         assert config.string("q", "x") == ""
 
     def test_unread_names(self):
-        config = ConfigParameters("a=1\nb=$c$\nc=2\nd=3")
+        config = ConfigParameters("a=1\nb=$c$\nc=2\nd=3\nS=[e=1;g=4]")
         config.int("b")
-        assert config.unread() == ["a", "d"]
+        config.section("S").int("e")
+        config.section("S").only_if(False, "e is 1", "g")
+        told = [str(warning).split("\n")[0] for warning in unread_parameters(config)]
+        found = [text.split("unknown:")[1] for text in told]
+        assert found == [
+            "a is not used: nothing reads it",
+            "d is not used: nothing reads it",
+            "S:g is not used: e is 1",
+        ]
+
+    def test_a_lenient_reading_goes_on(self):
+        config = ConfigParameters("a=x\nc=2\nd=-1", "f")
+
+        def reading():
+            total = config.int("a", 5) + config.int("b") + config.int("c")
+            if config.int("d", 7) < 0:
+                raise config["d"].error("d is too small")
+            return total + config.int("d", 7)
+
+        result, problems = config.record.lenient(reading)
+        assert result == 5 + 1 + 2 + 7
+        told = [str(error).split("\n")[0] for error in problems]
+        assert len(told) == 3
+        assert "invalid input string 'x' in f:a" in told[0]
+        assert "required parameter missing: f:b" in told[1]
+        assert "d is too small in f:d" in told[2]
+        with pytest.raises(FormatError, match="invalid input string"):
+            reading()
 
 
 class TestValues:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from cntk_runtime_nets import Builder, minibatch
+from opscope.cntk.actions.checks.config import warnings_of
 from opscope.cntk.actions.run import PLUGINS, add_action
 from opscope.cntk.config import parse_config
 from opscope.cntk.lower import lowers
@@ -180,13 +181,19 @@ class TestLearners:
             ),
             ("Mine", "factor = -1", "factor=-1.0 is below 0"),
             ("Mine", "factor = x", "invalid input string 'x'"),
-            ("Minee", "", r"fsAdagrad \| Mine\) \(did you mean Mine\?"),
+            ("Minee", "", r"fsAdagrad \| Mine\), not 'Minee' \(did you mean Mine\?"),
             ("Mine", "] ; useNAG = true ; x = [", "useNAG is about CNTK's learners, not 'Mine'"),
         ],
     )
     def test_wrong_sections(self, name, attrs, message):
         with pytest.raises(FormatError, match=message):
             options(name, attrs)
+
+    def test_a_check_knows_its_section(self):
+        text = SGD.format(name="mine", attrs="factor = 3") + " ; rms_gamma = 0.5 ; modelPath = m"
+        config = parse_config(f"command = T\nT = [ SGD = [ {text} ] ]", "f")
+        (told,) = map(str, warnings_of(config))
+        assert "f:T:SGD:rms_gamma is not used: the learner is mine" in told
 
     def test_names_are_taken_once(self):
         learner = LEARNERS.find("mine")

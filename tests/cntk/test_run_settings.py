@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opscope.cntk.actions.checks.config import warnings_of
 from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.actions.settings import stamped
 from opscope.cntk.config import parse_config
-from opscope.cntk.config.unused import unused_parameters
 from opscope.cntk.models.v1 import read_model
 from opscope.framework.base.cpu.cores import usable_cores
 from opscope.framework.base.cpu.threads import get_threads
@@ -131,9 +131,11 @@ class TestParameters:
         assert get_threads() == before
 
     def test_names_of_nodes_are_no_parameters(self):
-        config = parse_config("T = [ NDLNetworkBuilder = [ verbosity = 3 ] ; module = x ]")
-        (told,) = unused_parameters(config)
-        assert told.startswith("<string>:T:module is not used: ")
+        config = parse_config(
+            "command = T\nT = [ NDLNetworkBuilder = [ verbosity = 3 ] ; verbosity = 3 ]"
+        )
+        (told,) = map(str, warnings_of(config))
+        assert "<string>:T:verbosity is not used: " in told
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

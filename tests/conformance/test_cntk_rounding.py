@@ -203,7 +203,7 @@ class Ours:
 
     def __init__(self) -> None:
         path = need(CASE) / "case.cntk"
-        section = parse_config(path.read_text(), path).section("Train")
+        section = parse_config(path.read_text(), str(path)).section("Train")
         self.net = net_of(section, build(Run(say=str), section))
         network = self.net.network
         self.criterion = network.find("ce")

@@ -51,13 +51,15 @@ RATES = re.compile(r"learningRatePerSample = (\S+?);?(?:\s|$)")
 
 
 NUMBER = re.compile(r"[-+]?\d+\.[\de+-]+|\d+e-\d+")
+# What our runs tell of the config: a line, the text there, and a mark.
+UNREAD = re.compile(r"^WARNING: case\.cntk:\d+:\d+: .*\n.*\n +\^\n", re.MULTILINE)
 LEFT_OUT = re.compile(r"CNTK \S+$|Allocating matrices|.* Using CPU|Load: Loading")
 
 
 def skeleton(log: str) -> list[str]:
     """The lines of a log without numbers, times, and numbers of dynamic axes."""
     found = []
-    for line in log.splitlines():
+    for line in UNREAD.sub("", log).splitlines():
         line = re.sub(r"(time = |epochTime=).*", "", line)
         line = NUMBER.sub("#", re.sub(r"( x \*)\d*(?=\])", r"\1", line)).rstrip("; ")
         if line and not LEFT_OUT.match(line):

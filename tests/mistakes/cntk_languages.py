@@ -106,7 +106,8 @@ LANGUAGES = [
     ("data('')", "e.ctf: the file is empty"),
     ("create_reader(section('readerType = UCIFastReader'))", "has no stream with a dim"),
     (
-        "create_reader(section('readerType = HTKMLFReader ; x = [ dim = 3 ; scpFile = no.scp ]'))",
+        "create_reader(section('readerType = HTKMLFReader ; x = [ dim = 3 ; scpFile = no.scp ] ;"
+        " y = [ labelDim = 2 ; mlfFile = no.mlf ]'))",
         "no.scp: No such file",
     ),
     (

@@ -77,13 +77,20 @@ def test_a_config_runs(call, tmp_path):
 
 
 def test_check(call, tmp_path):
-    code, out, _ = call("check", "a.cntk", "dim=3")
-    assert (code, out) == (0, "a.cntk: Train: 2 nodes, 0 parameters, 0 problems\n")
+    (tmp_path / "run.cntk").write_text(RUN + "command = Train")
+    (tmp_path / "data").write_text("|x 1 2 |y 1\n|x 0 1 |y 0\n")
+    code, out, _ = call("check", "run.cntk")
+    assert (code, out) == (0, "run.cntk: Train: 5 nodes, 2 parameters, 0 problems\n")
+    code, out, _ = call("check", "run.cntk", "Train=[SGD=[rms_gamma=0.9]]")
+    assert code == 3
+    assert out.startswith("warning: ") and "rms_gamma is not used" in out
     code, out, _ = call("check", "--parse-only", "a.cntk")
     assert code == 0
-    code, out, _ = call("check", "a.cntk")
+    code, out, _ = call("check", "a.cntk", "run.cntk")
     assert code == 1
     assert "No variable found with the name dim" in out
+    assert "required parameter missing: a.cntk:Train:SGD" in out
+    assert {path.name for path in tmp_path.iterdir()} == {"a.cntk", "run.cntk", "data"}
 
 
 def test_format(call, tmp_path):
@@ -101,6 +108,9 @@ def test_show_and_verify(call, tmp_path):
     assert "cntk.Tanh" in show.stdout
     assert CliRunner().invoke(main, ["show", "--dot", "b.cntk"]).stdout.startswith("digraph")
     assert CliRunner().invoke(main, ["show", "m.ndl"]).stdout == "A(x) = Tanh(x)\n"
+    assert CliRunner().invoke(main, ["verify", "b.cntk"]).exit_code == 1
+    (tmp_path / "b.cntk").write_text(RUN + "command = Train")
+    (tmp_path / "data").write_text("|x 1 2 |y 1\n")
     assert CliRunner().invoke(main, ["verify", "b.cntk"]).exit_code == 0
     assert CliRunner().invoke(main, ["verify", "a.cntk"]).exit_code == 1
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ...base.text import Location, Source, Text, join
 from ...config.parameters import ConfigParameters
+from ...config.unread import UNUSED
 from ...network.network import Network
 from ...network.nodes.node import Node
 from ..failures import Failure
@@ -106,6 +107,8 @@ def _settings(record: Record) -> Iterator[Text | str]:
         if found is not None:
             value, place = found
             items = ":".join(_plain(item, place) for item in flatten(value))
+            if setting.name.lower() in UNUSED:
+                continue  # the table of its class says so
             yield _line(f"{setting.name} = {items}\n", place)
         elif setting.default == REQUIRED:
             setting_value(record, setting.name)  # tells that it is missing

@@ -92,13 +92,14 @@ def parse_path(text: str, place: str = "") -> HtkPath:
     return HtkPath(_without_extension(name), match["path"], first, last)
 
 
-def read_script(path: PathLike, prefix: str = "") -> list[HtkPath]:
+def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> list[HtkPath]:
     """The entries of a list.
 
     Args:
         path: of the list. The first `...` of an entry is replaced by its folder.
         prefix: is put before the paths of files. Entries without a name of their own have it in
             their name, too.
+        most: how many entries are wanted; None: all.
 
     Raises:
         FormatError: the list cannot be read, or an entry is malformed.
@@ -110,6 +111,8 @@ def read_script(path: PathLike, prefix: str = "") -> list[HtkPath]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
+        if len(found) == most:
+            break
         if before:
             name, equals, rest = line.strip().partition("=")
             line = f"{name}={before}/{rest}" if equals else f"{before}/{name}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,32 +32,30 @@ def precision(config: ConfigParameters) -> np.dtype:
 
 
 def enumerator(
-    config: ConfigParameters, source: Deserializer, window: int | None = WHOLE_SWEEP
-) -> Enumerator:
-    """The order of sequences by `randomize` and `randomizationWindow`.
+    config: ConfigParameters, window: int | None = WHOLE_SWEEP
+) -> Callable[[Deserializer], Enumerator]:
+    """What puts sequences in the order that `randomize` and `randomizationWindow` ask for.
 
     Args:
         config: the section of the reader.
-        source: of the sequences.
         window: to shuffle within, in samples, where the section gives none; None: the whole data.
     """
-    if config.match("randomize", "none") or not config.bool("randomize", True):
-        return FileOrder(source)
-    if "randomizationWindow" in config:
+    shuffles = not config.match("randomize", "none") and config.bool("randomize", True)
+    config.only_if(shuffles, "nothing is randomised", "randomizationWindow")
+    if shuffles and "randomizationWindow" in config:
         window = config.size("randomizationWindow")
-        return BlockShuffle(source, window) if window else FileOrder(source)
-    return BlockShuffle(source, window)
+        shuffles = window > 0
+    return partial(BlockShuffle, window=window) if shuffles else FileOrder
 
 
 def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, ConfigParameters]]:
     """The sections inside, sorted by name, that have one of these parameters themselves."""
     found = []
     for name in config.names():
-        if not config.has_value(name) or not str(config[name]).startswith(("[", "{")):
+        if not config.is_section(name):
             continue
-        part = config.section(name)
-        if any(part.has(wanted) for wanted in names):
-            found.append((name, part))
+        if any(config.peek(name).holds(wanted) for wanted in names):
+            found.append((name, config.section(name)))
     return found
 
 
@@ -75,7 +74,7 @@ def file_sections(config: ConfigParameters) -> tuple[Named, Named]:
     """
     features, labels = [], []
     for name, part in sections_with(config, *_LABEL_KEYS, "sectionType", "dim"):
-        section_type = str(part["sectionType"]) if part.has("sectionType") else ""
+        section_type = part.string("sectionType") if part.has("sectionType") else ""
         if any(part.has(key) for key in _LABEL_KEYS) or section_type == "labels":
             labels.append((name, part))
         elif part.has("dim"):
@@ -104,7 +103,7 @@ def named_files(config: ConfigParameters) -> dict[Path, str]:
     for name in config.names():
         if not config.has_value(name):
             continue
-        value = config[name]
+        value = config.value(name)
         text = str(value)
         if text[:1] in ("[", "{", "("):
             for part in value.array() if text[0] == "(" else [value]:

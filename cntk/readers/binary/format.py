@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -22,11 +23,12 @@ from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError, ShapeError
 from ...config.parameters import ConfigParameters
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
-from ..base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
+from ..base.order import WHOLE_SWEEP, BlockShuffle, FileOrder
 from ..base.pack import SequencePacker
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.steady_file import SteadyFile
+from ..opening import Opening
 
 _VERSION = 1
 _TYPES = (np.dtype("<f4"), np.dtype("<f8"))
@@ -218,7 +220,7 @@ def _bytes(stream: Stream, samples: Samples) -> bytes:
     return b"".join(part.tobytes() for part in parts)
 
 
-def binary_source(config: ConfigParameters) -> BinaryFile:
+def binary_source(config: ConfigParameters) -> Opening[Deserializer]:
     """CNTKBinaryFormatDeserializer: the file of a section, its streams named by `alias`."""
     names: dict[str, str] = {}
     if config.has("input"):
@@ -226,22 +228,29 @@ def binary_source(config: ConfigParameters) -> BinaryFile:
         for name in inputs.names():
             part = inputs.section(name)
             names[part.string("alias") if part.has("alias") else name] = name
-    return BinaryFile(config.string("file"), names)
+    return Opening(
+        partial(BinaryFile, config.string("file"), names), config.files("file"), light=True
+    )
 
 
-def cntk_binary_reader(config: ConfigParameters) -> DataReader:
+def cntk_binary_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The reader of a section with readerType CNTKBinaryReader; it shuffles where `randomize` is
     true.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or the file is.
+        FormatError: a parameter is missing or wrong.
     """
     source = binary_source(config)
-    order: Enumerator = FileOrder(source)
-    if config.match("randomize", "true"):
-        window: int | None = WHOLE_SWEEP
-        if "randomizationWindow" in config:
-            window = config.size("randomizationWindow")
-        order = BlockShuffle(source, window)
-    packer = SequencePacker(order, source.streams)
-    return PackedReader(packer, ahead=config.bool("prefetch", True))
+    shuffles = config.match("randomize", "true")
+    config.only_if(shuffles, "nothing is randomised", "randomizationWindow")
+    window: int | None = WHOLE_SWEEP
+    if shuffles and "randomizationWindow" in config:
+        window = config.size("randomizationWindow")
+    ahead = config.bool("prefetch", True)
+
+    def opened() -> DataReader:
+        data = source.open()
+        order = BlockShuffle(data, window) if shuffles else FileOrder(data)
+        return PackedReader(SequencePacker(order, data.streams), ahead=ahead)
+
+    return Opening(opened, source.files, light=True)

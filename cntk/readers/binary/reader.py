@@ -28,21 +28,29 @@ from ..base.section_file import (
     write_sections,
 )
 from ..base.table import TableMinibatches
+from ..opening import Opening
 
 
-def binary_reader(config: ConfigParameters) -> DataReader:
+def binary_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The reader of a section with readerType BinaryReader.
+
+    Raises:
+        FormatError: a parameter is missing or wrong.
+    """
+    files = list(ConfigArray(config["file"], ","))
+    partial = config.string("minibatchMode", "partial").lower() == "partial"
+    ahead = config.bool("prefetch", True)
+    paths = [str(file) for file in files]
+    return Opening(lambda: cached(paths, partial=partial, ahead=ahead), files, light=True)
+
+
+def cached(paths: list[str], *, partial: bool, ahead: bool) -> DataReader:
+    """A reader of these files, whole, in their order.
 
     Raises:
         FormatError: a file is not as it should be, files differ in their records, or two sections
             have one name.
     """
-    paths = ConfigArray(config["file"], ",").strings()
-    return cached(config, paths)
-
-
-def cached(config: ConfigParameters, paths: list[str]) -> DataReader:
-    """A reader of these files, whole, in their order."""
     streams: list[Stream] = []
     data: list[Samples] = []
     names: dict[str, dict[int, str]] = {}
@@ -62,9 +70,8 @@ def cached(config: ConfigParameters, paths: list[str]) -> DataReader:
             data.append(found[1])
     if not streams or len(data[0].begin) < 2:
         raise FormatError(f"{', '.join(paths)}: there are no records")
-    partial = config.string("minibatchMode", "partial").lower() == "partial"
     packer = TableMinibatches(streams, data, 0, partial=partial)
-    return PackedReader(packer, ahead=config.bool("prefetch", True), labels=names)
+    return PackedReader(packer, ahead=ahead, labels=names)
 
 
 def _stream(

@@ -16,19 +16,21 @@ import numpy as np
 from ....framework.base.atomic import check_writable
 from ....framework.base.errors import ShapeError
 from ...config.parameters import ConfigParameters
+from ...config.value import ConfigValue
 from ..base.data import Samples
 from ..base.section_file import DATA, LABELS, REGRESSION, Section, write_sections
 from ..base.sections import complaint, precision, sections_with
 from ..base.writer import DataWriter
+from ..opening import Opening
 
 _MOST_NUMBERS = 2**31 - 1  # in a sample
 
 
-def binary_writer(config: ConfigParameters) -> DataWriter:
+def binary_writer(config: ConfigParameters) -> Opening[DataWriter]:
     """The writer of a section with writerType BinaryWriter.
 
     Raises:
-        FormatError: a parameter is missing or wrong. SaveError: the file cannot be written.
+        FormatError: a parameter is missing or wrong.
     """
     parts = sections_with(config, "sectionType")
     if not parts:
@@ -36,7 +38,8 @@ def binary_writer(config: ConfigParameters) -> DataWriter:
             "the section of a BinaryWriter (the default writerType) has none with a sectionType"
         )
         raise complaint(config, message)
-    dims, regression = {}, set()
+    dims: dict[str, int] = {}
+    regression: set[str] = set()
     for name, part in parts:
         kind = part.string("sectionType").lower()
         dims[name] = part.size("dim", 1)
@@ -50,7 +53,11 @@ def binary_writer(config: ConfigParameters) -> DataWriter:
             regression.add(name)
         elif kind != "data":
             raise part["sectionType"].error("sectionType is data or labels")
-    return BinaryWriter(config.string("wfile"), dims, regression, precision(config))
+    path, dtype = config.string("wfile"), precision(config)
+    return Opening(
+        lambda: BinaryWriter(path, dims, regression, dtype),
+        nodes={name: (ConfigValue(part.text, part.path), dims[name]) for name, part in parts},
+    )
 
 
 class BinaryWriter(DataWriter):

@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from glob import has_magic
 
 import numpy as np
 
 from ...config.parameters import ConfigParameters
+from ...config.value import ConfigValue
 from ...lattices import Hmms, Lattice, LatticeArchive, Lattices
 from ...lattices.archive import find_tables
 from ..base.data import Samples
@@ -50,6 +52,16 @@ def lattices_of(config: ConfigParameters, whole: bool = True) -> LatticeArchive 
         return None
     tables = [path for _, part in parts for path in find_tables(part.string("denLatTocFile"))]
     return LatticeArchive(tables, _hmms(config), parts[-1][1].string("prefixPathInToc", ""))
+
+
+def lattice_files(config: ConfigParameters) -> list[ConfigValue]:
+    """The values that name files of phones and of lattices; the latter may be patterns."""
+    parts = [*sections_with(config, "phoneFile"), *sections_with(config, "denLatTocFile")]
+    for _, part in parts:
+        part.find("prefixPathInToc")
+    tables = [value for _, part in parts for value in part.files("denLatTocFile")]
+    named = [value for _, part in parts for value in part.files("phoneFile", "transPFile")]
+    return named + [value for value in tables if not has_magic(str(value))]
 
 
 def _hmms(config: ConfigParameters) -> Hmms:

@@ -18,36 +18,49 @@ from ....framework.base.atomic import make_folder_of
 from ....framework.base.errors import FormatError, SaveError, ShapeError
 from ...base.text import reason
 from ...config.parameters import ConfigParameters
+from ...config.value import ConfigValue
 from ..base.data import Samples
 from ..base.htk_files import write_htk
 from ..base.writer import DataWriter
+from ..opening import Opening
 
 _log = logging.getLogger(__name__)
 
 _PERIOD = 100000
 
 
-def htk_mlf_writer(config: ConfigParameters) -> DataWriter:
+def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
     """The writer of a section with writerType HTKMLFWriter.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or the lists differ in length.
+        FormatError: a parameter is missing or wrong.
     """
-    names = config.array("outputNodeNames").strings()
+    nodes = {str(node): node for node in config.array("outputNodeNames")}
+    names = list(nodes)
     if not names:
         raise config["outputNodeNames"].error("a writer needs the name of a node")
-    dims, lists = [], []
+    dims: list[int] = []
+    lists: list[ConfigValue] = []
     for name in names:
         part = config.section(name)
         if part.string("type", "Real").lower() != "real":
             raise part["type"].error("outputs are of the type 'Real'")
         dims.append(part.size("dim"))
-        lists.append(_lines(part.string("file" if part.has("file") else "scpFile")))
-        if len(lists[-1]) != len(lists[0]):
-            raise part["scpFile"].error(
-                f"the list names {len(lists[-1])} files, that of {names[0]} {len(lists[0])}"
-            )
-    return HtkWriter(names, dims, lists)
+        key = "file" if part.has("file") else "scpFile"
+        part.string(key)
+        lists += part.files(key)
+
+    def opened() -> DataWriter:
+        files = [_lines(str(path)) for path in lists]
+        for path, found in zip(lists, files, strict=True):
+            if len(found) != len(files[0]):
+                raise path.error(
+                    f"the list names {len(found)} files, that of {names[0]} {len(files[0])}"
+                )
+        return HtkWriter(names, dims, files)
+
+    given = {name: (nodes[name], dim) for name, dim in zip(names, dims, strict=True)}
+    return Opening(opened, lists, nodes=given)
 
 
 def _lines(path: str) -> list[str]:

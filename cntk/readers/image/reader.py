@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from numpy.typing import DTypeLike
 from ....framework.base.errors import FormatError, ShapeError
 from ...base.text import reason
 from ...config.parameters import ConfigParameters
+from ...config.value import ConfigValue
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
 from ..base.order import BlockShuffle, Enumerator, FileOrder
 from ..base.pack import FramePacker
@@ -37,6 +39,7 @@ from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import complaint, precision, sections_with
 from ..base.words import read_lines
+from ..opening import Opening
 from .transforms import VIEWS, Transform, crop_kind, transform_of
 
 _STEPS = ("crop", "scale", "color", "intensity", "mean")
@@ -245,11 +248,11 @@ class Images(Deserializer):
         return found
 
 
-def image_reader(config: ConfigParameters) -> DataReader:
+def image_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The reader of a section with readerType ImageReader.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or the map is.
+        FormatError: a parameter is missing or wrong.
     """
     name, part, label_name, classes = _streams(config, "width")
     size = part.int("width"), part.int("height"), part.int("channels")
@@ -266,26 +269,33 @@ def image_reader(config: ConfigParameters) -> DataReader:
         views=VIEWS if crop_kind(part) == "multiview10" else 1,
         threads=config.size("numCPUThreads", 0),
         seed=part.size("seed", 0),
+        files=part.files("meanFile", "intensityFile"),
+        size=math.prod(size),
     )
     random = config.string("randomize", "auto").lower()
     if random not in ("auto", "none"):
         raise config["randomize"].error("randomize is 'auto' or 'none'")
-    order: Enumerator = FileOrder(source) if random == "none" else BlockShuffle(source, 1)
-    packer = FramePacker(order, source.streams)
-    return PackedReader(packer, ahead=config.bool("prefetch", True))
+    ahead = config.bool("prefetch", True)
+
+    def opened() -> DataReader:
+        data = source.open()
+        order: Enumerator = FileOrder(data) if random == "none" else BlockShuffle(data, 1)
+        return PackedReader(FramePacker(order, data.streams), ahead=ahead)
+
+    return Opening(opened, source.files, source.streams)
 
 
-def image_source(config: ConfigParameters) -> Deserializer:
+def image_source(config: ConfigParameters) -> Opening[Deserializer]:
     """ImageDeserializer: images by a map, with a list of transforms."""
     return _source(config, embedded=False)
 
 
-def base64_image_source(config: ConfigParameters) -> Deserializer:
+def base64_image_source(config: ConfigParameters) -> Opening[Deserializer]:
     """Base64ImageDeserializer: images within the map."""
     return _source(config, embedded=True)
 
 
-def _source(config: ConfigParameters, *, embedded: bool) -> Deserializer:
+def _source(config: ConfigParameters, *, embedded: bool) -> Opening[Deserializer]:
     name, part, label_name, classes = _streams(config.section("input"), "transforms")
     steps = [ConfigParameters.of(value) for value in part.array("transforms")]
     return _images(
@@ -298,6 +308,7 @@ def _source(config: ConfigParameters, *, embedded: bool) -> Deserializer:
         views=VIEWS if config.bool("multiViewCrop", False) else 1,
         threads=config.size("numCPUThreads", 0),
         seed=sum(step.size("seed", 0) for step in steps),
+        files=[file for step in steps for file in step.files("meanFile", "intensityFile")],
     )
 
 
@@ -326,18 +337,28 @@ def _images(
     views: int,
     threads: int,
     seed: int,
-) -> Images:
-    path = config.string("file")
-    return Images(
-        names,
-        read_map(path, classes, embedded=embedded),
-        transforms,
-        classes,
-        folder=str(PurePosixPath(path).parent),
-        embedded=embedded,
-        grayscale=grayscale,
-        views=views,
-        threads=threads,
-        seed=seed,
-        dtype=precision(config),
-    )
+    files: list[ConfigValue],
+    size: int | None = None,
+) -> Opening[Deserializer]:
+    """`size`: numbers of an image; None: only the data tell."""
+    path, dtype = config.string("file"), precision(config)
+
+    def opened() -> Deserializer:
+        return Images(
+            names,
+            read_map(path, classes, embedded=embedded),
+            transforms,
+            classes,
+            folder=str(PurePosixPath(path).parent),
+            embedded=embedded,
+            grayscale=grayscale,
+            views=views,
+            threads=threads,
+            seed=seed,
+            dtype=dtype,
+        )
+
+    streams = None
+    if size is not None:
+        streams = [Stream(names[0], size, dtype=dtype), Stream(names[1], classes, True, dtype)]
+    return Opening(opened, [*config.files("file"), *files], streams)

@@ -11,7 +11,7 @@ import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -333,12 +333,17 @@ def _intensity(config: ConfigParameters) -> Transform:
     path = config.string("intensityFile", "")
     if not path or not deviation:
         return lambda image, number, random: image
-    found = read_opencv(path)
-    values, vectors = found.get("EigVal"), found.get("EigVec")
-    if values is None or values.shape != (1, 3) or vectors is None or vectors.shape != (3, 3):
-        raise FormatError(f"{path}: EigVal [1 x 3] and EigVec [3 x 3] were expected")
+
+    @cache
+    def matrices() -> tuple[np.ndarray, np.ndarray]:
+        found = read_opencv(path)
+        values, vectors = found.get("EigVal"), found.get("EigVec")
+        if values is None or values.shape != (1, 3) or vectors is None or vectors.shape != (3, 3):
+            raise FormatError(f"{path}: EigVal [1 x 3] and EigVec [3 x 3] were expected")
+        return values, vectors
 
     def apply(image: np.ndarray, number: int, random: np.random.Generator) -> np.ndarray:
+        values, vectors = matrices()
         shift = vectors @ (random.normal(0, deviation, 3) * values[0])
         shift = shift[::-1][: image.shape[2]].astype(np.float32)
         return np.clip(image.astype(np.float32) + shift, 0, 255)
@@ -350,17 +355,21 @@ def _mean(config: ConfigParameters) -> Transform:
     path = config.string("meanFile", "")
     if not path:
         return lambda image, number, random: image
-    found = read_opencv(path)
-    sizes = [found[name] for name in ("Row", "Col", "Channel") if name in found]
-    image_data = found.get("MeanImg")
-    if image_data is None or len(sizes) < 3:
-        raise FormatError(f"{path}: MeanImg, Row, Col and Channel were expected")
-    shape = tuple(int(size) for size in sizes)
-    if image_data.size != math.prod(shape):
-        raise FormatError(f"{path}: MeanImg has {image_data.size} numbers, not {shape}")
-    mean = image_data.reshape(shape).astype(np.float32)
+
+    @cache
+    def mean_image() -> np.ndarray:
+        found = read_opencv(path)
+        sizes = [found[name] for name in ("Row", "Col", "Channel") if name in found]
+        image_data = found.get("MeanImg")
+        if image_data is None or len(sizes) < 3:
+            raise FormatError(f"{path}: MeanImg, Row, Col and Channel were expected")
+        shape = tuple(int(size) for size in sizes)
+        if image_data.size != math.prod(shape):
+            raise FormatError(f"{path}: MeanImg has {image_data.size} numbers, not {shape}")
+        return image_data.reshape(shape).astype(np.float32)
 
     def apply(image: np.ndarray, number: int, random: np.random.Generator) -> np.ndarray:
+        mean = mean_image()
         if image.shape[:2] != mean.shape[:2]:
             return image
         return image.astype(np.float32) - mean

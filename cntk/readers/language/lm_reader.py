@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import complaint, precision, tagged_text_sections
 from ..base.words import Classes, Vocabulary, read_lines, read_word_classes, read_words
+from ..opening import Opening
 from .noise_words import NoiseWords
 
 _CACHE = 50000
@@ -82,77 +84,131 @@ class Targets:
         return rows.reshape(-1, self.dim)
 
 
-def lm_sequence_reader(config: ConfigParameters) -> DataReader:
+def lm_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The reader of a section with readerType LMSequenceReader.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or a file is; a word is not in the list.
+        FormatError: a parameter is missing or wrong, or a list of words is.
     """
     features, labels = tagged_text_sections(config)
     (in_name, in_part), (out_name, out_part) = labels
-    feature_part = features[0][1] if features else config
-    unknown = config.string("unk", "<unk>")
-    classes: Classes | None = None
-    counts: np.ndarray | None = None
-    words: Vocabulary | None = None
     class_file = config.string("wordclass", "")
-    if class_file:
-        words, classes, counts = read_word_classes(class_file, unknown)
-        wanted = in_part.size("labelDim", 0)
-        if words.size < wanted:
-            raise in_part["labelDim"].error(f"{class_file} has {words.size} words, not {wanted}")
-    targets = _targets(feature_part, classes, counts)
-    ins = _vocabulary(in_part, words, unknown)
+    form = _form(features[0][1] if features else config, class_file)
     kind = out_part.string("labelType", "category").lower()
     if kind not in ("category", "nextword", "none"):
         raise out_part["labelType"].error("labelType is category, nextWord or none")
     if in_part.string("labelType", "category").lower() != "category":
         raise in_part["labelType"].error(f"the labels of {in_name} are of the type 'category'")
-    outs = ins if kind == "nextword" else _vocabulary(out_part, words, unknown)
-    text = Sentences(config.string("file"), ins, outs)
-    dtype = precision(config)
-    dim = max(in_part.size("labelDim", 0), ins.size)
-    streams = [Stream(features[0][0] if features else "features", dim, True, dtype)]
-    if kind == "none":
-        targets = None
-    else:
-        streams.append(Stream(out_name, targets.dim, False, dtype))
-    packer = SentencesOfOneLength(
-        text,
-        streams,
-        targets,
-        slots=config.size("nbruttsineachrecurrentiter", 1),
-        cache=config.size("cacheBlockSize", _CACHE),
-    )
-    names = {stream.name: ins.names() for stream in streams[:1]} | {out_name: outs.names()}
+    parts = [in_part] if kind == "nextword" else [in_part, out_part]
+    for part in (in_part, out_part):
+        part.only_if(False, "the list of words tells it", "dim", "labelDim", "labelMappingFile")
+        part.only_if(False, "a line is a sentence", "beginSequence", "endSequence")
+    config.only_if(False, "sentences are always shuffled", "randomize")
+    lists = _Lists(config, parts, class_file, form)
+    path, dtype = config.string("file"), precision(config)
+    slots = config.size("nbruttsineachrecurrentiter", 1)
+    cache = config.size("cacheBlockSize", _CACHE)
     # Words of noise are drawn when they are wanted, so that a run that leaves off early repeats.
-    ahead = config.bool("prefetch", True) and (targets is None or targets.counts is None)
-    return PackedReader(packer, ahead=ahead, labels=names)
+    ahead = config.bool("prefetch", True) and (kind == "none" or form[0] != "nce")
+
+    def streams() -> list[Stream]:
+        first = features[0][0] if features else "features"
+        found = [Stream(first, max(lists.dim, lists.words[0].size), True, dtype)]
+        if kind != "none":
+            found.append(Stream(out_name, lists.targets.dim, False, dtype))
+        return found
+
+    def opened() -> DataReader:
+        ins, outs = lists.words[0], lists.words[-1]
+        targets = None if kind == "none" else lists.targets
+        text, given = Sentences(path, ins, outs), streams()
+        packer = SentencesOfOneLength(text, given, targets, slots=slots, cache=cache)
+        names = {stream.name: ins.names() for stream in given[:1]} | {out_name: outs.names()}
+        return PackedReader(packer, ahead=ahead, labels=names)
+
+    files = config.files("file", "wordclass")
+    if not class_file:
+        files += [file for part in parts for file in part.files("labelMappingFile")]
+    return Opening(opened, files, streams() if lists.present() else None, light=True)
 
 
-def _targets(part: ConfigParameters, classes: Classes | None, counts: np.ndarray | None) -> Targets:
+def _form(part: ConfigParameters, class_file: str) -> tuple[str, int]:
+    """The form of the words to predict, and how many words of noise there are."""
     mode = part.string("mode", "class").lower()
     if mode not in ("class", "softmax", "nce"):
         raise part["mode"].error("mode is class, softmax or nce")
-    if mode == "softmax":
-        return Targets()
-    if classes is None or counts is None:
+    if mode != "softmax" and not class_file:
         raise complaint(part, f"mode = {mode!r} needs a wordclass file")
-    if mode == "class":
-        return Targets(classes)
-    noise = part.size("noise_number", 0)
+    part.only_if(mode == "nce", f"mode is {mode}, not nce", "noise_number")
+    noise = part.size("noise_number", 0) if mode == "nce" else 0
     if noise > _MOST_NOISE:
         raise part["noise_number"].error(f"{noise} words of noise; {_MOST_NOISE} are possible")
-    return Targets(None, counts, noise)
+    return mode, noise
 
 
-def _vocabulary(part: ConfigParameters, words: Vocabulary | None, unknown: str) -> Vocabulary:
-    path = part.string("labelMappingFile")
-    if os.path.exists(path):
-        return read_words(path, unknown)
-    if words is None:
-        raise part["labelMappingFile"].error(f"there is no file {path}, and no wordclass file")
-    return words
+class _Lists:
+    """The lists of words that a section names, read when they are wanted.
+
+    Args:
+        config: the section of the reader.
+        parts: the sections of the words given and, unless they are the next ones, of those to
+            predict.
+        class_file: the list of words with their classes; "" for none.
+        form: mode and number of noise words.
+
+    Raises:
+        FormatError: a list is wrong, or has fewer words than `labelDim`.
+    """
+
+    def __init__(
+        self,
+        config: ConfigParameters,
+        parts: list[ConfigParameters],
+        class_file: str,
+        form: tuple[str, int],
+    ) -> None:
+        self._unknown, self._parts = config.string("unk", "<unk>"), parts
+        self._files = [part.string("labelMappingFile") for part in parts]
+        self._class_file, self._form = class_file, form
+        self.dim = parts[0].size("labelDim", 0)
+
+    def present(self) -> bool:
+        """Whether the files are there."""
+        files = [self._class_file] if self._class_file else self._files
+        return all(os.path.isfile(file) for file in files)
+
+    @cached_property
+    def _classes(self) -> tuple[Vocabulary, Classes, np.ndarray] | None:
+        if not self._class_file:
+            return None
+        found = read_word_classes(self._class_file, self._unknown)
+        if found[0].size < self.dim:
+            message = f"{self._class_file} has {found[0].size} words, not {self.dim}"
+            raise self._parts[0]["labelDim"].error(message)
+        return found
+
+    @cached_property
+    def words(self) -> list[Vocabulary]:
+        """The words given and those to predict."""
+        found = []
+        for part, file in zip(self._parts, self._files, strict=True):
+            if os.path.exists(file):
+                found.append(read_words(file, self._unknown))
+            elif self._classes is not None:
+                found.append(self._classes[0])
+            else:
+                message = f"there is no file {file}, and no wordclass file"
+                raise part["labelMappingFile"].error(message)
+        return found
+
+    @cached_property
+    def targets(self) -> Targets:
+        """The form of the words to predict."""
+        mode, noise = self._form
+        if mode == "softmax" or self._classes is None:
+            return Targets()
+        _, classes, counts = self._classes
+        return Targets(classes) if mode == "class" else Targets(None, counts, noise)
 
 
 class Sentences:

@@ -16,7 +16,10 @@ A line is a token: its words, and its label last. A sentence ends at a blank lin
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -37,6 +40,7 @@ from ..base.words import (
     read_words,
     read_words_with_classes,
 )
+from ..opening import Opening
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +48,11 @@ _BLOCK = 50000  # sentences that are shuffled together
 _NO_MORE = "minibatch size needs to be large enough to accommodate the longest sentence"
 
 
-def lu_sequence_reader(config: ConfigParameters) -> DataReader:
+def lu_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The reader of a section with readerType LUSequenceReader.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or a file is; a word or a label is unknown.
+        FormatError: a parameter is missing or wrong, or a list of words is.
     """
     features, labels = tagged_text_sections(config)
     parts = dict(labels)
@@ -60,51 +64,86 @@ def lu_sequence_reader(config: ConfigParameters) -> DataReader:
                 raise config[key].error(f"there is no section {name!r} of labels")
     unknown = config.string("unk", "<unk>")
     word_map = config.string("wordmap", "")
-    mapping = read_word_map(word_map) if word_map else {}
-    ins, _ = _vocabulary(parts[in_name], unknown, mapping)
-    outs, classes = _vocabulary(parts[out_name], unknown, mapping)
+    for _, part in labels:
+        part.only_if(False, "the list of words tells it", "dim", "labelDim", "labelMappingFile")
+        part.only_if(False, "blank lines and endSequence part the sentences", "beginSequence")
+    lists = [_List.of(parts[name]) for name in (in_name, out_name)]
     ends = parts[in_name].string("endSequence", ""), parts[out_name].string("endSequence", "")
-    text = TaggedSentences(config.string("file"), ins, outs, ends)
+    path, dtype = config.string("file"), precision(config)
     context = list(config.array("wordContext", "0").ints())
-    dtype = precision(config)
     first = features[0][0] if features else in_name
-    streams = [
-        Stream(first, ins.size * len(context), True, dtype),
-        Stream(out_name, outs.size if classes is None else 4, classes is None, dtype),
-    ]
     slots = config.size("nbruttsineachrecurrentiter", 1)
     if not slots:
         raise config["nbruttsineachrecurrentiter"].error("a minibatch has one sentence at least")
-    packer = TaggedMinibatches(
-        text,
-        streams,
-        context,
-        classes,
-        words=ins.size,
-        slots=slots,
-        shuffle=config.string("randomize", "none").lower() in ("auto", "true"),
-        equal=config.bool("equalLength", True),
-        repeat=config.bool("dataMultiPass", False),
+    shuffle = config.string("randomize", "none").lower() in ("auto", "true")
+    equal = config.bool("equalLength", True)
+    repeat = config.bool("dataMultiPass", False)
+    ahead = config.bool("prefetch", True)
+
+    @cache
+    def words() -> tuple[Vocabulary, Vocabulary, Classes | None]:
+        mapping = read_word_map(word_map) if word_map else {}
+        ins, _ = lists[0].words(unknown, mapping)
+        outs, classes = lists[1].words(unknown, mapping)
+        return ins, outs, classes
+
+    def streams() -> list[Stream]:
+        ins, outs, classes = words()
+        return [
+            Stream(first, ins.size * len(context), True, dtype),
+            Stream(out_name, outs.size if classes is None else 4, classes is None, dtype),
+        ]
+
+    def opened() -> DataReader:
+        ins, outs, classes = words()
+        packer = TaggedMinibatches(
+            TaggedSentences(path, ins, outs, ends),
+            streams(),
+            context,
+            classes,
+            words=ins.size,
+            slots=slots,
+            shuffle=shuffle,
+            equal=equal,
+            repeat=repeat,
+        )
+        names = {first: ins.names(), out_name: outs.names()}
+        return PackedReader(packer, ahead=ahead, labels=names)
+
+    given = config.files("wordmap")
+    given += [file for name in (in_name, out_name) for file in parts[name].files("token")]
+    present = all(os.path.isfile(str(file)) for file in given)
+    return Opening(
+        opened, [*config.files("file"), *given], streams() if present else None, light=True
     )
-    names = {first: ins.names(), out_name: outs.names()}
-    return PackedReader(packer, ahead=config.bool("prefetch", True), labels=names)
 
 
-def _vocabulary(
-    part: ConfigParameters, unknown: str, mapping: dict[str, str]
-) -> tuple[Vocabulary, Classes | None]:
-    if part.string("labelType", "category").lower() != "category":
-        raise part["labelType"].error("labels are of the type 'category'")
-    mode = part.string("mode", "plain").lower()
-    if mode not in ("plain", "class"):
-        raise part["mode"].error("mode is plain or class")
-    path = part.string("token")
-    classes: Classes | None = None
-    if mode == "class":
-        words, classes = read_words_with_classes(path, unknown)
-    else:
-        words = read_words(path, unknown)
-    return (words.mapped(mapping) if part.bool("useWordMap", False) else words), classes
+@dataclass(frozen=True)
+class _List:
+    """A list of words or labels: its file, whether they have classes, and whether words are
+    replaced by others."""
+
+    path: str
+    classes: bool
+    mapped: bool
+
+    @classmethod
+    def of(cls, part: ConfigParameters) -> _List:
+        if part.string("labelType", "category").lower() != "category":
+            raise part["labelType"].error("labels are of the type 'category'")
+        mode = part.string("mode", "plain").lower()
+        if mode not in ("plain", "class"):
+            raise part["mode"].error("mode is plain or class")
+        return cls(part.string("token"), mode == "class", part.bool("useWordMap", False))
+
+    def words(self, unknown: str, mapping: dict[str, str]) -> tuple[Vocabulary, Classes | None]:
+        """The words of the file, and their classes if there are any."""
+        classes: Classes | None = None
+        if self.classes:
+            words, classes = read_words_with_classes(self.path, unknown)
+        else:
+            words = read_words(self.path, unknown)
+        return (words.mapped(mapping) if self.mapped else words), classes
 
 
 class TaggedSentences:

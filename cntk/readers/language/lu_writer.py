@@ -20,22 +20,23 @@ from ...config.parameters import ConfigParameters
 from ..base.data import Samples
 from ..base.words import read_lines, read_word_classes
 from ..base.writer import DataWriter
+from ..opening import Opening
 
 
-def lu_sequence_writer(config: ConfigParameters) -> DataWriter:
+def lu_sequence_writer(config: ConfigParameters) -> Opening[DataWriter]:
     """The writer of a section with writerType LUSequenceWriter.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or a list is empty.
+        FormatError: a parameter is missing or wrong.
     """
     return _writer(config, _listed)
 
 
-def lm_sequence_writer(config: ConfigParameters) -> DataWriter:
+def lm_sequence_writer(config: ConfigParameters) -> Opening[DataWriter]:
     """The writer of a section with writerType LMSequenceWriter.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or a list is.
+        FormatError: a parameter is missing or wrong.
     """
     unknown = config.string("unk", "<unk>")
 
@@ -53,19 +54,25 @@ def _listed(path: str) -> list[str]:
     return labels
 
 
-def _writer(config: ConfigParameters, labels_of: Callable[[str], list[str]]) -> DataWriter:
-    names = config.array("outputNodeNames").strings()
+def _writer(config: ConfigParameters, labels_of: Callable[[str], list[str]]) -> Opening[DataWriter]:
+    nodes = {str(node): node for node in config.array("outputNodeNames")}
+    names = list(nodes)
     if not names:
         raise config["outputNodeNames"].error("a writer needs the name of a node")
-    files, labels, counts = [], [], []
+    files, tokens, counts, needed = [], [], [], []
     for name in names:
         part = config.section(name)
         files.append(part.string("file"))
-        labels.append(labels_of(part.string("token")))
+        tokens.append(part.string("token"))
+        needed += part.files("token")
         counts.append(part.int("nbest", 1))
         if counts[-1] < 1:
             raise part["nbest"].error(f"{counts[-1]} best labels cannot be written")
-    return LabelWriter(names, files, labels, counts)
+
+    def opened() -> DataWriter:
+        return LabelWriter(names, files, [labels_of(token) for token in tokens], counts)
+
+    return Opening(opened, needed, nodes={name: (node, None) for name, node in nodes.items()})
 
 
 class LabelWriter(DataWriter):

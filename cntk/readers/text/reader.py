@@ -13,38 +13,50 @@ Source: CNTK's `CNTKTextFormatReader/TextConfigHelper.cpp`.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ....framework.base.errors import FormatError
 from ...base.text import located
 from ...config.parameters import ConfigParameters
-from ..base.data import Stream
+from ..base.data import Deserializer, Stream
 from ..base.pack import FramePacker, SequencePacker
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import enumerator, precision
+from ..opening import Opening
 from .format import CHUNK_SIZE, TextFormat, TextStream
 
 
-def text_format_reader(config: ConfigParameters) -> DataReader:
+def text_format_reader(config: ConfigParameters) -> Opening[DataReader]:
     """The reader of a section with readerType CNTKTextFormatReader.
 
     Raises:
-        FormatError: a parameter is missing or wrong, or the file is.
+        FormatError: a parameter is missing or wrong.
     """
     source = text_source(config)
-    order = enumerator(config, source)
+    order = enumerator(config)
     packer = FramePacker if config.bool("frameMode", False) else SequencePacker
-    return PackedReader(packer(order, source.streams), ahead=config.bool("prefetch", True))
+    ahead = config.bool("prefetch", True)
+
+    def opened() -> DataReader:
+        data = source.open()
+        return PackedReader(packer(order(data), data.streams), ahead=ahead)
+
+    return Opening(opened, source.files, source.streams, light=True)
 
 
-def text_source(config: ConfigParameters) -> TextFormat:
+def text_source(config: ConfigParameters) -> Opening[Deserializer]:
     """CNTKTextFormatDeserializer: the file of a section and its streams."""
-    return TextFormat(
+    streams = text_streams(config)
+    opened = partial(
+        TextFormat,
         config.string("file"),
-        text_streams(config),
+        streams,
         skip_ids=config.bool("skipSequenceIds", False),
         max_errors=config.int("maxErrors", 0),
         chunk_size=config.int("chunkSizeInBytes", CHUNK_SIZE),
     )
+    return Opening(opened, config.files("file"), [text.stream for text in streams], light=True)
 
 
 def text_streams(config: ConfigParameters) -> list[TextStream]:

@@ -48,6 +48,8 @@ def test_names_of_sgd(asked):
         lines += [f"gradUpdateType = {learner}", "AutoAdjust = [ autoAdjustLR = none ]"]
         SgdOptions.of(config(lines))
         SgdOptions.of(config([*lines, "AutoAdjust = [ numMiniBatch4LRSearch = 3 ]"]))
+        lines += ["gradientcheck = true ; precision = double", "adaptationRegType = KL"]
+        SgdOptions.of(config(lines))
     elsewhere = {"precision", "autoadjust"}
     # What is not found in a section is looked up around it.
     assert asked["SGD"] - asked["AutoAdjust"] - elsewhere == {*plain("SGDOptimizer")}
@@ -96,7 +98,7 @@ def test_names_of_readers(more, asked, tmp_path):
                    labelDim = 3 ]""",
         "reader",
     )
-    htk_mlf_reader(section).close()
+    htk_mlf_reader(section).open().close()
     parts = {"scpfile", "mlffile", "mlffilelist", "features", "labels", "dim", "labeldim"}
     parts |= {
         "readertype",

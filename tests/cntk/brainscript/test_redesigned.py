@@ -103,6 +103,8 @@ def test_an_edit_waits_for_the_model_that_is_trained(tmp_path):
     )
     train, add, again = read(text)[0].actions
     assert isinstance(add, LaterAction) and add.name == "add"
+    (tmp_path / "train.bs").write_text(text)
+    assert found_in(tmp_path / "train.bs") == []
     with pytest.raises(FormatError, match="there is no model file"):
         add.action()
     train.network.validate()
@@ -193,12 +195,18 @@ def test_no_false_warnings(name):
     file = Path(__file__).parent / f"{name}.bs"
     folders = [f"{key}=x" for key in ("ExpDir", "ScpDir", "MlfDir")] if "simple" in name else []
     device = ["DeviceNumber=-1"] if "simple" in name else []
-    assert not check_file(file, extra=[*folders, *device]).problems
+    problems = check_file(file, extra=[*folders, *device]).problems
+    assert problems and all(" error opening file " in text for _, text in problems)
+
+
+def found_in(file):
+    """What a check finds, but for the files of data, which are not there."""
+    return [found for found in check_file(file).problems if " error opening file " not in found[1]]
 
 
 def test_check_tells_of_them(tmp_path):
     (tmp_path / "train.bs").write_text(redesigned("strems = 1"))
-    assert [severity for severity, _ in check_file(tmp_path / "train.bs").problems] == ["warning"]
+    assert [severity for severity, _ in found_in(tmp_path / "train.bs")] == ["warning"]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +220,7 @@ def test_check_tells_of_them(tmp_path):
 )
 def test_settings_are_checked_before_anything_runs(line, message, tmp_path):
     (tmp_path / "train.bs").write_text(f"{line}\n{redesigned()}")
-    ((severity, text),) = check_file(tmp_path / "train.bs").problems
+    ((severity, text),) = found_in(tmp_path / "train.bs")
     assert severity == "error" and message in text
     said = []
     with pytest.raises(OpscopeError) as caught:

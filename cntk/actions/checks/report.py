@@ -1,0 +1,107 @@
+"""The problems of a file, each once, in the order of their places."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ....framework.base.errors import OpscopeError
+from ...base.text import Location
+from ...network.network import Network
+
+ERROR, WARNING = "error", "warning"
+_ABSENT = re.compile(
+    r"error opening file '([^'\0]+)': No such file|there is no model file '([^'\0]+)'"
+    r"|^(?:\S+: )?([^\s\0]+): No such file or directory$"
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem.
+
+    Attributes:
+        severity: `ERROR` or `WARNING`.
+        text: with the place, if there is one.
+        location: the place.
+        file: the path of a file that is not there, if that is the problem.
+    """
+
+    severity: str
+    text: str
+    location: Location | None = None
+    file: str = ""
+
+
+@dataclass
+class Report:
+    """The problems and networks of one file.
+
+    Attributes:
+        found: the problems, as they were found.
+        networks: the networks that were built, by the names of their sections.
+    """
+
+    found: list[Problem] = field(default_factory=list)
+    networks: dict[str, Network] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)  # parameters
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """Pairs of severity and text, in the order of their places: file by file, line by line."""
+        sources: dict[str, int] = {}
+        for problem in self.found:
+            if problem.location is not None:
+                sources.setdefault(problem.location.source.name, len(sources))
+
+        def place(problem: Problem) -> tuple[int, int, int]:
+            at = problem.location
+            if at is None:
+                return len(sources), 0, 0
+            return sources[at.source.name], at.line, at.column
+
+        return [(problem.severity, problem.text) for problem in sorted(self.found, key=place)]
+
+    @property
+    def errors(self) -> list[Problem]:
+        """What stops a run."""
+        return [problem for problem in self.found if problem.severity == ERROR]
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """A context whose errors are added, each once."""
+        try:
+            yield
+        except OpscopeError as error:
+            self.add_error(error)
+            for other in getattr(error, "others", ()):  # of other members, of the rest of a text
+                self.add_error(other)
+            network = getattr(error, "network", None)
+            for other in network.problems() if network is not None else ():
+                if not str(error).startswith(str(other)):  # the first, perhaps with a longer chain
+                    self.add_error(other)
+
+    def add_error(self, error: OpscopeError, severity: str = ERROR, file: str = "") -> None:
+        """Add an error of the package; `file` is one that is not there."""
+        text, parameter = str(error), getattr(error, "parameter", None)
+        if parameter is not None and severity == ERROR:
+            if parameter in self._refused:
+                return  # another reader refuses it as well
+            self._refused.add(parameter)
+        absent = _ABSENT.search(text.split("\n", 1)[0]) if not file else None
+        file = file or (os.path.abspath(next(filter(None, absent.groups()))) if absent else "")
+        self.add(severity, text, getattr(error, "location", None), file)
+
+    def add(
+        self, severity: str, text: str, location: Location | None = None, file: str = ""
+    ) -> None:
+        """Add a problem, unless it is there: the same text, place or absent file."""
+        line = text.split("\n", 1)[0]
+        for known in self.found:
+            same = known.text == text or (location and known.text.split("\n", 1)[0] == line)
+            if same or (file and known.file == file):
+                return
+        self.found.append(Problem(severity, text, location, file))
