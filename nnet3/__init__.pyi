@@ -24,7 +24,9 @@ from .language.descriptor import Descriptor as Descriptor
 from .language.descriptor import ForwardingDescriptor as ForwardingDescriptor
 from .language.descriptor import OffsetForwardingDescriptor as OffsetForwardingDescriptor
 from .language.descriptor import OptionalSumDescriptor as OptionalSumDescriptor
-from .language.descriptor import ReplaceIndexForwardingDescriptor as ReplaceIndexForwardingDescriptor
+from .language.descriptor import (
+    ReplaceIndexForwardingDescriptor as ReplaceIndexForwardingDescriptor,
+)
 from .language.descriptor import RoundingForwardingDescriptor as RoundingForwardingDescriptor
 from .language.descriptor import SimpleForwardingDescriptor as SimpleForwardingDescriptor
 from .language.descriptor import SimpleSumDescriptor as SimpleSumDescriptor
