@@ -16,7 +16,7 @@ from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.mel.parse import parse_mel
 from opscope.cntk.models.open_model import open_model
 from opscope.cntk.models.v1 import write_model
-from opscope.cntk.programs.check import ERROR, check_file
+from opscope.cntk.programs.check import check_file
 from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError
 
@@ -67,13 +67,18 @@ train = [
         evalCriterion = ErrorPrediction ; layerTypes = Sigmoid ; initValueScale = 1.0 ]
     SGD = [ epochSize = 0 ; minibatchSize = 4 ; learningRatesPerMB = 0.1*2:0.05
         momentumPerMB = 0.9 ; maxEpochs = 2 ]
-    reader = [ readerType = "CNTKTextFormatReader" ; file = "a.ctf"
-        input = [ features = [ dim = 4 ; format = "dense" ] labels = [ dim = 3 ] ] ]
 ]
+reader = [ readerType = "CNTKTextFormatReader" ; file = "a.ctf"
+    input = [ features = [ dim = 4 ; format = "dense" ]
+              labels = [ dim = 3 ; format = "dense" ] ] ]
 test = [ action = "test" ]
 """
-_BRAINSCRIPT = b"""command = train
+_BRAINSCRIPT = b"""command = train ; modelPath = "m.dnn"
 train = { action = "train"
+  SGD = { maxEpochs = 1 ; minibatchSize = 4 ; learningRatesPerSample = 0.1 }
+  reader = { readerType = "CNTKTextFormatReader" ; file = "a.ctf"
+    input = { features = { dim = 4 ; format = "dense" }
+              labels = { dim = 3 ; format = "dense" } } }
   BrainScriptNetworkBuilder = {
     F = 4 ; C = 3 ; H = if F > 2 then 5 else 6
     model = Sequential (DenseLayer {H, activation=ReLU} : Dropout : LinearLayer {C})
@@ -191,9 +196,9 @@ def _reads_picture(path: Path) -> None:
 
 
 def _check(path: Path) -> None:
-    for severity, text in check_file(str(path)).problems:
-        if severity == ERROR:
-            raise FormatError(text)
+    for problem in check_file(str(path)).errors:
+        if not problem.file:  # the data are nowhere
+            raise FormatError(problem.text)
 
 
 def _brainscript(path: Path) -> None:

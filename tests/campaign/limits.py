@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import multiprocessing
 import os
@@ -186,6 +187,7 @@ def _place(error: BaseException) -> str:
 
 
 def _quiet() -> None:
+    faulthandler.disable()  # what a process dies of is told by its signal
     warnings.simplefilter("ignore")
     import logging
 
