@@ -26,9 +26,9 @@ from .base.reader import DataReader
 from .base.sections import complaint, enumerator, sections_with
 from .catalogue import source_opening, together
 from .htk.data import LabelSequences, Utterances
-from .htk.lattices import LatticePacker, lattice_files, lattices_of, phones_of
+from .htk.lattices import LatticePacker, lattices_of, phones_of
 from .htk.options import FeatureOptions, LabelOptions
-from .htk.reader import randomization
+from .htk.reader import opening_of, randomization
 from .opening import Opening
 
 _HTK_FEATURES = "HTKFeatureDeserializer"
@@ -190,11 +190,4 @@ def htk_deserializers_reader(config: ConfigParameters) -> Opening[DataReader]:
             packer = LatticePacker(packer, archive, phones_of(config, archive.hmms, names))
         return PackedReader(packer, ahead=ahead)
 
-    parts = [*features, *labels]
-    files = [file for part in parts for file in part.files]
-    return Opening(
-        opened,
-        [*files, *lattice_files(config)],
-        [part.stream for part in parts],
-        probe=lambda: [part.probe() for part in features],
-    )
+    return opening_of(config, features, labels, opened)

@@ -71,6 +71,16 @@ def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
         wanted = {entry.name for entry in given[0].entries}
         return PackedReader(pack(given, [part.open(wanted) for part in labels]), ahead=ahead)
 
+    return opening_of(config, features, labels, opened)
+
+
+def opening_of(
+    config: ConfigParameters,
+    features: Sequence[FeatureOptions],
+    labels: Sequence[LabelOptions],
+    opened: Callable[[], DataReader],
+) -> Opening[DataReader]:
+    """What is told of a reader of HTK features, labels and lattices before `opened` opens it."""
     parts = [*features, *labels]
     files = [file for part in parts for file in part.files]
     return Opening(
