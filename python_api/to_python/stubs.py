@@ -36,6 +36,7 @@ _ROOT = sys.modules[methods.__name__.partition(".")[0]]
 
 _OPERATORS = f"{_ROOT.__name__}.operators."
 _INDENT = "    "
+_WIDTH = 100
 
 
 def stubs() -> dict[Path, str]:
@@ -49,9 +50,15 @@ def face_text(package: ModuleType) -> str:
     """The stub of a package that looks names up on first use: every public name as an import."""
     homes = {name: package._HOMES.get(name, ".") for name in package.__all__}
     places = sorted((home, name) for name, home in homes.items())
-    lines = [f"from {home} import {name} as {name}" for home, name in places]
+    lines = [_import(home, name) for home, name in places]
     version = ["", "__version__: str"] if hasattr(package, "__version__") else []
     return "\n".join([_HEAD, "", *lines, *version, ""])
+
+
+def _import(home: str, name: str) -> str:
+    """A name that a stub passes on, as the formatter lays it out."""
+    line = f"from {home} import {name} as {name}"
+    return line if len(line) <= _WIDTH else f"from {home} import (\n    {name} as {name},\n)"
 
 
 def methods_text() -> str:

@@ -292,3 +292,12 @@ def test_load_into_a_scope_that_is_in_use(saved):
     for one in (net, changed):
         one.run(scope)
         assert np.array_equal(scope.numpy("y"), np.maximum(VALUES["w"], 0))
+
+
+def test_a_variable_without_a_name_is_refused(saved):
+    """It is no variable that the scope may hold: found by the campaign, with a view of it."""
+    message = NetDesc.FromString(pb_of(saved).read_bytes())
+    message.vars.add().name = ""
+    pb_of(saved).write_bytes(message.SerializeToString())
+    with pytest.raises(FormatError, match="a variable is named ''"):
+        load(saved)

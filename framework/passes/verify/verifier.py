@@ -88,7 +88,7 @@ def _declarations(net: NetCheck) -> None:
         where = format_location(var.source)
         at = f" at {where}" if where else ""
         if not var.name or var.name == EMPTY:
-            net.add("undefined", f"a variable{at} is named {var.name!r}")
+            net.add("declaration", f"a variable{at} is named {var.name!r}")
         elif var.name in seen:
             net.add("doubly-defined", f"variable {var.name!r}{at} is declared twice")
         seen.add(var.name)
