@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..language.config import is_valid_name
 from ..language.forms import FORMS
 
-_BACK = re.compile(r"\[\s*([^\]]*?)\s*\]\s*")
+_BACK = re.compile(r"\[([^\[\]]*)\]\s*")
 _TOKEN = re.compile(r"[(),@]|[^(),@\s]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}\Z")
 _DEEPEST = 50  # levels of brackets; nothing that nnet3 can normalise is near that
@@ -66,7 +66,9 @@ def resolve(text: str, previous: Sequence[str], lookup: Lookup) -> Resolved:
     Raises:
         InputError: it is no descriptor, a name is unknown, or dimensions do not fit.
     """
-    parser = _Parser(_BACK.sub(lambda found: _back(found[1], previous), text), previous, lookup)
+    parser = _Parser(
+        _BACK.sub(lambda found: _back(found[1].strip(), previous), text), previous, lookup
+    )
     result = parser.descriptor(0)
     if parser.position < len(parser.tokens):
         raise InputError(f"{parser.tokens[parser.position]!r} follows the end of input={text}")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.xconfig import xconfig_to_config
+from opscope.nnet3.xconfig import xconfig_to_config, xconfig_to_configs
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "xconfig"
 FRONT = "input name=input dim=8\n"
@@ -261,3 +261,13 @@ def test_damaged_text_is_refused_or_read(data):
         assert "output-node" in xconfig_to_config(damaged)
     except FormatError as error:
         assert "line " in str(error)
+
+
+@pytest.mark.timeout(10)
+def test_brackets_that_nothing_closes_are_read_once(tmp_path):
+    path = tmp_path / "a.xconfig"
+    path.write_text(
+        f"input dim=4 name=input\nrelu-layer name=a dim=6 input=Append({'[' * 60_000}1)\n"
+    )
+    with pytest.raises(FormatError, match=r":2: relu-layer 'a': expected a descriptor"):
+        xconfig_to_configs(path)
