@@ -15,7 +15,7 @@ from ...network.network import Network
 ERROR, WARNING = "error", "warning"
 _ABSENT = re.compile(
     r"error opening file '([^'\0]+)': No such file|there is no model file '([^'\0]+)'"
-    r"|^(?:\S+: )?([^\s\0]+): No such file or directory$"
+    r"|^(?:\S+: )?([^\s\0]+): (?:cannot be read: )?No such file or directory$"
 )
 
 
