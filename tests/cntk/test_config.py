@@ -4,7 +4,7 @@ import math
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from opscope.cntk.base.text import Text
@@ -348,7 +348,11 @@ VALUES = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(NAMES, VALUES, max_size=5))
+@example({"K": "x", "k": "[A=1]"})
 def test_print_and_parse(entries):
+    if len({name.lower() for name in entries}) < len(entries):
+        # One name, whose values are joined: no config may be able to hold what comes of it.
+        assume(not any('"' in text or ";" in text for text in entries.values()))
     config = ConfigParameters()
     for name, text in entries.items():
         config.insert(name, text)
