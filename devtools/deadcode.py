@@ -47,6 +47,7 @@ REGISTERING = [
     "@builder_method",
     "@running_method",
     "@converts",
+    "@directive",
     "@gradient",
     "@layer",
     "@layer_type",

@@ -70,7 +70,7 @@ class CommandTrace:
             context: see `keeping`; None: one of its own.
 
         Raises:
-            As `PlainNet.run`.
+            OpscopeError: as `PlainNet.run`.
         """
         self._context = context or self._context
         commands = self._commands
