@@ -5,7 +5,7 @@ operators, lower, readers, models, ndl, mel, brainscript, run, sgd, actions, pro
 imports from those before it. May import operators and below.
 """
 
-from importlib import import_module
+from ..framework.base.lazy_names import lazy_names
 
 _HOMES = {
     # models: open, evaluate, save
@@ -51,15 +51,4 @@ _HOMES = {
     "Evaluator": ".sgd.evaluate",
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name], __name__), name)
-    globals()[name] = value  # the next access does not come here
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, globals(), _HOMES)

@@ -3,7 +3,7 @@
 Names are looked up on first use (PEP 562).
 """
 
-from importlib import import_module
+from ..framework.base.lazy_names import lazy_names
 
 _HOMES = {
     "Nnet": ".network.nnet",
@@ -52,15 +52,4 @@ _HOMES = {
     **dict.fromkeys(("read_table", "RandomAccessTable", "TableWriter"), ".tables.tables"),
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name], __name__), name)
-    globals()[name] = value  # the next access does not come here
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, globals(), _HOMES)
