@@ -14,13 +14,13 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from glob import glob
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.untrusted.values import open_file, read_text
 from ..base.text import reason
 from .archive_format import read_lattice
 from .hmms import PAUSE, Hmms
@@ -94,7 +94,7 @@ class LatticeArchive:
         try:
             if self._open is None or self._open[0] != path:
                 self.close()
-                self._open = path, open(path, "rb")
+                self._open = path, open_file(path)
             file = self._open[1]
             return read_lattice(file, path, offset, numbers, self.hmms.numbers.get(PAUSE))
         except OSError as error:
@@ -119,7 +119,7 @@ class LatticeArchive:
 
 def _read(path: PathLike) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        return read_text(path, "surrogateescape")
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         raise FormatError(f"{path}: {reason(error)}") from error
 

@@ -14,12 +14,13 @@ import re
 import struct
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
 
 from ....framework.base.atomic import PathLike, write_atomically
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import open_file, read_text
 from ...base.text import reason
 
 KINDS = {6: "MFCC", 7: "FBANK", 9: "USER", 11: "PLP", 12: "USER"}
@@ -124,7 +125,7 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
 
 def _read_text(path: PathLike) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        return read_text(path, "surrogateescape")
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         raise FormatError(f"{path}: {reason(error)}") from error
 
@@ -167,7 +168,7 @@ class HtkFile:
         """
         path = str(path)
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 head = file.read(_HEADER + 16)
                 size = file.seek(0, 2)
                 if len(head) < _HEADER:
@@ -194,7 +195,7 @@ class HtkFile:
         count = last - first + 1
         begin = self._begin + first * self.dim * self._dtype.itemsize
         try:
-            raw = np.fromfile(self.path, self._dtype, count * self.dim, offset=begin)
+            raw = _numbers(self.path, self._dtype, count * self.dim, begin)
         except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
             raise FormatError(f"{self.path}: {reason(error)}") from error
         if len(raw) < count * self.dim:
@@ -212,7 +213,7 @@ class HtkFile:
 
     def _check(self, raw: np.ndarray, place: int) -> None:
         words = np.dtype("u2").newbyteorder(self._dtype.byteorder)
-        found = np.fromfile(self.path, words, 1, offset=place)
+        found = _numbers(self.path, words, 1, place)
         wanted = _checksum(raw.view(words), self._sum or 0)
         if not len(found) or found[0] != wanted:
             what = f"is {found[0]}" if len(found) else "is missing"
@@ -220,6 +221,11 @@ class HtkFile:
                 f"{self.path}: the checksum {what} (byte {place}), that of the frames is {wanted}:"
                 " the file is damaged"
             )
+
+
+def _numbers(path: str, dtype: np.dtype, count: int, begin: int) -> np.ndarray:
+    with open_file(path) as file:
+        return np.fromfile(file, dtype, count, offset=begin)
 
 
 def _checksum(words: np.ndarray, start: int = 0) -> int:
