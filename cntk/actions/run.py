@@ -20,7 +20,7 @@ from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
-from .common import Run, precision_of, refuse_overwriting
+from .common import Run, naming_values, precision_of, refuse_overwriting
 from .settings import (
     TopOptions,
     cpu_threads,
@@ -116,6 +116,7 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
         if options.stamps:
             run = replace(run, say=stamped(run.say))
         stack.enter_context(warnings_to(run.say))
+        stack.enter_context(naming_values(config))
         _run(config, options, run)
 
 

@@ -27,8 +27,10 @@ def read_source(path: str | Path, chain: Chain = ()) -> Source:
     """
     try:
         if os.path.getsize(file_path(path)) > LARGEST:
-            raise located(FormatError, f"{path}: more than {LARGEST} bytes", None, chain)
+            raise FormatError(f"{path}: more than {LARGEST} bytes")
         data = read_bytes(path)
+    except FormatError as error:  # a name that may not be opened, or a file that is too large
+        raise located(type(error), str(error), None, chain) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise located(FormatError, f"error opening file '{path}': {reason}", None, chain) from None

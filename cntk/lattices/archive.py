@@ -20,6 +20,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.untrusted.roots import current
 from ...framework.base.untrusted.values import open_file, read_text
 from ..base.text import reason
 from .archive_format import read_lattice
@@ -61,11 +62,15 @@ class LatticeArchive:
     def __init__(self, tables: Sequence[PathLike], hmms: Hmms, prefix: str = "") -> None:
         self.hmms = hmms
         self._places: dict[str, tuple[str, int]] = {}
+        confinement = current()
         for table in tables:
             for place, name, path, offset in _entries(table):
                 if name in self._places:
                     raise FormatError(f"{place}the lattice {name!r} is there already")
-                self._places[name] = (f"{prefix}/{path}" if prefix else path, offset)
+                path = f"{prefix}/{path}" if prefix else path
+                if confinement is not None:
+                    confinement.check(path, place.removesuffix(": "))
+                self._places[name] = path, offset
         self._open: tuple[str, BinaryIO] | None = None
         self._numbers: dict[str, np.ndarray] = {}
         self._last_list: tuple[str, np.ndarray] | None = None

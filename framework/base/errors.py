@@ -75,7 +75,13 @@ class SaveError(OpscopeError):
 
 
 class OutsideError(FormatError, SaveError):
-    """A file that was neither read nor written, as it lies outside of the folders for it."""
+    """A file that was neither read nor written, as it lies outside of the folders for it.
+
+    Attributes:
+        path: of the file, as it was named.
+    """
+
+    path = ""
 
 
 class RunError(OpscopeError):

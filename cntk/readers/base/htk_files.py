@@ -20,6 +20,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike, write_atomically
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.roots import current
 from ....framework.base.untrusted.values import open_file, read_text
 from ...base.text import reason
 
@@ -109,6 +110,7 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
     folder = str(PurePosixPath(str(path)).parent)
     before = prefix.replace("\\", "/").rstrip("/")
     found = []
+    confinement = current()
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -119,7 +121,10 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
             line = f"{name}={before}/{rest}" if equals else f"{before}/{name}"
         elif not prefix:
             line = line.replace("...", folder, 1)
-        found.append(parse_path(line, f"{path}:{number}: "))
+        entry = parse_path(line, f"{path}:{number}: ")
+        if confinement is not None:
+            confinement.check(entry.path, f"{path}:{number}")
+        found.append(entry)
     return found
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ....framework.base.atomic import make_folder_of
 from ....framework.base.errors import FormatError, SaveError, ShapeError
+from ....framework.base.untrusted.roots import current
 from ....framework.base.untrusted.values import read_text
 from ...base.text import reason
 from ...config.parameters import ConfigParameters
@@ -68,6 +69,10 @@ def _lines(path: str) -> list[str]:
         text = read_text(path, "surrogateescape")
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         raise FormatError(f"{path}: {reason(error)}") from error
+    confinement = current()
+    if confinement is not None:
+        for number, line in enumerate(text.splitlines(), 1):
+            confinement.check(line.strip(), f"{path}:{number}")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

@@ -133,7 +133,9 @@ class _Files:
                     opened = self._open.enter_context(zipfile.ZipFile(file))
                     self._archives[archive] = opened
                 return self._archives[archive].read(inside[1:].replace("\\", "/"))
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        except FormatError as error:  # a name that may not be opened
+            raise type(error)(f"{entry.place}: {error}") from None
+        except (OSError, ValueError) as error:
             raise FormatError(f"{entry.place}: {path}: {reason(error)}") from error
         except (zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError) as error:
             raise FormatError(f"{entry.place}: {path}: {error}") from error

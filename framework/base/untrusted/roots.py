@@ -45,16 +45,16 @@ class Confinement:
     folders: tuple[str, ...] = ()
     outer: Confinement | None = None
 
-    def check(self, path: str) -> None:
-        """Refuse a path that leads out.
+    def check(self, path: str, place: str = "") -> None:
+        """Refuse a path that leads out; `place`, as `list.scp:3`, is where it stands.
 
         Raises:
             OutsideError: it does.
         """
         if not self._typed(path):
-            self._check_real(path, os.path.realpath(path))
+            self._check_real(path, os.path.realpath(path), f"{place}: " if place else "")
         if self.outer is not None:
-            self.outer.check(path)
+            self.outer.check(path, place)
 
     def check_open(self, path: str, handle: int) -> None:
         """Refuse an open file that is another one than its path said before.
@@ -101,7 +101,7 @@ class Confinement:
         # Not normalized: `link/../name` is another file than `name`.
         return os.path.join(os.getcwd(), path) in self.files
 
-    def _check_real(self, path: str, real: str) -> None:
+    def _check_real(self, path: str, real: str, before: str = "") -> None:
         if any(map(real.startswith, map(_below, (*self.roots, *self.folders)))):
             return
         if real in self.files or real in self.roots or real in self.folders:
@@ -113,10 +113,12 @@ class Confinement:
             return
         where = "" if real == path else f" (which is {real!r})" if real else " (which has changed)"
         roots = ", ".join(map(repr, self.roots))
-        raise OutsideError(
-            f"{path!r}{where} lies outside of {roots}, where files that are named must lie"
+        error = OutsideError(
+            f"{before}{path!r}{where} lies outside of {roots}, where files that are named must lie"
             f" (--root, {SWITCH})"
         )
+        error.path = path
+        raise error
 
 
 def _below(folder: str) -> str:
