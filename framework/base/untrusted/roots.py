@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO, Any
 
-from ..errors import OpscopeError, OutsideError
+from ..errors import FormatError, OpscopeError, OutsideError
 from ..settings import switch
 
 SWITCH = "OPSCOPE_ROOT"
@@ -49,10 +49,15 @@ class Confinement:
         """Refuse a path that leads out; `place`, as `list.scp:3`, is where it stands.
 
         Raises:
-            OutsideError: it does.
+            OutsideError: it does. FormatError: it is no path.
         """
+        before = f"{place}: " if place else ""
         if not self._typed(path):
-            self._check_real(path, os.path.realpath(path), f"{place}: " if place else "")
+            try:
+                real = os.path.realpath(path)
+            except ValueError as error:  # a NUL, or characters that no name has
+                raise FormatError(f"{before}{path!r} is no file name: {error}") from None
+            self._check_real(path, real, before)
         if self.outer is not None:
             self.outer.check(path, place)
 
