@@ -113,7 +113,7 @@ def _split_roots(words: list[str]) -> tuple[list[str], list[str]]:
             others.append(word)
         before = "" if before == "--root" else word
     if before == "--root":
-        roots.append(before)  # which says that its folder is missing
+        raise click.UsageError("Option '--root' requires an argument.")
     return roots, others + words[end:]
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import opscope
 import pytest
 from click.testing import CliRunner
+
+import opscope
 from opscope.cntk.actions.words import count_words
 from opscope.cntk.config.files import load_config
 from opscope.cntk.lattices.archive import LatticeArchive
@@ -200,7 +201,12 @@ def test_a_trusted_name_is_no_door(named):
     os.symlink("../out/file.pb", "../out/typed.link")
     with opscope.confined(".", trust=["../out/typed"]):
         values.read_text("../out/typed")
-        for path in ("../out/typed.link", "../out/file.pb", "../out/typed2", "folder/../out/file.pb"):
+        for path in (
+            "../out/typed.link",
+            "../out/file.pb",
+            "../out/typed2",
+            "folder/../out/file.pb",
+        ):
             with pytest.raises(opscope.OutsideError):
                 values.read_text(path)
 

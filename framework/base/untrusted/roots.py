@@ -25,6 +25,7 @@ from ..settings import switch
 SWITCH = "OPSCOPE_ROOT"
 _BETWEEN = re.compile(r"[\s;,:=+|\[\](){}\"'<>]+")  # what stands between the names in a word
 _SPECIFIER = re.compile(r"[a-z]+(?:,[a-z]+)*:")
+_PAIR = (".pb", ".safetensors")  # of a saved net: who names one file names both
 _DESCRIPTORS = "/proc/self/fd"
 
 
@@ -276,7 +277,8 @@ def _typed_paths(
     trusted: set[str] = set()
     for path in files:
         if path and "\0" not in path:
-            for name in (path, os.path.splitext(path)[0]):
+            stem, ending = os.path.splitext(path)
+            for name in (path, stem) if ending in _PAIR else (path,):
                 trusted |= {os.path.join(os.getcwd(), name), os.path.realpath(name)}
     real = (os.path.realpath(path) for path in folders if path and "\0" not in path)
     return frozenset(trusted), tuple(path for path in real if not os.path.isfile(path))
