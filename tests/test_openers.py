@@ -57,6 +57,8 @@ def opener(node: ast.AST) -> str:
     if isinstance(node, ast.Name):
         return node.id if node.id == "open" or node.id in OPENERS else ""
     if isinstance(node, ast.Attribute):
+        if node.attr not in OPENERS | {"open", "load"}:
+            return ""
         owner = ast.unparse(node.value)
         known = node.attr in OPENERS or (owner, node.attr) == ("np", "load")
         known = known or (node.attr == "open" and owner in MODULES)

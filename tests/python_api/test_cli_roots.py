@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -31,7 +33,8 @@ HTK = """reader = [ readerType = "HTKMLFReader" ; readMethod = "rollingWindow" ;
     y = [ mlfFile = "a.mlf" ; labelMappingFile = "states" ; labelDim = 2 ] ]"""
 IMAGES = """reader = [ readerType = "ImageReader" ; file = "map.txt" ; randomize = none
     x = [ width = 2 ; height = 2 ; channels = 3 ] ; y = [ labelDim = 2 ] ]"""
-TABLE = """command = Map ; Map = [ action = "createLabelMap" ; minibatchSize = 2 ; section = "Train" ]
+TABLE = """command = Map
+Map = [ action = "createLabelMap" ; minibatchSize = 2 ; section = "Train" ]
 Train = [ reader = [ readerType = "UCIFastReader" ; file = "data.txt"
     features = [ dim = 1 ; start = 1 ]
     labels = [ start = 0 ; dim = 1 ; labelType = "category" ; labelDim = 2
@@ -44,6 +47,10 @@ def read_by(reader: str, dim: int = 2) -> str:
     head, _, rest = trained().partition("  reader = ")
     rest = rest.partition("  BrainScript")[2].replace("x = Input {2}", f"x = Input {{{dim}}}")
     return f"{head}  {reader}\n  BrainScript{rest.replace('(2:2)', f'(2:{dim})')}"
+
+
+EDIT = 'command = E\nE = [ action = edit ; editPath = "e.mel" ]'
+PLOT = "command = P\nP = [ action = plot ;"
 
 
 def trained(**parts: str) -> str:
@@ -99,12 +106,12 @@ KINDS: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "model to write": ({"t.cntk": trained(MODEL="PATHnew.dnn")}, CONFIG, "t.cntk:2:"),
     "model": (
-        {"t.cntk": 'command=P\nP=[ action=plot ; modelPath="PATHold.dnn" ; outputDotFile="o.dot" ]'},
+        {"t.cntk": f'{PLOT} modelPath = "PATHold.dnn" ; outputDotFile = "o.dot" ]'},
         CONFIG,
         "t.cntk:2:",
     ),
     "picture": (
-        {"t.cntk": 'command=P\nP=[ action=plot ; modelPath="old.dnn" ; outputDotFile="PATHn.dot" ]'},
+        {"t.cntk": f'{PLOT} modelPath = "old.dnn" ; outputDotFile = "PATHn.dot" ]'},
         CONFIG,
         "t.cntk:2:",
     ),
@@ -112,8 +119,10 @@ KINDS: dict[str, tuple[dict[str, str], list[str], str]] = {
     "done": ({"t.cntk": trained(TOP='doneFile = "PATHnew.done"')}, CONFIG, "t.cntk:1:"),
     "values": (
         {
-            "t.cntk": trained().replace("action = train", 'action = write ; outputPath = "PATHnew"')
-            .replace('"m.dnn"', '"old.dnn"').replace("BrainScriptNetworkBuilder", "unused")
+            "t.cntk": trained()
+            .replace("action = train", 'action = write ; outputPath = "PATHnew"')
+            .replace('"m.dnn"', '"old.dnn"')
+            .replace("BrainScriptNetworkBuilder", "unused")
         },
         CONFIG,
         "t.cntk:2:",
@@ -130,7 +139,7 @@ KINDS: dict[str, tuple[dict[str, str], list[str], str]] = {
         CONFIG,
         "t.cntk:5:",
     ),
-    "label map": ({"t.cntk": TABLE}, CONFIG, "t.cntk:5:"),
+    "label map": ({"t.cntk": TABLE}, CONFIG, "t.cntk:6:"),
     "images": ({"t.cntk": read_by(IMAGES, 12), "map.txt": "PATHi.png\t1\n"}, CONFIG, "map.txt:1: "),
     "zipped images": (
         {"t.cntk": read_by(IMAGES, 12), "map.txt": "PATHi.zip@/i.png\t1\n"},
@@ -138,13 +147,13 @@ KINDS: dict[str, tuple[dict[str, str], list[str], str]] = {
         "map.txt:1: ",
     ),
     "edit": (
-        {"t.cntk": 'command=E\nE=[ action=edit ; editPath="e.mel" ]', "e.mel": "m=LoadModel(PATHold.dnn)\n"},
+        {"t.cntk": EDIT, "e.mel": "m=LoadModel(PATHold.dnn)\n"},
         CONFIG,
         "old.dnn",
     ),
     "edit to write": (
         {
-            "t.cntk": 'command=E\nE=[ action=edit ; editPath="e.mel" ]',
+            "t.cntk": EDIT,
             "e.mel": "m=LoadModel(old.dnn)\nSaveModel(m, PATHnew.dnn)\n",
         },
         CONFIG,
@@ -152,23 +161,21 @@ KINDS: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "revision": (
         {
-            "t.cntk": 'command=E\nE=[ action=edit ; editPath="e.mel" ]',
+            "t.cntk": EDIT,
             "e.mel": "m=LoadModel(old.dnn)\nReviseParameter(m.*, PATHw.txt)\nSaveModel(m, n.dnn)\n",
         },
         CONFIG,
         "w.txt",
     ),
-}  # fmt: skip
+}
 WAYS = {"absolute": "ROOT/out/", "up": "../out/", "link": "linked/", "through": "sub/../../out/"}
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """Everything that the kinds name, in `in`, which is the working folder, and in `out`."""
-    monkeypatch.delenv("OPSCOPE_ROOT", raising=False)
-    for name in ("in", "out"):
-        os.mkdir(tmp_path / name)
-        monkeypatch.chdir(tmp_path / name)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """A folder with everything that the kinds name."""
+    folder = tmp_path_factory.mktemp("files")
+    with contextlib.chdir(folder):
         write_models()
         feats = np.arange(20, dtype=np.float32).reshape(5, 4)
         with TableWriter("ark:feats.ark", "matrix") as table:
@@ -199,6 +206,15 @@ def folder(tmp_path, monkeypatch) -> Path:
         image.save("i.png")
         with zipfile.ZipFile("i.zip", "w") as archive:
             archive.write("i.png")
+    return folder
+
+
+@pytest.fixture
+def folder(files, tmp_path, monkeypatch) -> Path:
+    """Copies of that folder: `in`, which is the working folder, and `out`."""
+    monkeypatch.delenv("OPSCOPE_ROOT", raising=False)
+    for name in ("in", "out"):
+        shutil.copytree(files, tmp_path / name)
     monkeypatch.chdir(tmp_path / "in")
     os.mkdir("sub")
     os.symlink("../out", "linked")
