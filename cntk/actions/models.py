@@ -208,7 +208,7 @@ class SvdOptions:
 def _read_groups(path: str) -> Iterator[tuple[re.Pattern[str], float]]:
     try:
         lines = read_text(path).splitlines()
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL character in the path
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     for number, line in enumerate(lines, 1):
         words = line.split()

@@ -148,7 +148,7 @@ def count_words(path: str, begin: str, end: str) -> Counter[str]:
                 line = line if f" {end}" in line else f"{line} {end}"
                 words = line.split()
                 counts.update(words[1:] if begin == end else words)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     return counts
 

@@ -125,7 +125,7 @@ class LatticeArchive:
 def _read(path: PathLike) -> str:
     try:
         return read_text(path, "surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
 
 

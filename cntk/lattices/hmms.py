@@ -132,7 +132,7 @@ def _read_transitions(path: PathLike) -> dict[str, np.ndarray]:
 def _lines(path: PathLike) -> Iterator[tuple[str, list[str]]]:
     try:
         text = read_text(path, "surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()

@@ -43,7 +43,7 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
     """
     try:
         text = read_text(path, "surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     reader = _Reader(str(path), hmms, period)
     for number, line in enumerate(text.splitlines(), 1):

@@ -68,7 +68,7 @@ def read_checkpoint(path: PathLike) -> Checkpoint:
     """
     try:
         data = read_bytes(path)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     return parse_checkpoint(data, str(path))
 

@@ -47,7 +47,7 @@ def open_model(path: PathLike, precision: str = "float", validate: bool = True) 
     """
     try:
         data = read_bytes(path)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     kind = format_of(data)
     if kind == "model":

@@ -56,7 +56,7 @@ def read_model(path: PathLike, precision: str = "float", validate: bool = True) 
     """
     try:
         data = read_bytes(path)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     network = parse_model(data, str(path), precision)
     if validate:

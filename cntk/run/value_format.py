@@ -109,7 +109,7 @@ def read_labels(path: str) -> list[str]:
     """
     try:
         lines = read_text(path).split("\n")
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL character in the path
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     if lines and not lines[-1]:
         lines.pop()

@@ -69,8 +69,6 @@ def _read(path: str) -> str:
         raise FormatError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: no text (byte {error.start})") from error
-    except ValueError as error:
-        raise FormatError(f"{path!r}: no path") from error
 
 
 def parse_line(content: str, place: str) -> XconfigLine:

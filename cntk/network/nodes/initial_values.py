@@ -87,7 +87,7 @@ def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
     """
     try:
         return parse_matrix(read_text(path, "replace"), path, dtype)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except (OSError, ValueError) as error:  # ValueError: an empty matrix
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
 
 

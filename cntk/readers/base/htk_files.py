@@ -131,7 +131,7 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
 def _read_text(path: PathLike) -> str:
     try:
         return read_text(path, "surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
 
 
@@ -181,7 +181,7 @@ class HtkFile:
                         f"{path}: a header of {_HEADER} bytes was expected, not of {size}"
                     )
                 return _open_idx(path, head, size) if _IDX.search(path) else _open(path, file, head)
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        except (OSError, ValueError) as error:  # ValueError: a size that no array has
             raise FormatError(f"{path}: {reason(error)}") from error
 
     def read(self, first: int = 0, last: int | None = None) -> np.ndarray:
@@ -201,7 +201,7 @@ class HtkFile:
         begin = self._begin + first * self.dim * self._dtype.itemsize
         try:
             raw = _numbers(self.path, self._dtype, count * self.dim, begin)
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        except (OSError, ValueError) as error:  # ValueError: a size that no array has
             raise FormatError(f"{self.path}: {reason(error)}") from error
         if len(raw) < count * self.dim:
             raise FormatError(

@@ -32,7 +32,7 @@ class SteadyFile:
         self.path, self._lock = str(path), Lock()
         try:
             self._file = cast(FileIO, open_file(self.path, buffering=0))
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        except OSError as error:
             raise FormatError(f"{self.path}: {reason(error)}") from error
         self._state = self._now()
         self.size = self._state[0]

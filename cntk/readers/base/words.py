@@ -116,7 +116,7 @@ def read_lines(path: PathLike) -> list[str]:
     """
     try:
         text = read_text(path, "surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     return text.split("\n")
 

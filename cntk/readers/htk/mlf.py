@@ -290,7 +290,7 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                         block = _Block(path)
                 elif taken:
                     block.add(number, words)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     if title:
         raise FormatError(f"{path}:{named}: the utterance {title} does not end with '.'")
@@ -308,5 +308,5 @@ def _name(path: PathLike, title: str, number: int) -> str | None:
 def _read(path: PathLike) -> str:
     try:
         return read_text(path, "surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error

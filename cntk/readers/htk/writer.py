@@ -67,7 +67,7 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
 def _lines(path: str) -> list[str]:
     try:
         text = read_text(path, "surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     confinement = current()
     if confinement is not None:

@@ -385,7 +385,7 @@ def read_opencv(path: str) -> dict[str, np.ndarray]:
     """
     try:
         root = ElementTree.fromstring(read_bytes(path))
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except (OSError, ValueError) as error:  # ValueError: a foreign encoding
         raise FormatError(f"{path}: {reason(error)}") from error
     except ElementTree.ParseError as error:
         raise FormatError(f"{path}: no XML of OpenCV: {error}") from error

@@ -59,7 +59,7 @@ def read_table(
     try:
         with open_file(path) as file:
             data = np.fromfile(file, np.uint8)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     for letter, ordinary in ((delimiter, _SPACE), (point, ord("."))):
         if letter:
