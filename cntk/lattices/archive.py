@@ -14,14 +14,14 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from glob import glob
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
-from ..base.text import reason
+from ...framework.base.untrusted.values import open_handle, shown
+from ..base.text import read_text
 from .archive_format import read_lattice
 from .hmms import PAUSE, Hmms
 from .lattice import Lattice
@@ -94,7 +94,7 @@ class LatticeArchive:
         try:
             if self._open is None or self._open[0] != path:
                 self.close()
-                self._open = path, open(path, "rb")
+                self._open = path, os.fdopen(open_handle(path, regular=True), "rb")
             file = self._open[1]
             return read_lattice(file, path, offset, numbers, self.hmms.numbers.get(PAUSE))
         except OSError as error:
@@ -110,24 +110,17 @@ class LatticeArchive:
         """The phone of each symbol of an archive. Archives of one run have the same list."""
         if archive not in self._numbers:
             path = archive + SYMBOLS
-            text = _read(path)
+            text = read_text(path, regular=True)  # a table names the archive
             if self._last_list is None or self._last_list[0] != text:
                 self._last_list = text, _numbers(path, text, self.hmms)
             self._numbers[archive] = self._last_list[1]
         return self._numbers[archive]
 
 
-def _read(path: PathLike) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise FormatError(f"{path}: {reason(error)}") from error
-
-
 def _entries(table: PathLike) -> Iterator[tuple[str, str, str, int]]:
     """Place, name, archive and byte of each line of a table."""
     archive = ""
-    for number, line in enumerate(_read(table).splitlines(), 1):
+    for number, line in enumerate(read_text(table).splitlines(), 1):
         if not line.strip():
             continue
         place = f"{table}:{number}: "
@@ -135,7 +128,9 @@ def _entries(table: PathLike) -> Iterator[tuple[str, str, str, int]]:
         path, bracket, _ = rest.partition("[")
         match = _PLACE.fullmatch(rest[len(path) :].rstrip())
         if not equals or not bracket or match is None:
-            raise FormatError(f"{place}'name=archive[byte]' was expected, but this is {line!r}")
+            raise FormatError(
+                f"{place}'name=archive[byte]' was expected, but this is {shown(line)}"
+            )
         archive = path or archive
         if not archive:
             raise FormatError(f"{place}the first line of a table names an archive")

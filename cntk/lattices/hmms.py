@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
-from ..base.text import reason
+from ...framework.base.untrusted.values import check_fill
+from ..base.text import read_text
 
 SILENCE, PAUSE = "sil", "sp"
 """Phones that lattices treat by themselves: silence, and the short pause at the end of a word."""
@@ -93,6 +93,7 @@ class Hmms:
     @classmethod
     def _of(cls, names: list[str], numbers: dict[str, int], parts: list[tuple]) -> Hmms:
         most = max((len(own) for _, own in parts), default=1)
+        check_fill((len(parts), most + 1, most + 1), 8, "the transitions of all phones")
         states = np.full((len(parts), most), -1, np.int64)
         transitions = np.full((len(parts), most + 1, most + 1), -np.inf)
         for at, (matrix, own) in enumerate(parts):
@@ -130,11 +131,7 @@ def _read_transitions(path: PathLike) -> dict[str, np.ndarray]:
 
 
 def _lines(path: PathLike) -> Iterator[tuple[str, list[str]]]:
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise FormatError(f"{path}: {reason(error)}") from error
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         words = line.split()
         if words:
             yield f"{path}:{number}: ", words

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, ShapeError, nearest
 from ...framework.base.sequence import offsets_of
-from ..base.text import reason
+from ..base.text import read_text
 from .hmms import Hmms
 from .lattice import Lattice, LatticeHeader
 
@@ -41,10 +40,7 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
     Raises:
         FormatError: the file is wrong; the message names file and line.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise FormatError(f"{path}: {reason(error)}") from error
+    text = read_text(path, regular=True)  # its name stands in a list
     reader = _Reader(str(path), hmms, period)
     for number, line in enumerate(text.splitlines(), 1):
         fields: dict[str, str] = {}

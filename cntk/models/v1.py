@@ -17,7 +17,7 @@ from ...framework.base.errors import (
     UnknownOperatorError,
     VariableError,
 )
-from ..base.text import reason
+from ...framework.base.untrusted.values import read_file
 from ..network.catalogue import kind
 from ..network.network import Network
 from ..network.nodes import rules
@@ -53,10 +53,7 @@ def read_model(path: PathLike, precision: str = "float", validate: bool = True) 
             named.
         ShapeError: the network in it does not fit together.
     """
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
+    data = read_file(path)
     network = parse_model(data, str(path), precision)
     if validate:
         network.validate()

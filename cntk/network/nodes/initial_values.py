@@ -6,12 +6,11 @@ Source: InputAndParamNodes.cpp (InitFromArray), File.cpp (LoadMatrixFromTextFile
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
 from ....framework.base.errors import FormatError
-from ...base.text import reason
+from ...base.text import read_text
 from . import rules
 from .attributes import Dims
 from .node import Node
@@ -85,10 +84,7 @@ def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
     Raises:
         FormatError: it cannot be read, or holds something else.
     """
-    try:
-        return parse_matrix(Path(path).read_text(encoding="utf-8", errors="replace"), path, dtype)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
+    return parse_matrix(read_text(path), path, dtype)
 
 
 def _own_shape(node: Node, matrix: np.ndarray) -> Dims:

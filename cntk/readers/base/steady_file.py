@@ -9,7 +9,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
-from ...base.text import reason
+from ....framework.base.untrusted.values import open_handle
 
 
 class SteadyFile:
@@ -27,10 +27,7 @@ class SteadyFile:
 
     def __init__(self, path: PathLike) -> None:
         self.path, self._lock = str(path), Lock()
-        try:
-            self._file = open(self.path, "rb", buffering=0)
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-            raise FormatError(f"{self.path}: {reason(error)}") from error
+        self._file = os.fdopen(open_handle(path, regular=True), "rb", buffering=0)
         self._state = self._now()
         self.size = self._state[0]
         if not self.size:

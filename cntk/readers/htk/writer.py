@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from ....framework.base.atomic import make_folder_of
-from ....framework.base.errors import FormatError, SaveError, ShapeError
-from ...base.text import reason
+from ....framework.base.errors import SaveError, ShapeError
+from ...base.text import read_text
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Samples
@@ -64,11 +63,7 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
 
 
 def _lines(path: str) -> list[str]:
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise FormatError(f"{path}: {reason(error)}") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [line.strip() for line in read_text(path).splitlines() if line.strip()]
 
 
 class HtkWriter(DataWriter):
