@@ -23,6 +23,7 @@ from opscope.cntk.models.checkpoint import (
     format_checkpoint,
     read_checkpoint,
 )
+from opscope.cntk.models.dump import dump
 from opscope.cntk.models.open_model import open_model
 from opscope.cntk.models.stream import BinaryReader, BinaryWriter
 from opscope.cntk.models.v1 import format_model
@@ -36,6 +37,7 @@ from opscope.cntk.readers.htk.mlf import read_states, read_targets
 from opscope.framework.ir.messages import parse_net, serialize_net
 from opscope.proto.cntk_v2_pb2 import Dictionary
 from opscope.proto.net_pb2 import NetDesc
+from v2_models import recurrent
 
 from .limits import Target
 from .mutate import BYTES, TEXT, Mutation, message
@@ -85,6 +87,14 @@ def _network(seed: int) -> Builder:
     return builder
 
 
+def _use_model(path: Path) -> None:
+    """All that can be done with a model without data."""
+    network = open_model(path).network
+    dump(network)
+    format_model(network)
+    serialize_net(to_desc(network))
+
+
 def _versions(folder: Path) -> Sequence[bytes]:
     network = _network(0).network
     return [format_model(network, version) for version in (14, 16, 18)]
@@ -129,8 +139,6 @@ def _checkpoints(folder: Path) -> Sequence[bytes]:
 
 
 def _dictionaries(folder: Path) -> Sequence[bytes]:
-    from cntk.test_models_v2 import recurrent
-
     return [recurrent()]
 
 
@@ -428,8 +436,8 @@ def _read_values(path: Path) -> None:
 _V2: tuple[Mutation, ...] = (message(Dictionary), message(Dictionary), *BYTES)
 
 TARGETS = (
-    Target("CNTK versions", ".dnn", _versions, open_model, BINARY),
-    Target("CNTK v2 model", ".model", _dictionaries, open_model, _V2),
+    Target("CNTK versions", ".dnn", _versions, _use_model, BINARY),
+    Target("CNTK v2 model", ".model", _dictionaries, _use_model, _V2),
     Target("CNTK matrices", ".mat", _matrices, _read_matrices, BINARY),
     Target("CNTK checkpoint", ".ckp", _checkpoints, read_checkpoint, BINARY),
     Target("CNTK net", ".pb", _dialect, _read_dialect, (_in_cntk,)),

@@ -60,7 +60,7 @@ def parse_matrix(text: str, name: str, dtype: np.dtype) -> np.ndarray:
     """A matrix written as text: a row a line, numbers between spaces.
 
     Raises:
-        FormatError: something is no number, or rows differ in length.
+        FormatError: something is no number, rows differ in length, or there are none.
     """
     rows: list[list[float]] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -75,7 +75,9 @@ def parse_matrix(text: str, name: str, dtype: np.dtype) -> np.ndarray:
             raise FormatError(
                 f"{name}:{number}: {len(rows[-1])} numbers, but the first row has {len(rows[0])}"
             )
-    return np.array(rows, dtype, order="F").reshape(len(rows), -1)
+    if not rows:
+        raise FormatError(f"{name}: there are no numbers")
+    return np.array(rows, dtype, order="F")
 
 
 def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:

@@ -85,7 +85,7 @@ class _Sections:
     def __init__(self, file: SteadyFile) -> None:
         self._file, self._path, self._size = file, file.path, file.size
         self._seen: set[int] = set()
-        self._left = file.size  # bytes that no section has taken
+        self._left = file.size - _SIZE  # bytes that no section has taken
 
     def read(self) -> list[Section]:
         return self._inside(0, self._header(0, _MAGIC_FILE), 0)
@@ -121,7 +121,7 @@ class _Sections:
         """The bytes of a section."""
         if not 0 <= size <= self._size - begin:
             raise self._error(begin, f"{name!r} needs {size} bytes; the file ends")
-        self._left -= size
+        self._left -= size + _SIZE
         if self._left < 0:
             raise self._error(begin, f"{name!r} has bytes of another section")
         return self._file.read(begin, begin + size)
