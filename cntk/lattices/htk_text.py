@@ -11,7 +11,6 @@ Source: The HTK Book, chapter 20 (standard lattice format); CNTK's
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from .lattice import Lattice, LatticeHeader
 PERIOD = 0.01
 """Seconds of a frame."""
 
-_FIELD = re.compile(r"(\w+)=(\S*)")
 _LONG = {"NODES": "N", "LINKS": "L", "time": "t", "START": "S", "END": "E"}
 _LONG |= {"acoustic": "a", "language": "l", "div": "d"}
 
@@ -44,8 +42,10 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
     reader = _Reader(str(path), hmms, period)
     for number, line in enumerate(text.splitlines(), 1):
         fields: dict[str, str] = {}
-        for name, value in _FIELD.findall(line):
-            fields[_LONG[name] if name in _LONG else name] = value
+        for word in line.split():
+            name, equals, value = word.partition("=")
+            if equals:
+                fields[_LONG[name] if name in _LONG else name] = value
         if fields and not line.startswith("#"):
             reader.line(f"{path}:{number}: ", fields)
     return reader.lattice()

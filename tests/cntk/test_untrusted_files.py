@@ -180,6 +180,12 @@ def test_one_long_label_among_short_ones(tmp_path):
     assert found[0][0, 0] == b"a" and len(found[0][-1, 0]) == 100_000
 
 
+def test_long_words_of_a_lattice(tmp_path):
+    text = "N=2 L=1\nI=0 t=0\nI=1 t=0.01\nJ=0 S=0 E=1 d=:a,0.01: " + "x" * 1_000_000
+    (tmp_path / "u.lat").write_text(text)
+    assert read_htk_lattice(tmp_path / "u.lat", lattice_cases.hmms(tmp_path)).frames == 1
+
+
 def test_a_large_class_takes_no_memory():
     classes = Classes.made("a", [0, 0, 2**31 - 2])
     assert classes.rows(np.array([0, 2]), np.dtype(np.int64)).tolist() == [
