@@ -18,6 +18,7 @@ import numpy as np
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import shown
 from ..base.text import read_text
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
@@ -212,10 +213,10 @@ def _read_groups(path: str) -> Iterator[tuple[re.Pattern[str], float]]:
         try:
             pattern, share = words
             yield re.compile(pattern), float(share)
-        except (ValueError, re.error):
+        except (ValueError, re.error, OverflowError, RecursionError):  # of wild repetitions
             raise FormatError(
                 f"{path}:{number}: a line holds a pattern of names and the share to keep, such as"
-                f" 'W[1-5] 0.4', not {line!r}"
+                f" 'W[1-5] 0.4', not {shown(line)}"
             ) from None
 
 

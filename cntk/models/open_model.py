@@ -8,7 +8,7 @@ from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.values import read_file
 from ..network.network import Network
-from .v1 import is_model, parse_model
+from .v1 import is_model, parse_model, validated
 from .v2 import parse_v2_model
 
 
@@ -57,5 +57,5 @@ def open_model(path: PathLike, precision: str = "float", validate: bool = True) 
     else:
         raise FormatError(f"{path}: no model of CNTK")
     if validate:
-        network.validate()
+        validated(network, path)
     return OpenedModel(network, text)

@@ -13,6 +13,7 @@ from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.base.errors import (
     AttributeTypeError,
     FormatError,
+    OpscopeError,
     SlotError,
     UnknownOperatorError,
     VariableError,
@@ -56,8 +57,16 @@ def read_model(path: PathLike, precision: str = "float", validate: bool = True) 
     data = read_file(path)
     network = parse_model(data, str(path), precision)
     if validate:
-        network.validate()
+        validated(network, path)
     return network
+
+
+def validated(network: Network, path: PathLike) -> None:
+    """Set shapes and axes of all nodes of a model file; errors name the file."""
+    try:
+        network.validate()
+    except OpscopeError as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 def parse_model(data: bytes, name: str = "model", precision: str = "float") -> Network:
