@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import PurePosixPath
 from typing import BinaryIO
@@ -59,12 +59,14 @@ class HtkPath:
         name: of the utterance, without extension.
         path: of the file.
         first, last: the frames of it that are meant, both included; None: all.
+        line: of the list; 0: it stands in none.
     """
 
     name: str
     path: str
     first: int = 0
     last: int | None = None
+    line: int = field(default=0, compare=False)
 
     @property
     def frames(self) -> int | None:
@@ -121,7 +123,7 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
             line = f"{name}={before}/{rest}" if equals else f"{before}/{name}"
         elif not prefix:
             line = line.replace("...", folder, 1)
-        found.append(parse_path(line, f"{path}:{number}: "))
+        found.append(replace(parse_path(line, f"{path}:{number}: "), line=number))
     return found
 
 
