@@ -417,7 +417,9 @@ def _revise_parameter(session: Session, command: Command) -> None:
     try:
         text = read_text(find_file(file.string, session.folders))
         value = np.loadtxt(text.splitlines(), ndmin=2)
-    except (FormatError, ValueError) as error:
+    except FormatError as error:
+        raise located(FormatError, str(error), file.locate()) from None
+    except ValueError as error:
         raise located(FormatError, f"{file}: {error}", file.locate()) from None
     for node in nodes:
         if node.is_parameter:
