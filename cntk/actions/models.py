@@ -18,8 +18,8 @@ import numpy as np
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_text
-from ..base.text import reason
+from ...framework.base.untrusted.values import shown
+from ..base.text import read_text
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..mel.edit import edit_section
@@ -206,21 +206,17 @@ class SvdOptions:
 
 
 def _read_groups(path: str) -> Iterator[tuple[re.Pattern[str], float]]:
-    try:
-        lines = read_text(path).splitlines()
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         words = line.split()
         if not words:
             continue
         try:
             pattern, share = words
             yield re.compile(pattern), float(share)
-        except (ValueError, re.error):
+        except (ValueError, re.error, OverflowError, RecursionError):  # of wild repetitions
             raise FormatError(
                 f"{path}:{number}: a line holds a pattern of names and the share to keep, such as"
-                f" 'W[1-5] 0.4', not {line!r}"
+                f" 'W[1-5] 0.4', not {shown(line)}"
             ) from None
 
 

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from ...framework.base.atomic import PathLike
 from ...framework.base.errors import OpscopeError
+from ...framework.base.untrusted.values import read_file
 
 WIDTH = 120  # columns of a source line that an error shows
 _LONGEST_LINE = 400  # characters of a line of a message
@@ -180,6 +182,19 @@ def located(
 def _clipped(line: str) -> str:
     """A line without its middle, where a word of the text makes it too long to read."""
     return line if len(line) <= _LONGEST_LINE else f"{line[:250]} ... {line[-145:]}"
+
+
+def read_text(path: PathLike, *, regular: bool = False) -> str:
+    """The text of a file, its line ends as newlines; bytes that are no UTF-8 become surrogates.
+
+    Args:
+        regular: whether pipes and devices are refused, because the name stands in a file.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    text = read_file(path, regular=regular).decode("utf-8", "surrogateescape")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def reason(error: OSError | ValueError) -> str:

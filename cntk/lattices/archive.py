@@ -21,8 +21,8 @@ import numpy as np
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
 from ...framework.base.untrusted.roots import current
-from ...framework.base.untrusted.values import open_file, read_text
-from ..base.text import reason
+from ...framework.base.untrusted.values import open_handle, shown
+from ..base.text import read_text
 from .archive_format import read_lattice
 from .hmms import PAUSE, Hmms
 from .lattice import Lattice
@@ -99,7 +99,7 @@ class LatticeArchive:
         try:
             if self._open is None or self._open[0] != path:
                 self.close()
-                self._open = path, open_file(path)
+                self._open = path, os.fdopen(open_handle(path, regular=True), "rb")
             file = self._open[1]
             return read_lattice(file, path, offset, numbers, self.hmms.numbers.get(PAUSE))
         except OSError as error:
@@ -115,24 +115,17 @@ class LatticeArchive:
         """The phone of each symbol of an archive. Archives of one run have the same list."""
         if archive not in self._numbers:
             path = archive + SYMBOLS
-            text = _read(path)
+            text = read_text(path, regular=True)  # a table names the archive
             if self._last_list is None or self._last_list[0] != text:
                 self._last_list = text, _numbers(path, text, self.hmms)
             self._numbers[archive] = self._last_list[1]
         return self._numbers[archive]
 
 
-def _read(path: PathLike) -> str:
-    try:
-        return read_text(path, "surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error
-
-
 def _entries(table: PathLike) -> Iterator[tuple[str, str, str, int]]:
     """Place, name, archive and byte of each line of a table."""
     archive = ""
-    for number, line in enumerate(_read(table).splitlines(), 1):
+    for number, line in enumerate(read_text(table).splitlines(), 1):
         if not line.strip():
             continue
         place = f"{table}:{number}: "
@@ -140,7 +133,9 @@ def _entries(table: PathLike) -> Iterator[tuple[str, str, str, int]]:
         path, bracket, _ = rest.partition("[")
         match = _PLACE.fullmatch(rest[len(path) :].rstrip())
         if not equals or not bracket or match is None:
-            raise FormatError(f"{place}'name=archive[byte]' was expected, but this is {line!r}")
+            raise FormatError(
+                f"{place}'name=archive[byte]' was expected, but this is {shown(line)}"
+            )
         archive = path or archive
         if not archive:
             raise FormatError(f"{place}the first line of a table names an archive")

@@ -16,8 +16,8 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
-from ...framework.base.untrusted.values import read_text
-from ..base.text import reason
+from ...framework.base.untrusted.values import check_fill
+from ..base.text import read_text
 
 SILENCE, PAUSE = "sil", "sp"
 """Phones that lattices treat by themselves: silence, and the short pause at the end of a word."""
@@ -93,6 +93,7 @@ class Hmms:
     @classmethod
     def _of(cls, names: list[str], numbers: dict[str, int], parts: list[tuple]) -> Hmms:
         most = max((len(own) for _, own in parts), default=1)
+        check_fill((len(parts), most + 1, most + 1), 8, "the transitions of all phones")
         states = np.full((len(parts), most), -1, np.int64)
         transitions = np.full((len(parts), most + 1, most + 1), -np.inf)
         for at, (matrix, own) in enumerate(parts):
@@ -130,11 +131,7 @@ def _read_transitions(path: PathLike) -> dict[str, np.ndarray]:
 
 
 def _lines(path: PathLike) -> Iterator[tuple[str, list[str]]]:
-    try:
-        text = read_text(path, "surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         words = line.split()
         if words:
             yield f"{path}:{number}: ", words

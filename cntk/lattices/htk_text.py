@@ -11,22 +11,19 @@ Source: The HTK Book, chapter 20 (standard lattice format); CNTK's
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, ShapeError, nearest
 from ...framework.base.sequence import offsets_of
-from ...framework.base.untrusted.values import read_text
-from ..base.text import reason
+from ..base.text import read_text
 from .hmms import Hmms
 from .lattice import Lattice, LatticeHeader
 
 PERIOD = 0.01
 """Seconds of a frame."""
 
-_FIELD = re.compile(r"(\w+)=(\S*)")
 _LONG = {"NODES": "N", "LINKS": "L", "time": "t", "START": "S", "END": "E"}
 _LONG |= {"acoustic": "a", "language": "l", "div": "d"}
 
@@ -41,15 +38,14 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
     Raises:
         FormatError: the file is wrong; the message names file and line.
     """
-    try:
-        text = read_text(path, "surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error
+    text = read_text(path, regular=True)  # its name stands in a list
     reader = _Reader(str(path), hmms, period)
     for number, line in enumerate(text.splitlines(), 1):
         fields: dict[str, str] = {}
-        for name, value in _FIELD.findall(line):
-            fields[_LONG[name] if name in _LONG else name] = value
+        for word in line.split():
+            name, equals, value = word.partition("=")
+            if equals:
+                fields[_LONG[name] if name in _LONG else name] = value
         if fields and not line.startswith("#"):
             reader.line(f"{path}:{number}: ", fields)
     return reader.lattice()

@@ -17,8 +17,7 @@ from ...framework.base.errors import (
     VariableError,
     nearest,
 )
-from ...framework.base.untrusted.values import open_text
-from ..base.text import Text, located
+from ..base.text import Text, located, read_text
 from ..config.files import find_file
 from ..config.value import ConfigValue
 from ..models.dump import dump
@@ -416,9 +415,11 @@ def _revise_parameter(session: Session, command: Command) -> None:
     model, nodes = session.find(command.parameters[0])
     file = command.parameters[1]
     try:
-        with open_text(find_file(file.string, session.folders)) as lines:
-            value = np.loadtxt(lines, ndmin=2)
-    except (OSError, ValueError) as error:
+        text = read_text(find_file(file.string, session.folders))
+        value = np.loadtxt(text.splitlines(), ndmin=2)
+    except FormatError as error:
+        raise located(FormatError, str(error), file.locate()) from None
+    except ValueError as error:
         raise located(FormatError, f"{file}: {error}", file.locate()) from None
     for node in nodes:
         if node.is_parameter:

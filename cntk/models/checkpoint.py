@@ -8,14 +8,13 @@ Source: SGD::SaveCheckPointInfo and LoadCheckPointInfo.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike, atomic_file
-from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_bytes
-from ..base.text import reason
+from ...framework.base.untrusted.values import INT64, read_file
 from .stream import BinaryReader, BinaryWriter
 
 VERSION = 2
@@ -66,10 +65,7 @@ def read_checkpoint(path: PathLike) -> Checkpoint:
     Raises:
         FormatError: the file is missing, cut off, damaged or of a newer version.
     """
-    try:
-        data = read_bytes(path)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
+    data = read_file(path)
     return parse_checkpoint(data, str(path))
 
 
@@ -87,27 +83,52 @@ def parse_checkpoint(data: bytes, name: str = "checkpoint") -> Checkpoint:
         reader.marker("EVersion")
     reader.marker("BCKP")
     reader.marker("BLearnRate")
-    samples, rate, criterion = (reader.number(k) for k in ("uint64", "double", "double"))
+    samples = _whole(reader, "samples")
+    rate, criterion = _finite(reader, "learning rate"), reader.number("double")
     reader.marker("ELearnRate")
     minibatch = None
     if reader.try_marker("BMinibatchSize"):
-        minibatch = reader.number("uint64")
+        minibatch = _whole(reader, "minibatch size")
         reader.marker("EMinibatchSize")
     result = Checkpoint(samples, rate, criterion, minibatch)
     reader.marker("BGradient")
     while not reader.try_marker("EGradient"):
         result.gradients.append(reader.matrix())
     if reader.try_marker("BCount"):
-        result.counts = [reader.number("double") for _ in result.gradients]
+        result.counts = [_finite(reader, "count") for _ in result.gradients]
         reader.marker("ECount")
     reader.marker("ECKP")
     if reader.try_marker("BControl"):
         average, reduced = reader.number("double"), reader.number("bool")
         rates = []
         while not reader.try_marker("EControl"):
-            rates.append(reader.number("double"))
+            rates.append(_finite(reader, "learning rate"))
         result.control = RateControl(average, bool(reduced), tuple(rates))
     return result
+
+
+def _whole(reader: BinaryReader, what: str) -> int:
+    """A number of samples.
+
+    Raises:
+        FormatError: it is larger than any training has.
+    """
+    start, value = reader.offset, reader.number("uint64")
+    if value > INT64[1]:
+        raise reader.error(f"{what}: {value} is beyond {INT64[1]}", start)
+    return value
+
+
+def _finite(reader: BinaryReader, what: str) -> float:
+    """A number that a training can go on with.
+
+    Raises:
+        FormatError: it is infinite, or none.
+    """
+    start, value = reader.offset, reader.number("double")
+    if not math.isfinite(value):
+        raise reader.error(f"{what}: {value}", start)
+    return value
 
 
 def format_checkpoint(checkpoint: Checkpoint) -> bytes:

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_bytes
-from ..base.text import reason
+from ...framework.base.untrusted.values import read_file
 from ..network.network import Network
-from .v1 import is_model, parse_model
+from .v1 import is_model, parse_model, validated
 from .v2 import parse_v2_model
 
 
@@ -45,10 +44,7 @@ def open_model(path: PathLike, precision: str = "float", validate: bool = True) 
         FormatError: the file is missing, damaged, or no model; a checkpoint is named as such.
         ShapeError: the network in it does not fit together.
     """
-    try:
-        data = read_bytes(path)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
+    data = read_file(path)
     kind = format_of(data)
     if kind == "model":
         network = parse_model(data, str(path), precision)
@@ -61,5 +57,5 @@ def open_model(path: PathLike, precision: str = "float", validate: bool = True) 
     else:
         raise FormatError(f"{path}: no model of CNTK")
     if validate:
-        network.validate()
+        validated(network, path)
     return OpenedModel(network, text)

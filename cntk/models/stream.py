@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.limits import check_limit
 
 _NUMBERS = {
     "bool": struct.Struct("<?"),
@@ -37,6 +38,7 @@ class BinaryReader:
         self.data = data
         self.name = name
         self.offset = 0
+        self._made = 0  # elements of sparse matrices
 
     def error(self, message: str, offset: int | None = None) -> FormatError:
         at = self.offset if offset is None else offset
@@ -180,8 +182,11 @@ class BinaryReader:
             raise self.error(f"sparse matrix format {layout} is not known", start)
         self._check_size(rows, columns, start)
         major, minor = (columns, rows) if layout == _CSC else (rows, columns)
-        if rows * columns > _DENSEST * len(self.data):
+        self._made += rows * columns
+        if self._made > _DENSEST * len(self.data):
             raise self.error(f"a sparse matrix of {rows} x {columns}", start)
+        what = f"{self.name}: byte {start}: the elements of sparse matrices"
+        check_limit("fill", self._made * dtype.itemsize, what)
         result = np.zeros((rows, columns), dtype.newbyteorder("="), order="F")
         if not filled:
             return result

@@ -13,12 +13,12 @@ from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.base.errors import (
     AttributeTypeError,
     FormatError,
+    OpscopeError,
     SlotError,
     UnknownOperatorError,
     VariableError,
 )
-from ...framework.base.untrusted.values import read_bytes
-from ..base.text import reason
+from ...framework.base.untrusted.values import read_file
 from ..network.catalogue import kind
 from ..network.network import Network
 from ..network.nodes import rules
@@ -54,14 +54,19 @@ def read_model(path: PathLike, precision: str = "float", validate: bool = True) 
             named.
         ShapeError: the network in it does not fit together.
     """
-    try:
-        data = read_bytes(path)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
+    data = read_file(path)
     network = parse_model(data, str(path), precision)
     if validate:
-        network.validate()
+        validated(network, path)
     return network
+
+
+def validated(network: Network, path: PathLike) -> None:
+    """Set shapes and axes of all nodes of a model file; errors name the file."""
+    try:
+        network.validate()
+    except OpscopeError as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 def parse_model(data: bytes, name: str = "model", precision: str = "float") -> Network:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.untrusted.values import shown
 from ...proto import cntk_v2_pb2 as pb
 from ..network.network import Network
 from ..network.nodes.node import Node
@@ -289,12 +290,13 @@ class _Reader:
         return {names[key]: value for key, value in state.items() if key in names}
 
     def _resolve(self, uid: str) -> Node:
-        seen = set()
-        while uid in self.alias and uid not in seen:
-            seen.add(uid)
+        passed: dict[str, None] = {}
+        while uid in self.alias and uid not in passed:
+            passed[uid] = None
             uid = self.alias[uid]
         if uid not in self.nodes:
-            raise FormatError(f"nothing has the id {uid!r}")
+            raise FormatError(f"nothing has the id {shown(uid)}")
+        self.alias.update(dict.fromkeys(passed, uid))  # the next one is there at once
         return self.nodes[uid]
 
     def _connect(self, node: Node, function: dict[str, Any]) -> None:

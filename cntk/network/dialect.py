@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, FormatError, OpscopeError
+from ...framework.base.untrusted.values import json_value
 from ...framework.ir.desc import (
     INPUT,
     OUTPUT,
@@ -153,7 +154,7 @@ def _decode(name: str, spec: AttributeSpec | None, value: Any) -> Any:
             return value + 2 * _LARGEST
         return value
     if name == "format" and isinstance(value, str):
-        return json.loads(value)
+        return json_value(value, f"attribute {name!r}")
     return value
 
 
@@ -172,7 +173,7 @@ def from_desc(desc: OpList | NetDesc, values: Mapping[str, np.ndarray] | None = 
     try:
         _add_nodes(network, desc)
         for group in GROUPS:
-            for name in json.loads(desc.metadata.get(PREFIX + group, "[]")):
+            for name in json_value(desc.metadata.get(PREFIX + group, "[]"), f"the {group} nodes"):
                 network.add_to_group(group, network.find(name))
     except (OpscopeError, AttributeError, TypeError, ValueError) as error:
         raise FormatError(f"net {desc.name!r}: {error}") from None

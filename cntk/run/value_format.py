@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_text
-from ..base.text import reason
+from ...framework.base.untrusted.values import unicode_text
+from ..base.text import read_text
 from ..config.parameters import ConfigParameters
 from .values import NodeValue
 
@@ -107,10 +107,7 @@ def read_labels(path: str) -> list[str]:
     Raises:
         FormatError: it cannot be read, or holds an empty line.
     """
-    try:
-        lines = read_text(path).split("\n")
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
+    lines = unicode_text(read_text(path), path).split("\n")
     if lines and not lines[-1]:
         lines.pop()
     if "" in lines:

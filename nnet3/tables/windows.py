@@ -114,19 +114,8 @@ def _pread(handle: int, count: int, offset: int) -> bytes:
 
 def _opened(path: str, listed: bool) -> tuple[int, bytes]:
     """A handle of a regular file, or -1 and the bytes of anything else."""
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    if listed:  # a FIFO that nobody writes to would wait for ever
-        flags |= getattr(os, "O_NONBLOCK", 0)
-    try:
-        handle = open_handle(path, flags)
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
-    mode = os.fstat(handle).st_mode
-    if stat.S_ISREG(mode):
+    handle = open_handle(path, regular=listed)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle, b""
-    if listed or stat.S_ISDIR(mode):
-        os.close(handle)
-        what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
-        raise FormatError(f"{path}: {what}, not a file")
     with os.fdopen(handle, "rb") as file:
         return -1, read_bounded(file, path)

@@ -13,14 +13,20 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import cntk_targets, nnet3_targets, own_targets, sanitised
+from . import cntk_files, cntk_models, cntk_targets, nnet3_targets, own_targets, sanitised
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, campaign, examine, keep
 from .trainings import TRAININGS
 
 TARGETS = {
     target.name: target
-    for target in (*own_targets.TARGETS, *nnet3_targets.TARGETS, *cntk_targets.TARGETS)
+    for target in (
+        *own_targets.TARGETS,
+        *nnet3_targets.TARGETS,
+        *cntk_targets.TARGETS,
+        *cntk_files.TARGETS,
+        *cntk_models.TARGETS,
+    )
 }
 REPRODUCERS = Path(__file__).resolve().parents[2] / "build" / "campaign"
 HEAD = ("reader", "inputs", "refused", "foreign", "over 2 s", "over 1 GiB", "crashes")

@@ -224,7 +224,7 @@ def test_mean_and_intensity(tmp_path):
     ("text", "why"),
     [
         ("a.png 1\n", ":1: two or three columns"),
-        ("a.png\t1\nb.png\tx\n", ":2: the number of a class was expected, not 'x'"),
+        ("a.png\t1\nb.png\tx\n", ":2: the class: 'x' is no whole number from 0"),
         ("a.png\t5\n", ":1: class 5 is not below 2"),
         ("\n", "the map is empty"),
     ],

@@ -146,7 +146,7 @@ def test_random_bytes(tmp_path_factory, data):
         assert "data.ctf" in str(error)
 
 
-identified = st.tuples(st.sampled_from(["", "7", "12", "1234567890123456789"]), st.integers(0, 9))
+identified = st.tuples(st.sampled_from(["", "7", "12", "123456789012345678"]), st.integers(0, 9))
 
 
 @settings(max_examples=60, deadline=None)

@@ -60,7 +60,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "read_file": values.read_file,
     "open_file": lambda path: values.open_file(path).close(),
     "read_text": values.read_text,
-    "open_handle": lambda path: os.close(values.open_handle(path, os.O_RDONLY)),
+    "open_handle": lambda path: os.close(values.open_handle(path)),
     "net": opscope.load,
     "tensors": TensorFile,
     "parameters": lambda path: load_parameters(path, opscope.NetBuilder("n")),

@@ -10,8 +10,7 @@ import math
 import numpy as np
 
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import read_text
-from ...base.text import reason
+from ...base.text import read_text
 from . import rules
 from .attributes import Dims
 from .node import Node
@@ -61,7 +60,7 @@ def parse_matrix(text: str, name: str, dtype: np.dtype) -> np.ndarray:
     """A matrix written as text: a row a line, numbers between spaces.
 
     Raises:
-        FormatError: something is no number, or rows differ in length.
+        FormatError: something is no number, rows differ in length, or there are none.
     """
     rows: list[list[float]] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -76,7 +75,9 @@ def parse_matrix(text: str, name: str, dtype: np.dtype) -> np.ndarray:
             raise FormatError(
                 f"{name}:{number}: {len(rows[-1])} numbers, but the first row has {len(rows[0])}"
             )
-    return np.array(rows, dtype, order="F").reshape(len(rows), -1)
+    if not rows:
+        raise FormatError(f"{name}: there are no numbers")
+    return np.array(rows, dtype, order="F")
 
 
 def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
@@ -85,10 +86,7 @@ def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
     Raises:
         FormatError: it cannot be read, or holds something else.
     """
-    try:
-        return parse_matrix(read_text(path, "replace"), path, dtype)
-    except (OSError, ValueError) as error:  # ValueError: an empty matrix
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
+    return parse_matrix(read_text(path), path, dtype)
 
 
 def _own_shape(node: Node, matrix: np.ndarray) -> Dims:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....framework.base.untrusted.limits import check_limit
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -71,6 +73,8 @@ class Samples:
         if self.first is None:
             return self.values
         samples = len(self.first) - 1
+        size = samples * dim * self.values.dtype.itemsize
+        check_limit("run", size, f"{samples} samples of {dim} numbers, given as indices")
         out = np.zeros((samples, dim), self.values.dtype)
         sample = np.repeat(np.arange(samples), np.diff(self.first))
         assert self.indices is not None

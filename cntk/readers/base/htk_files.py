@@ -10,19 +10,21 @@ HTK Book, chapter 5.10; HTK's `HParm.c` for the checksum, which CNTK does not lo
 
 from __future__ import annotations
 
+import os
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import PurePosixPath
+from typing import BinaryIO
 
 import numpy as np
 
 from ....framework.base.atomic import PathLike, write_atomically
 from ....framework.base.errors import FormatError
 from ....framework.base.untrusted.roots import current
-from ....framework.base.untrusted.values import open_file, read_text
-from ...base.text import reason
+from ....framework.base.untrusted.values import open_handle, shown
+from ...base.text import read_text
 
 KINDS = {6: "MFCC", 7: "FBANK", 9: "USER", 11: "PLP", 12: "USER"}
 USER = 9
@@ -47,7 +49,7 @@ _MODULUS = 36897
 _BLOCK = 1 << 14  # words of a checksum that are summed at once
 _IDX = re.compile(r"-ubyte$")
 _IDX_MAGIC = 2051
-_RANGE = re.compile(r"(?P<path>[^\[]*)\[(?P<first>\d{1,10}),(?P<last>\d{1,10})\]\s*")
+_RANGE = re.compile(r"(?P<path>[^\[]*)\[(?P<first>[0-9]{1,10}),(?P<last>[0-9]{1,10})\]\s*")
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,14 @@ class HtkPath:
         name: of the utterance, without extension.
         path: of the file.
         first, last: the frames of it that are meant, both included; None: all.
+        line: of the list; 0: it stands in none.
     """
 
     name: str
     path: str
     first: int = 0
     last: int | None = None
+    line: int = field(default=0, compare=False)
 
     @property
     def frames(self) -> int | None:
@@ -85,11 +89,11 @@ def parse_path(text: str, place: str = "") -> HtkPath:
         return HtkPath(_without_extension(name), rest)
     match = _RANGE.fullmatch(rest)
     if match is None:
-        raise FormatError(f"{place}'name=path[first,last]' was expected, but this is {text!r}")
+        raise FormatError(f"{place}'name=path[first,last]' was expected, but this is {shown(text)}")
     first, last = int(match["first"]), int(match["last"])
     if first > last:
         raise FormatError(
-            f"{place}the first frame {first} is behind the last one, {last}: {text!r}"
+            f"{place}the first frame {first} is behind the last one, {last}: {shown(text)}"
         )
     return HtkPath(_without_extension(name), match["path"], first, last)
 
@@ -106,7 +110,7 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
     Raises:
         FormatError: the list cannot be read, or an entry is malformed.
     """
-    text = _read_text(path)
+    text = read_text(path)
     folder = str(PurePosixPath(str(path)).parent)
     before = prefix.replace("\\", "/").rstrip("/")
     found = []
@@ -121,18 +125,11 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
             line = f"{name}={before}/{rest}" if equals else f"{before}/{name}"
         elif not prefix:
             line = line.replace("...", folder, 1)
-        entry = parse_path(line, f"{path}:{number}: ")
+        entry = replace(parse_path(line, f"{path}:{number}: "), line=number)
         if confinement is not None:
             confinement.check(entry.path, f"{path}:{number}")
         found.append(entry)
     return found
-
-
-def _read_text(path: PathLike) -> str:
-    try:
-        return read_text(path, "surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error
 
 
 def _without_extension(name: str) -> str:
@@ -173,7 +170,7 @@ class HtkFile:
         """
         path = str(path)
         try:
-            with open_file(path) as file:
+            with _opened(path) as file:
                 head = file.read(_HEADER + 16)
                 size = file.seek(0, 2)
                 if len(head) < _HEADER:
@@ -181,8 +178,8 @@ class HtkFile:
                         f"{path}: a header of {_HEADER} bytes was expected, not of {size}"
                     )
                 return _open_idx(path, head, size) if _IDX.search(path) else _open(path, file, head)
-        except (OSError, ValueError) as error:  # ValueError: a size that no array has
-            raise FormatError(f"{path}: {reason(error)}") from error
+        except OSError as error:
+            raise FormatError(f"{path}: {error.strerror}") from error
 
     def read(self, first: int = 0, last: int | None = None) -> np.ndarray:
         """Frames, float32, [frames, dim].
@@ -200,9 +197,10 @@ class HtkFile:
         count = last - first + 1
         begin = self._begin + first * self.dim * self._dtype.itemsize
         try:
-            raw = _numbers(self.path, self._dtype, count * self.dim, begin)
-        except (OSError, ValueError) as error:  # ValueError: a size that no array has
-            raise FormatError(f"{self.path}: {reason(error)}") from error
+            with _opened(self.path) as file:
+                raw = np.fromfile(file, self._dtype, count * self.dim, offset=begin)
+        except OSError as error:
+            raise FormatError(f"{self.path}: {error.strerror}") from error
         if len(raw) < count * self.dim:
             raise FormatError(
                 f"{self.path}: the file ends within frame {first + len(raw) // self.dim} "
@@ -218,7 +216,8 @@ class HtkFile:
 
     def _check(self, raw: np.ndarray, place: int) -> None:
         words = np.dtype("u2").newbyteorder(self._dtype.byteorder)
-        found = _numbers(self.path, words, 1, place)
+        with _opened(self.path) as file:
+            found = np.fromfile(file, words, 1, offset=place)
         wanted = _checksum(raw.view(words), self._sum or 0)
         if not len(found) or found[0] != wanted:
             what = f"is {found[0]}" if len(found) else "is missing"
@@ -228,9 +227,9 @@ class HtkFile:
             )
 
 
-def _numbers(path: str, dtype: np.dtype, count: int, begin: int) -> np.ndarray:
-    with open_file(path) as file:
-        return np.fromfile(file, dtype, count, offset=begin)
+def _opened(path: str) -> BinaryIO:
+    """A file that a list names."""
+    return os.fdopen(open_handle(path, regular=True), "rb")
 
 
 def _checksum(words: np.ndarray, start: int = 0) -> int:
@@ -253,7 +252,7 @@ def _powers() -> np.ndarray:
     return np.array([pow(65536, n, _MODULUS) for n in range(_BLOCK - 1, -1, -1)], np.int64)
 
 
-def _open(path: str, file, head: bytes) -> HtkFile:
+def _open(path: str, file: BinaryIO, head: bytes) -> HtkFile:
     frames, period, size, code = struct.unpack(">iiHh", head[:_HEADER])
     order = ">"
     little = struct.unpack("<iiHh", head[:_HEADER])
@@ -298,7 +297,7 @@ def _open(path: str, file, head: bytes) -> HtkFile:
 def _open_idx(path: str, head: bytes, size: int) -> HtkFile:
     """Images in the format of the MNIST data: a frame is an image, its pixels bytes."""
     magic, count, rows, columns = struct.unpack(">4i", head[:16].ljust(16, b"\0"))
-    if magic != _IDX_MAGIC or min(count, rows, columns) < 0:
+    if magic != _IDX_MAGIC or min(count, rows - 1, columns - 1) < 0:
         raise FormatError(f"{path}: the header of an idx file was expected (byte 0)")
     if 16 + count * rows * columns > size:
         raise FormatError(f"{path}: the header tells of {count} images, the file has {size} bytes")

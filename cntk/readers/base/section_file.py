@@ -15,7 +15,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import open_file
+from .steady_file import SteadyFile
 
 FILE, DATA, LABELS, MAPPING, STATISTICS, CATEGORIES = range(1, 7)
 """Types of sections."""
@@ -72,64 +72,81 @@ def read_sections(path: PathLike) -> list[Section]:
     Raises:
         FormatError: byte offset of a header that is not as it should be.
     """
+    file = SteadyFile(path)
     try:
-        with open_file(path) as file:
-            data = np.memmap(file, np.uint8, "r")
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "the file is empty"
-        raise FormatError(f"{path}: byte 0: {why}") from error
-    head = _header(path, data, 0, _MAGIC_FILE)
-    return _inside(path, data, 0, head, 0)
+        return _Sections(file).read()
+    finally:
+        file.close()
 
 
-def _header(path: PathLike, data: np.ndarray, at: int, magic: int) -> np.void:
-    if at + _SIZE > len(data):
-        raise FormatError(f"{path}: byte {at}: a header was expected; the file ends")
-    head = np.frombuffer(data[at : at + _SIZE].tobytes(), _HEADER)[0]
-    if head["magic"] != magic or head["version"] < _VERSION:
-        raise FormatError(f"{path}: byte {at}: this is no header of a section")
-    if not _SIZE <= head["header"] < 2 * _SIZE or head["inside"] > _MOST_INSIDE:
-        raise FormatError(f"{path}: byte {at}: the header is damaged")
-    return head
+class _Sections:
+    """The sections of a file, each read once: they cannot share bytes."""
 
+    def __init__(self, file: SteadyFile) -> None:
+        self._file, self._path, self._size = file, file.path, file.size
+        self._seen: set[int] = set()
+        self._left = file.size - _SIZE  # bytes that no section has taken
 
-def _inside(path: PathLike, data: np.ndarray, at: int, head: np.void, depth: int) -> list[Section]:
-    places = head["places"][: int(head["inside"])].tolist()
-    last = at
-    found = []
-    for place in places:
-        # Each is behind the one before, so that none can hold itself.
-        if not last < place < len(data) or depth == _DEEPEST:
-            raise FormatError(f"{path}: byte {at + 272}: places of sections do not ascend")
-        found.append(_section(path, data, place, depth + 1))
-        last = place
-    return found
+    def read(self) -> list[Section]:
+        return self._inside(0, self._header(0, _MAGIC_FILE), 0)
 
+    def _error(self, at: int, text: str) -> FormatError:
+        return FormatError(f"{self._path}: byte {at}: {text}")
 
-def _section(path: PathLike, data: np.ndarray, at: int, depth: int) -> Section:
-    head = _header(path, data, at, _MAGIC_SECTION)
-    name = head["name"].decode("utf-8", "replace").partition(":")[0]
-    begin, count = at + int(head["header"]), int(head["count"])
-    values: np.ndarray | list[str]
-    if head["type"] == MAPPING:
-        size = int(head["size"]) - int(head["header"])
-        text = data[begin : begin + max(size, 0)].tobytes()
-        values = [word.decode("utf-8", "replace") for word in text.split(b"\0")[:count]]
-        if len(values) != count or not 0 <= size <= len(data) - begin:
-            raise FormatError(f"{path}: byte {begin}: {count} names were expected")
-    elif head["type"] == STATISTICS:
-        values = np.zeros((0, 1))
-    else:
-        kind = _NUMBERS.get((int(head["data"]), int(head["element"])))
-        per_record = max(int(head["per_record"]), 1)
-        if kind is None or count % per_record:
-            raise FormatError(f"{path}: byte {at}: the elements of {name!r} are of an unknown kind")
-        end = begin + count * np.dtype(kind).itemsize
-        if end > len(data):
-            raise FormatError(f"{path}: byte {begin}: {name!r} needs {end - begin} bytes more")
-        values = np.frombuffer(data[begin:end].tobytes(), kind).reshape(-1, per_record)
-    inside = _inside(path, data, at, head, depth)
-    return Section(name, int(head["type"]), values, int(head["kind"]), int(head["dim"]), inside)
+    def _header(self, at: int, magic: int) -> np.void:
+        if at + _SIZE > self._size:
+            raise self._error(at, "a header was expected; the file ends")
+        head = self._file.read(at, at + _SIZE).view(_HEADER)[0]
+        if head["magic"] != magic or head["version"] < _VERSION:
+            raise self._error(at, "this is no header of a section")
+        if not _SIZE <= head["header"] < 2 * _SIZE or head["inside"] > _MOST_INSIDE:
+            raise self._error(at, "the header is damaged")
+        return head
+
+    def _inside(self, at: int, head: np.void, depth: int) -> list[Section]:
+        last = at
+        found = []
+        for place in head["places"][: int(head["inside"])].tolist():
+            # Each is behind the one before, so that none can hold itself.
+            if not last < place < self._size or depth == _DEEPEST:
+                raise self._error(at + 272, "places of sections do not ascend")
+            if place in self._seen:
+                raise self._error(at + 272, f"the section at byte {place} is in two others")
+            self._seen.add(place)
+            found.append(self._section(place, depth + 1))
+            last = place
+        return found
+
+    def _values(self, begin: int, size: int, name: str) -> np.ndarray:
+        """The bytes of a section."""
+        if not 0 <= size <= self._size - begin:
+            raise self._error(begin, f"{name!r} needs {size} bytes; the file ends")
+        self._left -= size + _SIZE
+        if self._left < 0:
+            raise self._error(begin, f"{name!r} has bytes of another section")
+        return self._file.read(begin, begin + size)
+
+    def _section(self, at: int, depth: int) -> Section:
+        head = self._header(at, _MAGIC_SECTION)
+        name = head["name"].decode("utf-8", "replace").partition(":")[0]
+        begin, count = at + int(head["header"]), int(head["count"])
+        values: np.ndarray | list[str]
+        if head["type"] == MAPPING:
+            text = self._values(begin, int(head["size"]) - int(head["header"]), name).tobytes()
+            values = [word.decode("utf-8", "replace") for word in text.split(b"\0")[:count]]
+            if len(values) != count:
+                raise self._error(begin, f"{count} names were expected")
+        elif head["type"] == STATISTICS:
+            values = np.zeros((0, 1))
+        else:
+            kind = _NUMBERS.get((int(head["data"]), int(head["element"])))
+            per_record = max(int(head["per_record"]), 1)
+            if kind is None or count % per_record:
+                raise self._error(at, f"the elements of {name!r} are of an unknown kind")
+            raw = self._values(begin, count * np.dtype(kind).itemsize, name)
+            values = raw.view(kind).reshape(-1, per_record)
+        inside = self._inside(at, head, depth)
+        return Section(name, int(head["type"]), values, int(head["kind"]), int(head["dim"]), inside)
 
 
 def write_sections(path: PathLike, sections: Sequence[Section], records: int) -> None:

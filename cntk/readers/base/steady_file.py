@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from io import FileIO
 from threading import Lock
-from typing import cast
 
 import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import open_file
-from ...base.text import reason
+from ....framework.base.untrusted.values import open_handle
 
 
 class SteadyFile:
@@ -30,10 +27,7 @@ class SteadyFile:
 
     def __init__(self, path: PathLike) -> None:
         self.path, self._lock = str(path), Lock()
-        try:
-            self._file = cast(FileIO, open_file(self.path, buffering=0))
-        except OSError as error:
-            raise FormatError(f"{self.path}: {reason(error)}") from error
+        self._file = os.fdopen(open_handle(path, regular=True), "rb", buffering=0)
         self._state = self._now()
         self.size = self._state[0]
         if not self.size:

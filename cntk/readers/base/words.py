@@ -14,8 +14,8 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
-from ....framework.base.untrusted.values import read_text
-from ...base.text import reason
+from ....framework.base.untrusted.values import shown
+from ...base.text import read_text
 
 _LARGEST = 1 << 31
 
@@ -26,7 +26,7 @@ class Classes:
 
     Attributes:
         of: the class of each word, int64, [words].
-        begin, end: the words of each class, from and to, int64, [classes].
+        begin, end: the words of the class of each word, from and to, int64, [words].
     """
 
     of: np.ndarray
@@ -44,14 +44,13 @@ class Classes:
         if len(array) and (array.min() < 0 or np.any(np.diff(array) < 0)):
             word = int(np.argmax(np.diff(array, prepend=0) < 0))
             raise FormatError(f"{path}: word {word} has class {of[word]}; classes must ascend")
-        numbers = np.arange(int(array.max(initial=-1)) + 1)
-        left = np.searchsorted(array, numbers, side="left")
-        return cls(array, left, np.searchsorted(array, numbers, side="right"))
+        left, right = (np.searchsorted(array, array, side=side) for side in ("left", "right"))
+        return cls(array, left, right)
 
     def rows(self, words: np.ndarray, dtype: np.dtype) -> np.ndarray:
         """Word, class, and where the class begins and ends, of each word, [words, 4]."""
-        of = self.of[words]
-        return np.stack([words, of, self.begin[of], self.end[of]], axis=1).astype(dtype)
+        parts = [words, self.of[words], self.begin[words], self.end[words]]
+        return np.stack(parts, axis=1).astype(dtype)
 
 
 class Vocabulary:
@@ -88,7 +87,7 @@ class Vocabulary:
         if None in found:
             word = words[found.index(None)]
             raise FormatError(
-                f"{place}: the word {word!r} is not in {self.path}, and neither is "
+                f"{place}: the word {shown(word)} is not in {self.path}, and neither is "
                 f"{self.unknown!r}{nearest(word, self.numbers)}"
             )
         return cast("list[int]", found)
@@ -114,11 +113,7 @@ def read_lines(path: PathLike) -> list[str]:
     Raises:
         FormatError: it cannot be read.
     """
-    try:
-        text = read_text(path, "surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error
-    return text.split("\n")
+    return read_text(path).split("\n")
 
 
 def _records(path: PathLike, least: int) -> list[tuple[int, list[str]]]:
@@ -129,7 +124,7 @@ def _records(path: PathLike, least: int) -> list[tuple[int, list[str]]]:
         if not words:
             break
         if len(words) < least:
-            raise FormatError(f"{path}:{number}: {least} columns were expected, not {line!r}")
+            raise FormatError(f"{path}:{number}: {least} columns were expected, not {shown(line)}")
         found.append((number, words))
     if not found:
         raise FormatError(f"{path}: the list is empty")
@@ -140,9 +135,9 @@ def _number(path: PathLike, line: int, word: str) -> int:
     try:
         number = int(float(word))
     except (ValueError, OverflowError):
-        raise FormatError(f"{path}:{line}: a number was expected, not {word!r}") from None
+        raise FormatError(f"{path}:{line}: a number was expected, not {shown(word)}") from None
     if not 0 <= number < _LARGEST:
-        raise FormatError(f"{path}:{line}: {word} is out of range")
+        raise FormatError(f"{path}:{line}: {shown(word)} is out of range")
     return number
 
 

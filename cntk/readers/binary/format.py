@@ -21,6 +21,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError, ShapeError
+from ....framework.base.untrusted.values import shown
 from ...config.parameters import ConfigParameters
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
 from ..base.order import WHOLE_SWEEP, BlockShuffle, FileOrder
@@ -103,13 +104,25 @@ class BinaryFile(Deserializer):
             raise FormatError(f"{self.path}: byte 8: {chunks} chunks of {inputs} streams")
         self.streams = [self._stream(at) for _ in range(inputs)]
         self.streams = [replace(s, name=renamed.get(s.name, s.name)) for s in self.streams]
+        seen: set[str] = set()
+        for stream in self.streams:
+            if stream.name in seen:
+                raise FormatError(f"{self.path}: byte {at.at}: two streams {shown(stream.name)}")
+            seen.add(stream.name)
         entry = [("offset", "<i8"), ("sequences", "<i4"), ("samples", "<i4")]
         table = at.take(np.dtype(entry), chunks, "the table of chunks")
         self._begin = at.at + table["offset"].astype(np.int64)
         self._end = np.append(self._begin[1:], size)
         self._counts = table["sequences"].astype(np.int64)
-        if np.any(self._begin < at.at) or np.any(self._begin > self._end) or min(self._counts) < 0:
-            raise FormatError(f"{self.path}: byte {at.at - _ENTRY * chunks}: offsets do not ascend")
+        place = at.at - _ENTRY * chunks
+        if np.any(self._begin < at.at) or np.any(self._begin > self._end):
+            raise FormatError(f"{self.path}: byte {place}: offsets do not ascend")
+        if min(self._counts) < 1:  # such chunks would cost time and no bytes
+            empty = int(np.argmin(self._counts))
+            raise FormatError(
+                f"{self.path}: byte {place + _ENTRY * empty + 8}: chunk {empty} has "
+                f"{self._counts[empty]} sequences"
+            )
         self.chunks = []
         for number in range(chunks):
             lengths = [samples.lengths for samples in self.read_chunk(number)]

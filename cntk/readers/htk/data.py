@@ -61,6 +61,7 @@ class Features:
         left, right: neighbours of a frame; where both are 0, `dim` tells how many there are, the
             same on both sides.
         expand: whether a file holds one frame, which is repeated for the whole utterance.
+        path: of the list of files.
     """
 
     stream: Stream
@@ -68,6 +69,24 @@ class Features:
     left: int = 0
     right: int = 0
     expand: bool = False
+    path: str = ""
+
+    def file(self, entry: HtkPath) -> HtkFile:
+        """The file of an entry.
+
+        Raises:
+            FormatError: it is not as it should be; with the line of the list that names it.
+        """
+        try:
+            return HtkFile.open(entry.path)
+        except FormatError as error:
+            if not entry.line:
+                raise
+            raise FormatError(f"{self.path}:{entry.line}: {error}") from None
+
+    def frames(self, entry: HtkPath) -> int:
+        """Frames of an entry; where the list does not say, the file does."""
+        return self.file(entry).frames if entry.frames is None else entry.frames
 
     def context(self, file: HtkFile) -> tuple[int, int]:
         """Neighbours on each side, for the frames of this file.
@@ -165,14 +184,14 @@ class Utterances(Deserializer):
     def _lengths(self, longest: int) -> np.ndarray:
         """Frames of each utterance; 0 where it is not to be used."""
         first, *others = self._features
-        lengths = np.array([frames_of(entry) for entry in first.entries], np.int64)
+        lengths = np.array([first.frames(entry) for entry in first.entries], np.int64)
         bad = 0
         for at, length in enumerate(lengths.tolist()):
             why = None
             if length > longest:
                 why = f"it has {length} frames, more than {longest}"
             for part in others:
-                here = frames_of(part.entries[at])
+                here = part.frames(part.entries[at])
                 if here != (1 if part.expand else length):
                     why = f"{part.stream.name} has {here} frames, {first.stream.name} {length}"
             if why:
@@ -242,7 +261,7 @@ class Utterances(Deserializer):
         for place, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
             entry = part.entries[self._used[low + place]]
             if file is None or file.path != entry.path:
-                file = HtkFile.open(entry.path)
+                file = part.file(entry)
                 left, right = part.context(file)
                 self._check_alike(part, file)
             if not values.size:
@@ -309,8 +328,3 @@ def _check_states(labels: Labels, states: np.ndarray) -> None:
         raise FormatError(
             f"{labels.stream.name}: state {wrong[0]} is not below {limit}, the dimension"
         )
-
-
-def frames_of(entry: HtkPath) -> int:
-    """Frames of an entry of a list; where it does not say, the file does."""
-    return HtkFile.open(entry.path).frames if entry.frames is None else entry.frames

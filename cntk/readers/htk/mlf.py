@@ -13,6 +13,7 @@ Source: CNTK's `HTKMLFReader/htkfeatio.h` (`htkmlfreader`).
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,8 +21,9 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
-from ....framework.base.untrusted.values import open_text, read_text
-from ...base.text import reason
+from ....framework.base.untrusted.limits import check_limit
+from ....framework.base.untrusted.values import open_handle, plain, shown
+from ...base.text import read_text
 from ...config.parameters import ConfigParameters
 from ..base.htk_files import _without_extension
 
@@ -36,9 +38,8 @@ def mlf_files(section: ConfigParameters) -> list[str]:
     """The label files of a section: one (mlfFile), or those of a list (mlfFileList)."""
     if section.has("mlfFile"):
         return [section.string("mlfFile")]
-    return [
-        line.strip() for line in _read(section.string("mlfFileList")).splitlines() if line.strip()
-    ]
+    listed = read_text(section.string("mlfFileList")).splitlines()
+    return [line.strip() for line in listed if line.strip()]
 
 
 def read_states(path: PathLike) -> list[str]:
@@ -47,7 +48,7 @@ def read_states(path: PathLike) -> list[str]:
     Raises:
         FormatError: the file cannot be read, is empty, or names a state twice.
     """
-    lines = [line.strip() for line in _read(path).splitlines() if line.strip()]
+    lines = [line.strip() for line in read_text(path).splitlines() if line.strip()]
     if not lines:
         raise FormatError(f"{path}: the list of states is empty")
     seen: dict[str, int] = {}
@@ -68,7 +69,7 @@ def read_targets(path: PathLike, states: Sequence[str]) -> np.ndarray:
     Raises:
         FormatError: the file is wrong; the message names file and line.
     """
-    lines = [line.rstrip() for line in _read(path).splitlines() if line.strip()]
+    lines = [line.rstrip() for line in read_text(path).splitlines() if line.strip()]
     rows: list[list[int]] = []
     for number, line in enumerate(lines, 1):
         name, _, digits = line.partition(" ")
@@ -76,10 +77,10 @@ def read_targets(path: PathLike, states: Sequence[str]) -> np.ndarray:
             raise FormatError(f"{path}:{number}: there are only {len(states)} states")
         if name != states[number - 1]:
             raise FormatError(
-                f"{path}:{number}: the state {states[number - 1]!r} was expected, not {name!r}"
+                f"{path}:{number}: the state {states[number - 1]!r} was expected, not {shown(name)}"
             )
         if not digits or set(digits) - {"0", "1"}:
-            raise FormatError(f"{path}:{number}: digits 0 and 1 were expected, not {digits!r}")
+            raise FormatError(f"{path}:{number}: digits 0 and 1 were expected, not {shown(digits)}")
         if rows and len(digits) != len(rows[0]):
             raise FormatError(
                 f"{path}:{number}: {len(digits)} digits; the lines before have {len(rows[0])}"
@@ -108,10 +109,13 @@ def read_mlf(
         FormatError: the file is wrong; the message names file and line.
     """
     found: dict[str, np.ndarray] = {}
+    described = 0
     for block in _blocks(path, wanted):
         start, stop = block.times(frame)
         numbers = block.numbered(states)
         block.check_order(start, stop)
+        described += 4 * int((stop - start).sum()) - _OF_A_BYTE * block.size
+        check_limit("fill", described, f"{path}: the states of all frames")
         frames = np.repeat(numbers, stop - start)
         bounds = np.append(0, np.cumsum(stop - start))[block.first]
         for at, name in enumerate(block.names):
@@ -161,7 +165,8 @@ def read_phones(
 
 
 _BLOCK = 1 << 16  # labels that are taken together
-_LATEST = 1 << 24  # frames; more than two days of speech are a mistake
+_LATEST = 1 << 20  # frames; almost three hours of speech in one utterance are a mistake
+_OF_A_BYTE = 64  # bytes of frames that a byte of a file may stand for without a limit
 
 
 @dataclass(eq=False)
@@ -173,6 +178,7 @@ class _Block:
         names, titles: of each utterance, and the line where it is named.
         first: the first label of each utterance, [utterances + 1].
         lines: of each label.
+        size: characters of the labels' lines.
         starts, stops, states, numbers, phones: the words of each label; "" where there is none.
     """
 
@@ -181,6 +187,7 @@ class _Block:
     titles: list[int] = field(default_factory=list)
     first: list[int] = field(default_factory=lambda: [0])
     lines: list[int] = field(default_factory=list)
+    size: int = 0
     starts: list[str] = field(default_factory=list)
     stops: list[str] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
@@ -227,7 +234,7 @@ class _Block:
             try:
                 np.array(kind(word), dtype)
             except (ValueError, OverflowError):
-                text = f"a number was expected, not {word!r}"
+                text = f"a number was expected, not {shown(word)}"
                 if not self.states[row]:
                     text = "times and a state were expected"
                 raise self._error(row, text) from None
@@ -264,7 +271,8 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
     block = _Block(path)
     title, named, name, taken = "", 0, "", False
     try:
-        with open_text(path, "surrogateescape") as file:
+        handle = open_handle(path, regular=True)  # it may stand in a list of files
+        with os.fdopen(handle, encoding="utf-8", errors="surrogateescape") as file:
             if file.readline().strip() != HEADER:
                 raise FormatError(f"{path}:1: {HEADER!r} was expected")
             for number, line in enumerate(file, 2):
@@ -290,10 +298,11 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                         block = _Block(path)
                 elif taken:
                     block.add(number, words)
+                    block.size += len(line)
     except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error
+        raise FormatError(f"{path}: {error.strerror}") from error
     if title:
-        raise FormatError(f"{path}:{named}: the utterance {title} does not end with '.'")
+        raise FormatError(f"{path}:{named}: the utterance {plain(title)} does not end with '.'")
     yield block
 
 
@@ -301,12 +310,7 @@ def _name(path: PathLike, title: str, number: int) -> str | None:
     """The utterance that a line names; None if it names none."""
     if len(title) > 2 and title[0] == title[-1] == '"':
         return _without_extension(title[1:-1].removeprefix("*/"))
-    _log.warning("%s:%d: a name in quotes was expected, not %s; passed over", path, number, title)
+    _log.warning(
+        "%s:%d: a name in quotes was expected, not %s; passed over", path, number, shown(title)
+    )
     return None
-
-
-def _read(path: PathLike) -> str:
-    try:
-        return read_text(path, "surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error

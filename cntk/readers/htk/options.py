@@ -11,7 +11,7 @@ from ....framework.base.errors import FormatError, OpscopeError
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Stream
-from ..base.htk_files import HtkFile, read_script
+from ..base.htk_files import read_script
 from ..base.sections import precision
 from .data import Features, Labels
 from .mlf import mlf_files, read_mlf, read_states, read_targets
@@ -76,7 +76,7 @@ class FeatureOptions:
         """
         if self.path:
             features = self.open(1)
-            features.context(HtkFile.open(features.entries[0].path))
+            features.context(features.file(features.entries[0]))
 
     def open(self, most: int | None = None) -> Features:
         """Read the list; `most`: how many entries of it are wanted, None: all.
@@ -87,7 +87,7 @@ class FeatureOptions:
         entries = read_script(self.path, self.prefix, most)
         if not entries:
             raise FormatError(f"{self.path}: the list is empty")
-        return Features(self.stream, entries, self.left, self.right, self.expand)
+        return Features(self.stream, entries, self.left, self.right, self.expand, self.path)
 
 
 @dataclass(frozen=True)

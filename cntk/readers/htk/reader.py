@@ -24,7 +24,7 @@ from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import complaint, sections_with
 from ..opening import Opening
-from .data import LONGEST, Features, Labels, Utterances, frames_of
+from .data import LONGEST, Features, Labels, Utterances
 from .lattices import LatticePacker, lattice_files, lattices_of, phones_of
 from .options import FeatureOptions, LabelOptions
 from .order import RollingWindow, block_shuffle
@@ -94,7 +94,7 @@ def opening_of(
 def _files(features: list[Features], labels: Sequence[Labels] = ()) -> Packer:
     """Every file is a minibatch."""
     for part in features[1:]:
-        part.expand = all(frames_of(entry) == 1 for entry in part.entries)
+        part.expand = all(part.frames(entry) == 1 for entry in part.entries)
     source = Utterances(features)
     return SequencePacker(_OneByOne(source), source.streams)
 

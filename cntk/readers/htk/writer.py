@@ -14,10 +14,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ....framework.base.atomic import make_folder_of
-from ....framework.base.errors import FormatError, SaveError, ShapeError
+from ....framework.base.errors import SaveError, ShapeError
 from ....framework.base.untrusted.roots import current
-from ....framework.base.untrusted.values import read_text
-from ...base.text import reason
+from ...base.text import read_text
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Samples
@@ -65,15 +64,12 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
 
 
 def _lines(path: str) -> list[str]:
-    try:
-        text = read_text(path, "surrogateescape")
-    except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error
+    lines = [line.strip() for line in read_text(path).splitlines()]
     confinement = current()
     if confinement is not None:
-        for number, line in enumerate(text.splitlines(), 1):
-            confinement.check(line.strip(), f"{path}:{number}")
-    return [line.strip() for line in text.splitlines() if line.strip()]
+        for number, line in enumerate(lines, 1):
+            confinement.check(line, f"{path}:{number}")
+    return list(filter(None, lines))
 
 
 class HtkWriter(DataWriter):

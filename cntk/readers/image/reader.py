@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import os
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,9 +30,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ....framework.base.errors import FormatError, ShapeError
-from ....framework.base.untrusted.values import open_file, read_bytes
-from ...base.text import reason
+from ....framework.base.errors import FormatError, OpscopeError, ShapeError
+from ....framework.base.untrusted.limits import check_limit
+from ....framework.base.untrusted.values import open_handle, read_file, shown, whole_number
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
@@ -44,6 +45,8 @@ from ..base.words import read_lines
 from ..opening import Opening
 from .transforms import VIEWS, Transform, crop_kind, transform_of
 
+# Those that are decoded without another program, which Pillow starts for PostScript.
+_FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "PPM", "JPEG2000", "SUN", "TGA", "TIFF", "WEBP")
 _STEPS = ("crop", "scale", "color", "intensity", "mean")
 _SEED = 5489
 
@@ -86,11 +89,10 @@ def read_map(path: str, classes: int, *, embedded: bool = False) -> list[Entry]:
         if len(parts) < 2 or not all(parts[:2]):
             raise FormatError(f"{place}: two or three columns with tabs between were expected")
         image, label = (parts[1], parts[0]) if embedded else parts[:2]
-        if not label.strip().isdecimal():
-            raise FormatError(f"{place}: the number of a class was expected, not {label[:40]!r}")
-        if int(label) >= classes:
-            raise FormatError(f"{place}: class {int(label)} is not below {classes}, labelDim")
-        found.append(Entry(key, image, int(label), place))
+        number_of = whole_number(label.strip(), f"{place}: the class", 0)
+        if number_of >= classes:
+            raise FormatError(f"{place}: class {number_of} is not below {classes}, labelDim")
+        found.append(Entry(key, image, number_of, place))
     if not found:
         raise FormatError(f"{path}: the map is empty")
     return found
@@ -126,19 +128,29 @@ class _Files:
         archive, at, inside = path.partition("@")
         try:
             if not at:
-                return read_bytes(path)
+                return read_file(path, regular=True)
             with self._lock:
-                if archive not in self._archives:
-                    file = self._open.enter_context(open_file(archive))
-                    opened = self._open.enter_context(zipfile.ZipFile(file))
-                    self._archives[archive] = opened
-                return self._archives[archive].read(inside[1:].replace("\\", "/"))
-        except FormatError as error:  # a name that may not be opened
-            raise type(error)(f"{entry.place}: {error}") from None
-        except (OSError, ValueError) as error:
-            raise FormatError(f"{entry.place}: {path}: {reason(error)}") from error
-        except (zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError) as error:
-            raise FormatError(f"{entry.place}: {path}: {error}") from error
+                return self._unpacked(archive, inside[1:].replace("\\", "/"))
+        except FormatError as error:
+            raise type(error)(f"{entry.place}: {error}") from error
+
+    def _unpacked(self, path: str, name: str) -> bytes:
+        """The bytes of a file in an archive.
+
+        Raises:
+            FormatError: it is not there or damaged, or too large once unpacked.
+        """
+        try:
+            if path not in self._archives:
+                file = self._open.enter_context(os.fdopen(open_handle(path, regular=True), "rb"))
+                self._archives[path] = self._open.enter_context(zipfile.ZipFile(file))
+            member = self._archives[path].getinfo(name)
+            check_limit("unpack", member.file_size, f"{path}@{name}")
+            return self._archives[path].read(member)
+        except OpscopeError:
+            raise
+        except Exception as error:  # damaged archives raise anything, in the unpacker too
+            raise FormatError(f"{path}@{shown(name)}: {error}") from error
 
 
 def decode(data: bytes, place: str, *, grayscale: bool) -> np.ndarray:
@@ -154,11 +166,16 @@ def decode(data: bytes, place: str, *, grayscale: bool) -> np.ndarray:
             "images are decoded by Pillow, which is not installed (pip install opscope[image])"
         ) from None
     try:
-        with Image.open(io.BytesIO(data)) as image:
-            pixels = np.asarray(image.convert("L" if grayscale else "RGB"))
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            width, height = image.size
+            check_limit("pixels", width * height, f"{place}: an image of {width} x {height}")
+            mode = "L" if grayscale else "RGB"
+            pixels = np.asarray(image if image.mode == mode else image.convert(mode))
+    except OpscopeError:
+        raise
     except UnidentifiedImageError as error:
         raise FormatError(f"{place}: the image cannot be decoded: unknown format") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except Exception as error:  # the decoders of damaged images raise anything
         raise FormatError(f"{place}: the image cannot be decoded: {error}") from error
     return pixels[:, :, None] if grayscale else pixels[:, :, ::-1]
 

@@ -16,8 +16,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
-from ....framework.base.untrusted.values import read_bytes
-from ...base.text import reason
+from ....framework.base.untrusted.values import read_file, shown, whole_number
 from ...config.parameters import ConfigParameters
 from ..base.sections import complaint
 
@@ -216,8 +215,6 @@ def resize(image: np.ndarray, width: int, height: int, kernel: str = "linear") -
         kernel: nearest, linear, cubic or lanczos.
     """
     out = image
-    if kernel != "nearest":
-        out = out.astype(np.float32)
     for axis, (old, new) in enumerate(zip(image.shape[:2], (height, width), strict=True)):
         if old == new:
             continue
@@ -227,11 +224,11 @@ def resize(image: np.ndarray, width: int, height: int, kernel: str = "linear") -
             continue
         shape = (-1, 1, 1) if axis == 0 else (1, -1, 1)
         terms = [
-            out.take(place, axis) * weight.reshape(shape)
+            out.take(place, axis).astype(np.float32, copy=False) * weight.reshape(shape)
             for place, weight in zip(places, weights, strict=True)
         ]
         out = sum(terms, np.zeros((), np.float32))
-    if image.dtype == np.uint8 and kernel != "nearest":
+    if out.dtype != image.dtype and image.dtype == np.uint8:
         out = np.clip(np.floor(out + np.float32(0.5)), 0, 255).astype(np.uint8)
     return out
 
@@ -361,9 +358,11 @@ def _mean(config: ConfigParameters) -> Transform:
         found = read_opencv(path)
         sizes = [found[name] for name in ("Row", "Col", "Channel") if name in found]
         image_data = found.get("MeanImg")
-        if image_data is None or len(sizes) < 3:
+        if image_data is None or len(sizes) < 3 or any(size.ndim for size in sizes):
             raise FormatError(f"{path}: MeanImg, Row, Col and Channel were expected")
         shape = tuple(int(size) for size in sizes)
+        if min(shape) < 1:
+            raise FormatError(f"{path}: an image of {shape[0]} x {shape[1]} x {shape[2]}")
         if image_data.size != math.prod(shape):
             raise FormatError(f"{path}: MeanImg has {image_data.size} numbers, not {shape}")
         return image_data.reshape(shape).astype(np.float32)
@@ -372,6 +371,10 @@ def _mean(config: ConfigParameters) -> Transform:
         mean = mean_image()
         if image.shape[:2] != mean.shape[:2]:
             return image
+        if image.shape[2] != mean.shape[2]:
+            raise ShapeError(
+                f"{path}: a mean of {mean.shape[2]} channels for an image of {image.shape[2]}"
+            )
         return image.astype(np.float32) - mean
 
     return apply
@@ -384,20 +387,27 @@ def read_opencv(path: str) -> dict[str, np.ndarray]:
         FormatError: it is no such file, or a matrix has not as many numbers as it should.
     """
     try:
-        root = ElementTree.fromstring(read_bytes(path))
-    except (OSError, ValueError) as error:  # ValueError: a foreign encoding
-        raise FormatError(f"{path}: {reason(error)}") from error
-    except ElementTree.ParseError as error:
+        root = ElementTree.fromstring(read_file(path))
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # of unknown encodings
         raise FormatError(f"{path}: no XML of OpenCV: {error}") from error
     found: dict[str, np.ndarray] = {}
     for part in root:
         try:
             if part.get("type_id") == "opencv-matrix":
-                rows, columns = (int(part.findtext(name, "")) for name in ("rows", "cols"))
+                rows, columns = (
+                    whole_number(part.findtext(name, "").strip(), f"{path}: {part.tag}: {name}", 0)
+                    for name in ("rows", "cols")
+                )
                 numbers = np.array(part.findtext("data", "").split(), np.float64)
+                if numbers.size != rows * columns:
+                    raise FormatError(
+                        f"{path}: {part.tag} has {numbers.size} numbers, not {rows} x {columns}"
+                    )
                 found[part.tag] = numbers.reshape(rows, columns)
             elif part.text and len(part) == 0:
                 found[part.tag] = np.array(np.float64(part.text))
         except ValueError as error:
-            raise FormatError(f"{path}: {part.tag}: {error}") from error
+            raise FormatError(f"{path}: {part.tag}: {shown(error)}") from error
+        if part.tag in found and not np.isfinite(found[part.tag]).all():
+            raise FormatError(f"{path}: {part.tag} holds a number that is not finite")
     return found

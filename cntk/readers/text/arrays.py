@@ -104,17 +104,22 @@ def _warn_of_others(
 ) -> None:
     """Name the streams that the config does not list, each with its first place."""
     begin, end = tokens.begin[tokens.is_name], tokens.end[tokens.is_name]
-    others = np.flatnonzero((kind < 0) & (data[begin] != _HASH))
-    while len(others):
-        at, name = int(begin[others[0]]), data[begin[others[0]] : end[others[0]]].tobytes()
-        before = data[:at].tobytes()
-        line = first_line + before.count(b"\n")
-        problems.pass_over(name, sorted(aliases), line, at - before.rfind(b"\n"))
-        # The next one that has another name.
-        same = (end - begin)[others] == len(name)
-        for place, letter in enumerate(name):
-            same &= data[np.minimum(begin[others] + place, len(data) - 1)] == letter
-        others = others[~same]
+    other = (kind < 0) & (data[begin] != _HASH)
+    begin, lengths = begin[other], (end - begin)[other]
+    if not len(begin):
+        return
+    places: list[int] = []
+    for length in np.unique(lengths).tolist():
+        same = begin[lengths == length]
+        names = data[same[:, None] + np.arange(length)].view(f"S{length}").reshape(-1)
+        places += same[np.unique(names, return_index=True)[1]].tolist()
+    ends = np.flatnonzero(data == _NEWLINE)
+    for at in sorted(places):
+        line = int(np.searchsorted(ends, at))
+        column = at - int(ends[line - 1]) if line else at + 1
+        name = data[at : at + int(lengths[np.searchsorted(begin, at)])].tobytes()
+        if not problems.pass_over(name, sorted(aliases), first_line + line, column):
+            break
 
 
 def _plain_ids(

@@ -19,6 +19,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import INT64
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream, join
 from ..base.steady_file import SteadyFile
 from .arrays import parse_arrays
@@ -29,7 +30,8 @@ CHUNK_SIZE = 32 << 20
 
 _BLOCK = 64 << 20  # bytes in which lines are looked for at a time
 _PIECE = 1 << 18  # bytes that are parsed at a time
-_LONGEST_NUMBER = 19  # digits
+_LONGEST_NUMBER = 20  # digits that are looked at; a number with so many is too large
+_TOO_LARGE = INT64[1]
 
 _NEWLINE = 10
 _DIGITS = range(48, 58)
@@ -117,10 +119,11 @@ class TextFormat(Deserializer):
         bounds = np.append(changes, len(begins))
         self._chunks: list[_Chunk] = []
         self.chunks = []
+        last_byte = ends[bounds[1:] - 1]
         sequence = 0
         while sequence < len(changes):
             limit = begins[bounds[sequence]] + chunk_size
-            stop = int(np.searchsorted(ends[bounds[1:] - 1], limit, side="right"))
+            stop = int(np.searchsorted(last_byte, limit, side="right"))
             stop = max(stop, sequence + 1)
             low, high = bounds[sequence], bounds[stop]
             lines = np.diff(bounds[sequence : stop + 1])
@@ -139,7 +142,9 @@ class TextFormat(Deserializer):
             begins.append(np.flatnonzero(data[: last - first] == _NEWLINE) + (first + 1))
             if numbered:
                 here = begins[-1] if first else np.concatenate(begins)
-                numbers.append(_leading_numbers(data, here - first))
+                found = _leading_numbers(data, here - first)
+                self._check_numbers(found, sum(map(len, numbers)))
+                numbers.append(found)
         starts = np.concatenate(begins)
         whole = starts < size  # a newline at the end begins no line
         if not numbered:
@@ -147,6 +152,16 @@ class TextFormat(Deserializer):
         found = np.concatenate(numbers)[whole]
         place = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found)), 0))
         return starts[whole], found[place]
+
+    def _check_numbers(self, numbers: np.ndarray, lines: int) -> None:
+        """That none of the numbers of some lines, behind `lines` others, is too large to be told
+        from another one."""
+        large = np.flatnonzero(numbers == _TOO_LARGE)
+        if len(large):
+            raise FormatError(
+                f"{self.path}:{lines + int(large[0]) + 1}:1: the number of the sequence is "
+                f"too large ({_LONGEST_NUMBER} digits, or {_TOO_LARGE} and more)"
+            )
 
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`.
@@ -159,6 +174,7 @@ class TextFormat(Deserializer):
         data = self._file.read(chunk.begin, chunk.end)
         wanted = [(text.alias, text.stream) for text in self._texts]
         parts = []
+        self._problems.filled = 0
         for piece, lines, first in _pieces(data, chunk):
             part = parse_arrays(piece, wanted, lines, first, self._problems)
             if part is None:
@@ -195,7 +211,8 @@ def _pieces(data: np.ndarray, chunk: _Chunk) -> Iterator[tuple[np.ndarray, np.nd
 
 
 def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """The number at the beginning of each line; -1 where there is none."""
+    """The number at the beginning of each line; -1 where there is none, and `_TOO_LARGE` where it
+    is so."""
     numbers = np.zeros(len(begins), np.int64)
     found = np.zeros(len(begins), bool)
     active = np.arange(len(begins))
@@ -207,7 +224,12 @@ def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:
         active = active[is_digit]
         if not len(active):
             break
-        numbers[active] = numbers[active] * 10 + digit[is_digit]
+        digit = digit[is_digit]
+        large = numbers[active] > (_TOO_LARGE - 1 - digit) // 10
+        large |= place == _LONGEST_NUMBER - 1
+        numbers[active[large]] = _TOO_LARGE
+        active, digit = active[~large], digit[~large]
+        numbers[active] = numbers[active] * 10 + digit
         found[active] = True
     return np.where(found, numbers, -1)
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.limits import check_limit
+from ....framework.base.untrusted.values import shown
 from ..base.data import Samples, Stream
 
 _log = logging.getLogger(__name__)
@@ -25,6 +27,7 @@ _NUMBER = re.compile(rb"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _INDEX = re.compile(rb"\d+")
 _LARGEST_INDEX = 1 << 62
 _SHOWN = 5  # warnings of a kind that are shown
+_SHOWN_NAMES = 20  # names of streams that are shown
 
 
 class Problems:
@@ -37,7 +40,8 @@ class Problems:
 
     def __init__(self, path: str, allowed: int) -> None:
         self.path, self.allowed = path, allowed
-        self.errors = 0
+        self.errors = self.filled = 0
+        self._others: set[bytes] = set()
         self._warned: dict[str, int] = {}
 
     def error(self, line: int, column: int, message: str) -> None:
@@ -55,12 +59,26 @@ class Problems:
             raise FormatError(text)
         _log.warning("%s: %s; passed over (%d of %d)", place, message, self.errors, self.allowed)
 
-    def pass_over(self, name: bytes, known: Sequence[str], line: int, column: int) -> None:
-        """A stream that the config does not list."""
-        shown = name.decode("utf-8", "backslashreplace")
+    def pass_over(self, name: bytes, known: Sequence[str], line: int, column: int) -> bool:
+        """A stream that the config does not list; whether further names are of interest."""
+        self._others.add(name)
+        if len(self._others) > _SHOWN_NAMES:
+            return False
+        text = name.decode("utf-8", "backslashreplace")
         listed = ", ".join(known)
-        message = f"the stream {shown!r} is none of those configured ({listed}); passed over"
-        self.warn(line, column, shown, message)
+        more = "; further names are not shown" if len(self._others) == _SHOWN_NAMES else ""
+        message = f"the stream {shown(text)} is none of those configured ({listed}); passed over"
+        self.warn(line, column, text, message + more)
+        return True
+
+    def fill(self, size: int, line: int, name: str) -> None:
+        """Zeros for samples that are too short take so many bytes.
+
+        Raises:
+            FormatError: those of the chunk are beyond the limit `fill`.
+        """
+        self.filled += size
+        check_limit("fill", self.filled, f"{self.path}:{line}: zeros for short samples of {name}")
 
     def warn(self, line: int, column: int, kind: str, message: str) -> None:
         """Something is odd but allowed."""
@@ -122,6 +140,10 @@ def parse_lines(
                 1,
                 f"the sequence has {length} lines, but {have.max()} samples of {name!r}",
             )
+    for (_, stream), part in zip(streams, parts, strict=True):
+        if not stream.sparse:
+            missing = len(part) * stream.dim - sum(len(values) for values, _ in part)
+            problems.fill(missing * stream.dtype.itemsize, first_line, stream.name)
     return [
         _joined(stream, part, count)
         for (_, stream), part, count in zip(streams, parts, counts, strict=True)
@@ -132,9 +154,12 @@ def _joined(
     stream: Stream, parts: list[tuple[list[float], list[int]]], counts: np.ndarray
 ) -> Samples:
     begin = np.concatenate([[0], np.cumsum(counts)])
-    values = np.array([v for part, _ in parts for v in part], np.float64).astype(stream.dtype)
     if not stream.sparse:
-        return Samples(begin, values.reshape(-1, stream.dim))
+        rows = np.zeros((len(parts), stream.dim), stream.dtype)
+        for row, (given, _) in zip(rows, parts, strict=True):
+            row[: len(given)] = given
+        return Samples(begin, rows)
+    values = np.array([v for part, _ in parts for v in part], np.float64).astype(stream.dtype)
     indices = np.array([i for _, part in parts for i in part], np.int64)
     first = np.cumsum([0] + [len(part) for part, _ in parts])
     return Samples(begin, values, indices, first)
@@ -179,8 +204,8 @@ class _Line:
         """The number of the stream that is named here; None where the sample is passed over."""
         start = self.at
         if self.row[start : start + 1] != b"|":
-            shown = self.row[start : start + 1].decode("latin-1")
-            raise _Bad(f"'|' and the name of a stream were expected, but this is {shown!r}", start)
+            here = self.row[start : start + 1].decode("latin-1")
+            raise _Bad(f"'|' and the name of a stream were expected, but this is {here!r}", start)
         self.at = start + 1
         if self.row[self.at : self.at + 1] == b"#":
             self.at += 1
@@ -189,15 +214,14 @@ class _Line:
         name = self.row[start + 1 : self.at]
         if name in self.numbers:
             return self.numbers[name]
-        shown = name.decode("utf-8", "backslashreplace")
-        known = ", ".join(sorted(n.decode() for n in self.numbers))
+        known = sorted(n.decode() for n in self.numbers)
         if not name:
             raise _Bad("the name of a stream was expected behind '|'", start + 1)
         if len(name) > self.longest:
-            raise _Bad(f"the stream {shown!r} is none of those configured: {known}", start + 1)
-        self.problems.pass_over(
-            name, sorted(n.decode() for n in self.numbers), self.line, start + 2
-        )
+            text = shown(name.decode("utf-8", "backslashreplace"))
+            listed = ", ".join(known)
+            raise _Bad(f"the stream {text} is none of those configured: {listed}", start + 1)
+        self.problems.pass_over(name, known, self.line, start + 2)
         return None
 
     def _at_end(self) -> bool:
@@ -208,8 +232,8 @@ class _Line:
     def _number(self) -> float:
         match = _NUMBER.match(self.row, self.at)
         if match is None:
-            shown = self.row[self.at : self.at + 1].decode("latin-1")
-            raise _Bad(f"a number was expected, but this is {shown!r}", self.at)
+            here = self.row[self.at : self.at + 1].decode("latin-1")
+            raise _Bad(f"a number was expected, but this is {here!r}", self.at)
         self.at = match.end()
         return float(match.group())
 
@@ -228,7 +252,6 @@ class _Line:
                 f"a sample of {stream.name} has {len(values)} of {stream.dim} values; the rest is "
                 "taken for zeros",
             )
-            values += [0.0] * (stream.dim - len(values))
         return values, []
 
     def _sparse_values(self, stream: Stream) -> tuple[list[float], list[int]]:
@@ -237,8 +260,8 @@ class _Line:
             start = self.at
             match = _INDEX.match(self.row, start)
             if match is None:
-                shown = self.row[start : start + 1].decode("latin-1")
-                raise _Bad(f"an index was expected, but this is {shown!r}", start)
+                here = self.row[start : start + 1].decode("latin-1")
+                raise _Bad(f"an index was expected, but this is {here!r}", start)
             index = int(match.group()[:20])
             if index >= min(stream.dim, _LARGEST_INDEX):
                 raise _Bad(

@@ -14,14 +14,14 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import open_file
-from ...base.text import reason
+from ....framework.base.untrusted.values import open_file, read_file
 from ..text.arrays import parse_numbers
 
 BLOCK = 8 << 20
 """About so many bytes are parsed at a time."""
 
 _SPACE, _NEWLINE = 32, 10
+_PADDED = 16  # bytes that words of one length may take for each byte of the text
 _BLANKS = bytes(range(33))
 _NUMBER = re.compile(rb"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 
@@ -56,11 +56,7 @@ def read_table(
         FormatError: a line has too few columns, or a word that is no number where one is needed:
             file, line and column.
     """
-    try:
-        with open_file(path) as file:
-            data = np.fromfile(file, np.uint8)
-    except OSError as error:
-        raise FormatError(f"{path}: {reason(error)}") from error
+    data = np.frombuffer(bytearray(read_file(path)), np.uint8)
     for letter, ordinary in ((delimiter, _SPACE), (point, ord("."))):
         if letter:
             data[data == ord(letter)] = ordinary
@@ -132,9 +128,14 @@ def _numbers(data: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray
 
 
 def _words(data: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The words from `begin` to `end`, bytes, [words]."""
+    """The words from `begin` to `end`, bytes or objects of bytes, [words]."""
     lengths = end - begin
     longest = int(lengths.max(initial=1))
+    if longest * len(begin) > _PADDED * len(data):  # a few are much longer than the others
+        text = data.tobytes()
+        words = np.empty(len(begin), object)
+        words[:] = [text[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+        return words
     letters = np.zeros((len(begin), longest), np.uint8)
     for place in range(longest):
         there = lengths > place

@@ -62,6 +62,12 @@ LIMITS = {
             "the contents of a compressed file (`.npz`), once unpacked",
         ),
         Limit(
+            "pixels",
+            1 << 26,
+            "pixels",
+            "the pixels of one image of a CNTK reader, which is decoded whole",
+        ),
+        Limit(
             "stream",
             4 << 30,
             "bytes",

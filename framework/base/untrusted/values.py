@@ -124,17 +124,6 @@ def open_text(path: str | os.PathLike[str], errors: str = "strict") -> TextIO:
     return io.TextIOWrapper(open_file(path), encoding="utf-8", errors=errors)
 
 
-def open_handle(path: str | os.PathLike[str], flags: int) -> int:
-    """`os.open`, of a file that may be opened.
-
-    Raises:
-        FormatError: as for `file_path`. OSError: it cannot be opened.
-    """
-    name = _encodable(path)
-    confinement = current()
-    return os.open(name, flags) if confinement is None else confinement.open(name, flags)
-
-
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """`Path.read_bytes`, of a file that may be opened; errors as for `open_file`."""
     with open_file(path) as file:
@@ -219,20 +208,49 @@ def member(
     return value
 
 
-def read_file(path: str | os.PathLike[str]) -> bytes:
+def open_handle(path: str | os.PathLike[str], *, regular: bool = False) -> int:
+    """A handle of a file, to read it; whoever calls closes it.
+
+    Args:
+        regular: whether pipes and devices are refused, because the name stands in a file, or
+            because the file is read at many places. Nobody waits for the writer of a pipe then.
+
+    Raises:
+        FormatError: it cannot be opened, is a folder, or is not regular where it must be.
+    """
+    name = _encodable(path)
+    confinement = current()
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    if regular:
+        flags |= getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(name, flags) if confinement is None else confinement.open(name, flags)
+    except OSError as error:
+        raise FormatError(f"{name}: {error.strerror}") from error
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISDIR(mode) or (regular and not stat.S_ISREG(mode)):
+        os.close(handle)
+        what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise FormatError(f"{name}: {what}, not a file")
+    return handle
+
+
+def read_file(path: str | os.PathLike[str], *, regular: bool = False) -> bytes:
     """All bytes of a file; of a pipe or a device no more than the limit `stream` allows.
+
+    Args:
+        regular: see `open_handle`.
 
     Raises:
         FormatError: it cannot be read, or there is more.
     """
-    name = os.fspath(path)
-    try:
-        with open_file(name) as file:
+    with os.fdopen(open_handle(path, regular=regular), "rb") as file:
+        try:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return file.read()
-            return read_bounded(file, name)
-    except OSError as error:
-        raise FormatError(f"{name}: {error.strerror}") from error
+            return read_bounded(file, os.fspath(path))
+        except OSError as error:
+            raise FormatError(f"{os.fspath(path)}: {error.strerror}") from error
 
 
 def read_bounded(file: IO[bytes], what: str) -> bytes:
