@@ -193,6 +193,7 @@ def _merged(
     path: Path,
     e: Any,
 ) -> Record:
+    base.session.spend(len(members), e)
     result = Record(base.session, base.parent, e)
     moved = _Mover(base, changes, result, e)
     for name, value in members.items():

@@ -17,6 +17,7 @@ from ..network.graph import GROUPS, group_of_tag
 from ..network.network import Network
 from ..network.nodes.node import Node
 from .failures import Failure, LimitFailure, as_failure
+from .language.depth import MAX_ERRORS
 from .language.syntax import Expression
 from .nodes import attach_late
 from .values import (
@@ -71,7 +72,7 @@ def computation_network(record: Record, path: Path, where: Expression) -> Networ
     except Failure as failure:
         failures.append(failure)
     for name in sorted(record.members):
-        if failures and isinstance(failures[-1], LimitFailure):
+        if failures and (isinstance(failures[-1], LimitFailure) or len(failures) >= MAX_ERRORS):
             break
         try:
             value = record.own(name)
@@ -116,12 +117,13 @@ def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Nod
     network = Network()
     work = deque(replaced.get(node, node) for node in roots)
     present: set[Node] = set()
+    taken: dict[str, int] = {}
     while work:
         node = work.popleft()
         if node in present:
             continue
         present.add(node)
-        _insert(network, node)
+        _insert(network, node, taken, session)
         if not node.inputs:
             attach_late(session, node)
         for tag in sorted(node.tags):
@@ -133,12 +135,17 @@ def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Nod
     return network
 
 
-def _insert(network: Network, node: Node) -> None:
+def _insert(network: Network, node: Node, taken: dict[str, int], session: Session) -> None:
+    """Put a node into a network; `taken`: how many `_` its name has in front that were taken."""
+    written = node.name
+    node.name = "_" * taken.get(written, 0) + written
     while node.name in network:
         same = network.find(node.name)
         if same.name != node.name and not _COMPOSED.search(node.name):
             break  # two names of the user's own that differ by case alone
         node.name = "_" + node.name
+    taken[written] = len(node.name) - len(written)
+    session.spend(len(node.name) >> 6, node.location)
     try:
         network.insert(node)
     except OpscopeError as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import file_path, read_bounded
 from ..base.text import Chain, Source, Text, join, located
 from .parameters import ConfigParameters
 from .scan import lines, refuse_nul, strip_comments
@@ -19,22 +21,36 @@ DEEPEST = 100  # files that include one another
 
 
 def read_source(path: str | Path, chain: Chain = ()) -> Source:
-    """A text file as a source.
+    """A text file as a source. A file that another one names (`chain` tells where) is no pipe and
+    no device: nobody knows whether they end.
 
     Raises:
-        FormatError: it cannot be opened, is no UTF-8 text, or is larger than a config can be.
+        FormatError: it cannot be opened, or is larger than a config can be.
     """
     try:
-        if os.path.getsize(path) > LARGEST:
-            raise located(FormatError, f"{path}: more than {LARGEST} bytes", None, chain)
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise located(FormatError, f"error opening file '{path}': {reason}", None, chain) from None
+        data = _bytes_of(file_path(path), not chain)
+    except FormatError as error:
+        raise located(FormatError, str(error), None, chain) from None
+    except OSError as error:
+        message = f"error opening file '{path}': {error.strerror}"
+        raise located(FormatError, message, None, chain) from None
     try:
         return Source(str(path), data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return Source(str(path), data.decode("latin-1"))
+
+
+def _bytes_of(path: str, may_be_pipe: bool) -> bytes:
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    if not may_be_pipe:  # to open one that nobody writes to would take for ever
+        flags |= getattr(os, "O_NONBLOCK", 0)
+    with open(os.open(path, flags), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or may_be_pipe):
+            raise FormatError(f"error opening file '{path}': a pipe or a device, not a file")
+        if os.fstat(file.fileno()).st_size > LARGEST:
+            raise FormatError(f"{path}: more than {LARGEST} bytes")
+        return read_bounded(file, path, LARGEST)
 
 
 def find_file(name: str, folders: Sequence[str | Path] = ()) -> Path:
