@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import file_path, read_bounded
+from ...framework.base.untrusted.values import open_file, read_bounded
 from ..base.text import Chain, Source, Text, join, located
 from .parameters import ConfigParameters
 from .scan import lines, refuse_nul, strip_comments
@@ -28,7 +27,7 @@ def read_source(path: str | Path, chain: Chain = ()) -> Source:
         FormatError: it cannot be opened, or is larger than a config can be.
     """
     try:
-        data = _bytes_of(file_path(path), not chain)
+        data = _bytes_of(os.fspath(path), bool(chain))
     except FormatError as error:
         raise located(FormatError, str(error), None, chain) from None
     except OSError as error:
@@ -40,14 +39,8 @@ def read_source(path: str | Path, chain: Chain = ()) -> Source:
         return Source(str(path), data.decode("latin-1"))
 
 
-def _bytes_of(path: str, may_be_pipe: bool) -> bytes:
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    if not may_be_pipe:  # to open one that nobody writes to would take for ever
-        flags |= getattr(os, "O_NONBLOCK", 0)
-    with open(os.open(path, flags), "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or may_be_pipe):
-            raise FormatError(f"error opening file '{path}': a pipe or a device, not a file")
+def _bytes_of(path: str, listed: bool) -> bytes:
+    with open_file(path, listed) as file:
         if os.fstat(file.fileno()).st_size > LARGEST:
             raise FormatError(f"{path}: more than {LARGEST} bytes")
         return read_bounded(file, path, LARGEST)

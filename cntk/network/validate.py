@@ -206,6 +206,10 @@ class _Passes:
 
     @staticmethod
     def _check_value(node: Node) -> None:
+        rank = len(node.shape or ())
+        if rank > rules.HIGHEST_RANK:
+            message = f"the value has {rank} axes; tensors have at most {rules.HIGHEST_RANK}"
+            raise _Failure(node, node.error(message))
         elements = rules.size(node.shape)
         if not 0 < elements <= _MOST_ELEMENTS:
             raise _Failure(node, node.error(f"the value has {elements or 'no'} elements"))

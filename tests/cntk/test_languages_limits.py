@@ -310,6 +310,23 @@ def test_included_files_are_files(tmp_path: Path) -> None:
             load_config(path)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no such files")
+def test_values_come_from_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name in (tmp_path / "fifo", Path("/dev/zero")):
+        path = tmp_path / "net.ndl"
+        path.write_text(ndl(f'W = Parameter(3, 3, init=fromFile, initFromFilePath="{name}")'))
+        with pytest.raises(FormatError, match="a pipe or a device, not a file"):
+            initialize(build_ndl_file(path).network)
+
+
+def test_axes_are_bounded() -> None:
+    text = network("y = Input {(array [1..65] (i => 1))} ; z = Exp (y)")
+    found = build_network(text)
+    with pytest.raises(OpscopeError, match="65 axes; tensors have at most 64"):
+        found.validate()
+
+
 def test_a_file_without_end_is_not_read_whole() -> None:
     with pytest.raises(FormatError, match="/dev/zero: more than"):
         read_source("/dev/zero")

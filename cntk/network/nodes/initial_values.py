@@ -6,12 +6,11 @@ Source: InputAndParamNodes.cpp (InitFromArray), File.cpp (LoadMatrixFromTextFile
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
 from ....framework.base.errors import FormatError
-from ...base.text import reason
+from ....framework.base.untrusted.values import read_file
 from . import rules
 from .attributes import Dims
 from .node import Node
@@ -86,9 +85,10 @@ def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
         FormatError: it cannot be read, or holds something else.
     """
     try:
-        return parse_matrix(Path(path).read_text(encoding="utf-8", errors="replace"), path, dtype)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
+        data = read_file(path, listed=True)
+    except FormatError as error:
+        raise FormatError(f"cannot be read: {error}") from None
+    return parse_matrix(data.decode("utf-8", "replace"), path, dtype)
 
 
 def _own_shape(node: Node, matrix: np.ndarray) -> Dims:

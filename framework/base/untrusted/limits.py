@@ -72,7 +72,7 @@ LIMITS = {
         ),
         Limit(
             "steps",
-            1_000_000,
+            500_000,
             "steps",
             "steps in which one text of BrainScript is evaluated: operators, calls, elements of"
             " arrays, members of records",

@@ -163,15 +163,35 @@ def member(
     return value
 
 
-def read_file(path: str | os.PathLike[str]) -> bytes:
+def open_file(path: str | os.PathLike[str], listed: bool = False) -> IO[bytes]:
+    """A file, open for reading. One that is `listed`, named by another file, is no pipe and no
+    device: to open a pipe that nobody writes to would take for ever.
+
+    Raises:
+        FormatError: its name is none, or it is listed and no file.
+        OSError: it cannot be opened.
+    """
+    name = file_path(path)
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    if listed:
+        flags |= getattr(os, "O_NONBLOCK", 0)
+    file = open(os.open(name, flags), "rb")
+    mode = os.fstat(file.fileno()).st_mode
+    if listed and not stat.S_ISREG(mode):
+        file.close()
+        raise FormatError(f"{name}: a pipe or a device, not a file")
+    return file
+
+
+def read_file(path: str | os.PathLike[str], listed: bool = False) -> bytes:
     """All bytes of a file; of a pipe or a device no more than the limit `stream` allows.
 
     Raises:
-        FormatError: it cannot be read, or there is more.
+        FormatError: it cannot be read, there is more, or it is `listed` (see `open_file`).
     """
     name = file_path(path)
     try:
-        with open(name, "rb") as file:
+        with open_file(name, listed) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return file.read()
             return read_bounded(file, name)
