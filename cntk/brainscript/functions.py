@@ -139,7 +139,7 @@ def string_function(record: Record, path: Path, where: Expression) -> str:
         return show(record.get("arg"), record.session, _string(record, "how"), where)
     if what == "Chr":
         code = _integer(record, "arg")
-        if not 0 <= code < 0x110000:
+        if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:  # halves of a character
             raise Failure(f"no character has the code {code}", record.place("arg"))
         return chr(code)
     if what == "Substr":

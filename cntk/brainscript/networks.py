@@ -34,6 +34,7 @@ from .values import (
     type_name,
 )
 
+_COPY_STEPS = 8  # of the evaluation, for a node that is copied
 _COMPOSED = re.compile(r"[.\[\]]")
 
 
@@ -291,29 +292,35 @@ class ClonedFunction(Function):
         self._nodes = self._dependents(below)
 
     def _dependents(self, below: dict[Node, None]) -> dict[Node, None]:
-        """The nodes to copy: found by going round until nothing is added, for loops are allowed."""
+        """The nodes to copy: all that read, perhaps in a loop, an input or a parameter."""
         frozen = ("LearnableParameter", "BatchNormalization")
         dependents = dict.fromkeys(self._inputs)
         if self._treatment != "shared":
             dependents.update(dict.fromkeys(n for n in below if n.operation in frozen))
-        grown = True
-        while grown:
-            grown = False
-            for node in below:
-                if node not in dependents and any(i in dependents for i in node.inputs):
+        readers: dict[Node | None, list[Node]] = {}
+        for node in below:
+            for child in node.inputs:
+                readers.setdefault(child, []).append(node)
+        work = list(dependents)
+        while work:
+            for node in readers.get(work.pop(), ()):
+                if node not in dependents:
                     dependents[node] = None
-                    grown = True
+                    work.append(node)
         return dependents
 
     def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
         self.complete(named)
+        session = self._record.session
         copies: dict[Node, Node] = {}
         for node, argument in zip(self._inputs, arguments, strict=True):
             copies[node] = node_list(force(argument), self._record, "inputNodes")[0]
         made = []
         for node in self._nodes:
             if node not in copies:
-                copy = duplicate(node, path_text((path, "." + node.name)))
+                name = path_text((path, "." + node.name))
+                session.spend(_COPY_STEPS + (len(name) >> 6), self._record.expression)
+                copy = duplicate(node, name)
                 if self._treatment == "constant" and copy.is_parameter:
                     copy.learning_rate = 0.0
                     copy.attributes["learningRateMultiplier"] = 0.0
@@ -324,7 +331,6 @@ class ClonedFunction(Function):
         results = {name: copies.get(node, node) for name, node in self._outputs.items()}
         if self._single:
             return results[""]
-        session = self._record.session
         return Record(session, None, self._record.expression, dict(results))
 
 

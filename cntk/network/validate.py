@@ -27,7 +27,7 @@ from .nodes.node import DEFAULT_AXIS, DynamicAxis, Node
 
 Log = Callable[[str], None]
 _MOST_ELEMENTS = 1 << 62
-_MOST_ERRORS = 100
+_MOST_ERRORS = 30  # for each of them everything is validated once more
 _GIVEN_SHAPE = ("LearnableParameter", "InputValue", "SparseInputValue", "PastValue", "FutureValue")
 
 

@@ -106,6 +106,32 @@ def test_merged_records_are_bounded() -> None:
     assert "steps" in failing(lambda: evaluate_text(text, "test"))
 
 
+CLONE = 'BS.Network.CloneFunction (x, {}, parameters = "learnable")'
+
+
+def test_clones_are_bounded() -> None:
+    doubled = " ; ".join(f"y{i + 1} = {CLONE.format(f'y{i}')} (y{i})" for i in range(40))
+    message = failing(lambda: build_network(network(f"y0 = Exp (x) ; {doubled} ; z = y40")))
+    assert "steps" in message
+
+
+def test_clones_in_linear_time() -> None:
+    """The nodes to copy were looked for in as many rounds as there are nodes in a row."""
+
+    def make(depth: int) -> Callable[[], object]:
+        chain = " ; ".join(f"y{i + 1} = Exp (y{i})" for i in range(depth))
+        text = network(f"y0 = x ; {chain} ; z = {CLONE.format(f'y{depth}')} (x)")
+        return lambda: build_network(text)
+
+    assert growth(make, 100) < 2.3
+
+
+def test_changes_of_changes_are_bounded() -> None:
+    members = "".join(f"b{i + 1} = b{i} + [ a.c = {i} ]\n" for i in range(200))
+    text = f"[ b0 = [ a = [ c = 1 ] ]\n{members} r = b200.a.c ].r"
+    assert "steps" in failing(lambda: evaluate_text(text, "test"))
+
+
 def test_the_limit_of_steps_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "[ f (n) = if n == 0 then 0 else 1 + f (n - 1) ; r = f (500) ].r"
     assert evaluate_text(text) == 500

@@ -158,6 +158,7 @@ def test_a_subtracted_member_is_gone():
         ("array [0..10000000] (i => i)", "an array: 10000001 elements, beyond the limit"),
         ("Format (1, '99999')", "is not the middle of a printf format"),
         ("Chr (-1)", "no character has the code -1"),
+        ("Chr (55296)", "no character has the code 55296"),
         ("Mod (1, 0)", "Mod takes two integers, the second not 0"),
         ("Sequential (array [1..2] (i => (x => x))) (0)", "expected to begin with index 0"),
         (
