@@ -23,6 +23,7 @@ from ...framework.base.atomic import PathLike
 from ...framework.base.errors import OpscopeError
 from ...framework.base.untrusted.values import read_file
 
+MOST_ERRORS = 100  # of one text that are told, before a reading that goes on ends
 WIDTH = 120  # columns of a source line that an error shows
 _LONGEST_LINE = 400  # characters of a line of a message
 LONGEST_CHAIN = 12  # entries of a chain that an error shows: its first and last few
@@ -36,6 +37,7 @@ class Source:
     def __init__(self, name: str, text: str):
         self.name = name
         self.text = text
+        self.closings: dict[int, int] = {}  # brackets, as `config.scan` pairs them
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -55,11 +57,18 @@ class Source:
 
     def line(self, number: int) -> str:
         """The text of a line, counted from 1, without its line end; empty if there is none."""
+        start, end = self.line_ends(number)
+        return self.text[start:end]
+
+    def line_ends(self, number: int) -> tuple[int, int]:
+        """The offsets of the first character of a line and of its end; equal if there is none."""
         if not 1 <= number <= len(self._starts):
-            return ""
+            return 0, 0
         start = self._starts[number - 1]
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
-        return self.text[start:end].rstrip("\r")
+        while end > start and self.text[end - 1] == "\r":
+            end -= 1
+        return start, end
 
     def __repr__(self) -> str:
         return f"Source({self.name!r}, {len(self.text)} characters)"
@@ -82,12 +91,13 @@ class Location:
 
     def caret(self, indent: str = "    ") -> str:
         """The source line and a caret under the column, cut to a readable width."""
-        text = self.source.line(self.line)
+        begin, end = self.source.line_ends(self.line)
         column = self.column - 1
-        start = max(0, min(column - WIDTH // 2, len(text) - WIDTH))
-        shown = "".join(c if c.isprintable() or c == "\t" else "?" for c in text[start:][:WIDTH])
+        start = max(0, min(column - WIDTH // 2, end - begin - WIDTH))
+        text = self.source.text[begin + start : min(begin + start + WIDTH, end)]
+        shown = "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
         before = "..." if start else ""
-        after = "..." if start + WIDTH < len(text) else ""
+        after = "..." if begin + start + WIDTH < end else ""
         padding = "".join("\t" if c == "\t" else " " for c in shown[: column - start])
         padding += " " * (column - start - len(padding))
         return f"{indent}{before}{shown}{after}\n{indent}{' ' * len(before)}{padding}^"
@@ -131,10 +141,11 @@ class Text:
 class _Pieces:
     """Texts put together: which of them an offset falls into."""
 
-    __slots__ = ("starts", "texts")
+    __slots__ = ("closings", "starts", "texts")
 
     def __init__(self, texts: list[Text]):
         self.texts = texts
+        self.closings: dict[int, int] = {}
         self.starts: list[int] = []
         start = 0
         for text in texts:

@@ -24,9 +24,8 @@ from .edits import (
     refuse_pending,
     with_changes_in,
 )
-from .failures import Failure
+from .failures import Failure, refuse_beyond
 from .language import syntax
-from .language.depth import MAX_ELEMENTS
 from .language.syntax import PRECEDENCE
 from .operators import INFIX, member_of_network, member_of_node, node_if, unary
 from .values import (
@@ -125,6 +124,7 @@ def _access(expression: syntax.Access) -> Code:
     name = expression.name
 
     def access(scope: Record, path: Path, changes: Changes = ()) -> Value:
+        scope.session.spend(1, expression)
         owner = run_record(scope, path)
         if changes:
             record = owner.record if isinstance(owner, Instance) else owner
@@ -163,6 +163,7 @@ def _record(expression: syntax.Record) -> Code:
 
     def record(scope: Record, path: Path, changes: Changes = ()) -> Record:
         session = scope.session
+        session.spend(1 + len(expression.members), expression)
         inside = Record(session, scope, expression)
         members = inside.members
         for name, code, value, piece in codes:
@@ -192,6 +193,7 @@ def _array(expression: syntax.Array) -> Code:
     codes = [(compile_expression(item), item, f"[{i}]") for i, item in enumerate(expression.items)]
 
     def array(scope: Record, path: Path) -> Array:
+        scope.session.spend(len(codes), expression)
         return Array([Thunk(code, scope, (path, piece), item) for code, item, piece in codes])
 
     return array
@@ -218,8 +220,8 @@ def _range(expression: syntax.Range) -> Code:
         function = run_initializer(scope, (path, "._initializer"))
         if len(expect_function(function, initializer).parameters) != 1:
             raise Failure("'array' requires a function of one argument, the index", initializer)
-        if last - first >= MAX_ELEMENTS:
-            raise Failure(f"an array of more than {MAX_ELEMENTS} elements", expression)
+        refuse_beyond("elements", last - first + 1, "an array", expression)
+        scope.session.spend(max(last - first, 0), expression)
         return Array(
             [
                 Thunk(element(i), scope, (path, f"[{i}]") if path else None, initializer)
@@ -255,6 +257,7 @@ def _apply(expression: syntax.Apply) -> Code:
     called = _called_name(expression.function)
 
     def apply(scope: Record, path: Path, changes: Changes = ()) -> Value:
+        scope.session.spend(1 + count + len(named_codes), expression)
         function = expect_function(run_function(scope, path), expression.function)
         if isinstance(function, Overload):
             function = function.choose(count)
@@ -308,6 +311,7 @@ def _index(expression: syntax.Index) -> Code:
     run_index = compile_expression(expression.index)
 
     def index(scope: Record, path: Path) -> Value:
+        scope.session.spend(1, expression)
         array = run_array(scope, (path, "._vector"))
         array = expect_array(array, expression.array)
         number = run_index(scope, (path, "._index"))
@@ -321,6 +325,7 @@ def _unary(expression: syntax.Unary) -> Code:
     piece = {"+": None, "-": "._negate", "!": "._not"}[expression.operator]
 
     def apply_unary(scope: Record, path: Path) -> Value:
+        scope.session.spend(1, expression)
         inner = (path, piece) if piece else path
         return unary(expression, run_operand(scope, inner), scope, path)
 
@@ -336,6 +341,7 @@ def _infix(expression: syntax.Infix) -> Code:
     decided = {"&&": False, "||": True}.get(expression.operator)
 
     def infix(scope: Record, path: Path) -> Value:
+        scope.session.spend(1, expression)
         left = run_left(scope, (path, left_piece))
         if left is decided:
             return left
@@ -351,6 +357,7 @@ def _if(expression: syntax.If) -> Code:
     run_otherwise = compile_expression(expression.otherwise)
 
     def choose(scope: Record, path: Path, changes: Changes = ()) -> Value:
+        scope.session.spend(1, expression)
         condition = run_condition(scope, (path, ".if"))
         if changes and condition.__class__ is bool:
             branch = run_then if condition else run_otherwise

@@ -32,6 +32,7 @@ def changed_thunk(old: Thunk, changes: Changes) -> Thunk:
     """A member whose value is changed: `a` beside `a.b = x`."""
     before = change_of(old)
     if before is not None:
+        old.scope.session.spend(len(before[1]), old.expression)
         old, changes = before[0], before[1] + changes
 
     def code(scope: Record, path: Path) -> Value:
@@ -107,6 +108,7 @@ def change_members(record: Record, changes: Iterable[Change], must_be_there: boo
     members = record.members
     for names, thunk in changes:
         name = names[0]
+        record.session.spend(1 + len(record.pending), thunk.expression)
         old = members.get(name)
         if thunk.scope.members is not members:
             scope = Record(record.session, thunk.scope, record.expression, members)
@@ -193,6 +195,7 @@ def _merged(
     path: Path,
     e: Any,
 ) -> Record:
+    base.session.spend(len(members), e)
     result = Record(base.session, base.parent, e)
     moved = _Mover(base, changes, result, e)
     for name, value in members.items():
@@ -217,6 +220,7 @@ class _Mover:
         inside = (path, "." + ".".join(names))
         change = change_of(thunk)
         if change is not None:
+            self.result.session.spend(len(change[1]), thunk.expression)
             changes = tuple((inner, self(t, inside, inner)) for inner, t in change[1])
             return changed_thunk(self(change[0], path, names), changes)
         scope = self.scopes.get(id(thunk.scope))

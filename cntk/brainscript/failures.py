@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.untrusted.limits import check_limit
 from ..base.text import Location, is_located, located
 from .language.depth import MAX_SHOWN
 from .language.syntax import Expression, LibrarySource, Member
@@ -64,6 +65,18 @@ def too_nested(names: Sequence[str], where: Where) -> LimitFailure:
     """The error for a value of more than `MAX_SHOWN` levels; `names` lead inwards."""
     shown = " -> ".join([*names[:4], "...", *names[-2:]])
     return LimitFailure(f"more than {MAX_SHOWN} records and arrays in one another: {shown}", where)
+
+
+def refuse_beyond(name: str, wanted: int, what: str, where: Where) -> None:
+    """Refuse what goes beyond a limit of the package's table.
+
+    Raises:
+        LimitFailure: it does; the message says how the limit is raised.
+    """
+    try:
+        check_limit(name, wanted, what)
+    except FormatError as error:
+        raise LimitFailure(str(error), where) from None
 
 
 def as_failure(error: OpscopeError, where: Where) -> Failure:

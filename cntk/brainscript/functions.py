@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
-from .failures import Failure, too_nested
-from .language.depth import MAX_SHOWN, MAX_STRING
+from .failures import Failure, refuse_beyond, too_nested
+from .language.depth import MAX_SHOWN
 from .language.printer import number_text
 from .language.syntax import Expression
 from .values import (
@@ -20,8 +21,10 @@ from .values import (
     Path,
     Record,
     RuntimeType,
+    Session,
     Shape,
     Value,
+    check_text,
     flatten,
     force,
     type_name,
@@ -37,16 +40,54 @@ def _indented(text: str, opening: str, closing: str, own_lines: bool) -> str:
     return f"{opening}{inside[1:]} {closing}"
 
 
-def show(value: Value, how: str = "", where: Expression | None = None) -> str:
-    """A value as text. `how` is the middle of a printf format, such as ".2" or "08"."""
+def show(value: Value, session: Session, how: str = "", where: Expression | None = None) -> str:
+    """A value as text. `how` is the middle of a printf format, such as ".2" or "08".
+
+    Raises:
+        Failure: `how` is no such thing, or the text grows beyond a limit.
+    """
     if not _FORMAT.fullmatch(how):
         raise Failure(f"{how!r} is not the middle of a printf format, such as '.2'", where)
-    return _show(value, how, (), where)
+    return _Shown(session, how, where).text(value, ())
 
 
-def _show(value: Value, how: str, names: tuple[str, ...], where: Expression | None) -> str:
-    if len(names) > MAX_SHOWN:
-        raise too_nested(names, where)
+class _Shown:
+    """A value on its way to a text, whose length is known before it is put together."""
+
+    def __init__(self, session: Session, how: str, where: Expression | None):
+        self.session, self.how, self.where = session, how, where
+
+    def text(self, value: Value, names: tuple[str, ...]) -> str:
+        """The text of a value that is reached by these names."""
+        if len(names) > MAX_SHOWN:
+            raise too_nested(names, self.where)
+        self.session.spend(1, self.where)
+        if isinstance(value, Record):
+            members = (
+                f"{name} = {self.text(value.get(name), (*names, name))}"
+                for name in sorted(value.members)
+            )
+            return _indented(self._lines(members), "[", "]", True)
+        if isinstance(value, Array):
+            items = (
+                self.text(force(item), (*names, f"[{number}]"))
+                for number, item in enumerate(value.items, value.first)
+            )
+            return _indented(self._lines(items), "(", ")", False)
+        return _shown_scalar(value, self.how)
+
+    def _lines(self, texts: Iterable[str]) -> str:
+        """Texts in lines of their own."""
+        kept, size = [], 0
+        for text in texts:
+            size += len(text)
+            refuse_beyond("text", size, "a value as text", self.where)
+            kept.append(text)
+        check_text(self.session, size, self.where)
+        return "\n".join(kept)
+
+
+def _shown_scalar(value: Value, how: str) -> str:
     if isinstance(value, str):
         return f"%{how}s" % value
     if isinstance(value, bool):
@@ -56,18 +97,6 @@ def _show(value: Value, how: str, names: tuple[str, ...], where: Expression | No
             return str(value)
         whole = value.is_integer() and abs(value) < 2**31
         return f"%{how}d" % int(value) if whole else f"%{how}f" % value
-    if isinstance(value, Record):
-        members = [
-            f"{name} = {_show(value.get(name), how, (*names, name), where)}"
-            for name in sorted(value.members)
-        ]
-        return _indented("\n".join(members), "[", "]", True)
-    if isinstance(value, Array):
-        items = [
-            _show(force(item), how, (*names, f"[{number}]"), where)
-            for number, item in enumerate(value.items, value.first)
-        ]
-        return _indented("\n".join(items), "(", ")", False)
     return f"<{type_name(value)}>"
 
 
@@ -107,10 +136,10 @@ def string_function(record: Record, path: Path, where: Expression) -> str:
     """Format, Chr, Substr and Replace."""
     what = _string(record, "what")
     if what == "Format":
-        return show(record.get("arg"), _string(record, "how"), where)
+        return show(record.get("arg"), record.session, _string(record, "how"), where)
     if what == "Chr":
         code = _integer(record, "arg")
-        if not 0 <= code < 0x110000:
+        if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:  # halves of a character
             raise Failure(f"no character has the code {code}", record.place("arg"))
         return chr(code)
     if what == "Substr":
@@ -120,14 +149,14 @@ def string_function(record: Record, path: Path, where: Expression) -> str:
         return text[begin:] if count < 0 else text[begin : begin + count]
     if what == "Replace":
         text, old = _string(record, "arg"), _string(record, "replacewhat")
-        return replaced_text(text, old, _string(record, "withwhat"), where)
+        return replaced_text(text, old, _string(record, "withwhat"), record.session, where)
     raise _unknown(record, what)
 
 
-def replaced_text(text: str, old: str, new: str, where: Expression) -> str:
+def replaced_text(text: str, old: str, new: str, session: Session, where: Expression) -> str:
     """The text with every `old` in it replaced; as it is if that is empty."""
-    if old and len(text) + text.count(old) * len(new) > MAX_STRING:
-        raise Failure(f"a string of more than {MAX_STRING} characters", where)
+    if old:
+        check_text(session, len(text) + text.count(old) * len(new), where)
     return text.replace(old, new) if old else text
 
 
@@ -176,7 +205,8 @@ def print_action(record: Record, path: Path, where: Expression) -> Value:
     """Says the value of `what`, formatted as `how` says, and is that value."""
     value = record.get("what")
     how = record.own("how", "")
-    record.session.say(value if isinstance(value, str) and not how else show(value, how, where))
+    session, is_plain = record.session, isinstance(value, str) and not how
+    session.say(value if is_plain else show(value, session, how, where))
     return value
 
 
@@ -192,7 +222,7 @@ def debug(record: Record, path: Path, where: Expression) -> Value:
         say = record.find("say", "")
         if say:
             record.session.say(str(say))
-        record.session.say(show(value))
+        record.session.say(show(value, record.session, "", where))
     return value
 
 

@@ -17,6 +17,7 @@ from ..network.graph import GROUPS, group_of_tag
 from ..network.network import Network
 from ..network.nodes.node import Node
 from .failures import Failure, LimitFailure, as_failure
+from .language.depth import MAX_ERRORS
 from .language.syntax import Expression
 from .nodes import attach_late
 from .values import (
@@ -33,6 +34,7 @@ from .values import (
     type_name,
 )
 
+_COPY_STEPS = 8  # of the evaluation, for a node that is copied
 _COMPOSED = re.compile(r"[.\[\]]")
 
 
@@ -71,7 +73,7 @@ def computation_network(record: Record, path: Path, where: Expression) -> Networ
     except Failure as failure:
         failures.append(failure)
     for name in sorted(record.members):
-        if failures and isinstance(failures[-1], LimitFailure):
+        if failures and (isinstance(failures[-1], LimitFailure) or len(failures) >= MAX_ERRORS):
             break
         try:
             value = record.own(name)
@@ -116,12 +118,13 @@ def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Nod
     network = Network()
     work = deque(replaced.get(node, node) for node in roots)
     present: set[Node] = set()
+    taken: dict[str, int] = {}
     while work:
         node = work.popleft()
         if node in present:
             continue
         present.add(node)
-        _insert(network, node)
+        _insert(network, node, taken, session)
         if not node.inputs:
             attach_late(session, node)
         for tag in sorted(node.tags):
@@ -133,12 +136,17 @@ def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Nod
     return network
 
 
-def _insert(network: Network, node: Node) -> None:
+def _insert(network: Network, node: Node, taken: dict[str, int], session: Session) -> None:
+    """Put a node into a network; `taken`: how many `_` its name has in front that were taken."""
+    written = node.name
+    node.name = "_" * taken.get(written, 0) + written
     while node.name in network:
         same = network.find(node.name)
         if same.name != node.name and not _COMPOSED.search(node.name):
             break  # two names of the user's own that differ by case alone
         node.name = "_" + node.name
+    taken[written] = len(node.name) - len(written)
+    session.spend(len(node.name) >> 6, node.location)
     try:
         network.insert(node)
     except OpscopeError as error:
@@ -284,29 +292,35 @@ class ClonedFunction(Function):
         self._nodes = self._dependents(below)
 
     def _dependents(self, below: dict[Node, None]) -> dict[Node, None]:
-        """The nodes to copy: found by going round until nothing is added, for loops are allowed."""
+        """The nodes to copy: all that read, perhaps in a loop, an input or a parameter."""
         frozen = ("LearnableParameter", "BatchNormalization")
         dependents = dict.fromkeys(self._inputs)
         if self._treatment != "shared":
             dependents.update(dict.fromkeys(n for n in below if n.operation in frozen))
-        grown = True
-        while grown:
-            grown = False
-            for node in below:
-                if node not in dependents and any(i in dependents for i in node.inputs):
+        readers: dict[Node | None, list[Node]] = {}
+        for node in below:
+            for child in node.inputs:
+                readers.setdefault(child, []).append(node)
+        work = list(dependents)
+        while work:
+            for node in readers.get(work.pop(), ()):
+                if node not in dependents:
                     dependents[node] = None
-                    grown = True
+                    work.append(node)
         return dependents
 
     def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
         self.complete(named)
+        session = self._record.session
         copies: dict[Node, Node] = {}
         for node, argument in zip(self._inputs, arguments, strict=True):
             copies[node] = node_list(force(argument), self._record, "inputNodes")[0]
         made = []
         for node in self._nodes:
             if node not in copies:
-                copy = duplicate(node, path_text((path, "." + node.name)))
+                name = path_text((path, "." + node.name))
+                session.spend(_COPY_STEPS + (len(name) >> 6), self._record.expression)
+                copy = duplicate(node, name)
                 if self._treatment == "constant" and copy.is_parameter:
                     copy.learning_rate = 0.0
                     copy.attributes["learningRateMultiplier"] = 0.0
@@ -317,7 +331,6 @@ class ClonedFunction(Function):
         results = {name: copies.get(node, node) for name, node in self._outputs.items()}
         if self._single:
             return results[""]
-        session = self._record.session
         return Record(session, None, self._record.expression, dict(results))
 
 

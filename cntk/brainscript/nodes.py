@@ -48,7 +48,9 @@ def make_node(
         complete = kind.complete(attributes)
     except OpscopeError as error:
         raise as_failure(error, where) from None
-    node = Node(path_text(path) or operation, kind, inputs or (), complete, location)
+    name = path_text(path) or operation
+    session.spend(1 + (len(name) >> 6), where)
+    node = Node(name, kind, inputs or (), complete, location)
     if node.is_parameter:
         node.learning_rate = complete["learningRateMultiplier"]
         try:

@@ -16,7 +16,6 @@ from ..network.network import Network
 from ..network.nodes.node import Node
 from .edits import refuse_pending, with_members, without_members
 from .failures import Failure
-from .language.depth import MAX_STRING
 from .language.syntax import Expression, If, Infix, Unary
 from .nodes import constant, make_node
 from .values import (
@@ -27,6 +26,7 @@ from .values import (
     Path,
     Record,
     Value,
+    check_text,
     expect_boolean,
     expect_integer,
     type_name,
@@ -119,8 +119,7 @@ def _make_infix(symbol: str) -> Callable[[Infix, Value, Value, Record, Path], Va
             if kind is float and on_numbers is not None:
                 return on_numbers(left, right)
             if kind is str and on_strings is not None:
-                if len(left) + len(right) > MAX_STRING:
-                    raise Failure(f"a string of more than {MAX_STRING} characters", e)
+                check_text(scope.session, len(left) + len(right), e)
                 return on_strings(left, right)
             if kind is bool and on_booleans is not None:
                 return on_booleans(left, right)
@@ -279,6 +278,7 @@ def _shift(e: Infix, left: Value, right: Value, scope: Record, path: Path) -> Va
     count = expect_integer(right, e.right)
     if left.first != 0 or count < 0:
         raise Failure("<< takes an array that begins with index 0, and no negative number", e)
+    scope.session.spend(len(left.items) >> 3, e)
     return Array(left.items[count:])
 
 

@@ -18,11 +18,12 @@ from itertools import count
 from typing import Any
 
 from ...framework.base.errors import nearest
+from ...framework.base.untrusted.limits import limit
 from ..base.text import Location
 from ..network.network import Network
 from ..network.nodes.node import Node
-from .failures import Failure, LimitFailure
-from .language.depth import MAX_CALLS, MAX_DEPTH, MAX_ELEMENTS
+from .failures import Failure, LimitFailure, Where, refuse_beyond
+from .language.depth import MAX_DEPTH
 from .language.syntax import Expression, LibrarySource, Member
 
 log = logging.getLogger("opscope.cntk")
@@ -199,6 +200,7 @@ class Session:
             redesigned language; in CNTK's own it is an error.
         watched: all records of the user's text that were evaluated, where somebody wants to know
             which members nobody reads.
+        steps: of the evaluation so far, `most_steps` of them at most.
     """
 
     types: Mapping[str, RuntimeType]
@@ -208,15 +210,26 @@ class Session:
     seeds: Iterator[int] = field(default_factory=lambda: count(1))
     curried: bool = False
     watched: list[Record] | None = None
-    calls: int = 0
+    steps: int = 0
+    most_steps: int = field(default_factory=lambda: limit("steps"))
     depth: int = 0
     waiting: list[Thunk] = field(default_factory=list)
     # Delay nodes whose inputs are not attached yet, with the record that names them.
     late: MutableMapping[Node, tuple[Record, Expression]] = field(default_factory=dict)
 
+    def spend(self, steps: int, where: Where) -> None:
+        """Count steps of the evaluation: texts are short that ask for work without end.
+
+        Raises:
+            LimitFailure: there are more of them than the limit `steps`.
+        """
+        self.steps += steps
+        if self.steps > self.most_steps:
+            refuse_beyond("steps", self.steps, "the evaluation", where)
+
     def watch(self, record: Record) -> None:
         """Keep a record in `watched`, if that is wanted."""
-        if self.watched is not None and len(self.watched) < MAX_ELEMENTS:
+        if self.watched is not None:
             self.watched.append(record)
 
 
@@ -247,13 +260,22 @@ def flatten(value: Value) -> list[Value]:
     if not isinstance(value, Array):
         return [value]
     flat = []
+    visited, most = 0, limit("elements")
     stack, inside = [(value, iter(value.items))], {id(value)}
     while stack:
         array, rest = stack[-1]
         for member in rest:
-            item = member.force() if member.__class__ is Thunk else member
+            visited += 1
+            where = None
+            if member.__class__ is Thunk:
+                where = member.expression
+                member.scope.session.spend(1, where)
+                item = member.force()
+            else:
+                item = member
+            if visited > most:
+                refuse_beyond("elements", visited, "an array with those inside it", where)
             if isinstance(item, Array):
-                where = member.expression if isinstance(member, Thunk) else None
                 if id(item) in inside:
                     raise LimitFailure("an array is an element of itself", where)
                 if len(stack) >= MAX_DEPTH:
@@ -262,9 +284,6 @@ def flatten(value: Value) -> list[Value]:
                 inside.add(id(item))
                 break
             flat.append(item)
-            if len(flat) > MAX_ELEMENTS:
-                where = member.expression if isinstance(member, Thunk) else None
-                raise LimitFailure(f"an array of more than {MAX_ELEMENTS} elements", where)
         else:
             stack.pop()
             inside.discard(id(array))
@@ -320,9 +339,7 @@ class Closure(Function):
     def run(self, body: Code, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
         """The result of the body, or of other code in its place, for these arguments."""
         session = self.scope.session
-        session.calls += 1
-        if session.calls > MAX_CALLS:
-            raise LimitFailure(f"more than {MAX_CALLS} function calls", self.expression)
+        session.spend(1, self.expression)
         if session.depth >= MAX_DEPTH:
             raise LimitFailure(f"more than {MAX_DEPTH} nested function calls", self.expression)
         members = self.complete(named) if named else dict(self.optional)
@@ -410,6 +427,16 @@ class Shape(tuple):
     """What `new TensorShape`, `IntVector` and their like give."""
 
     __slots__ = ()
+
+
+def check_text(session: Session, size: int, where: Where) -> None:
+    """Refuse a string that grows beyond the limit `text`; a long one counts as many steps.
+
+    Raises:
+        LimitFailure: it does, or the steps are spent.
+    """
+    refuse_beyond("text", size, "a string", where)
+    session.spend(size >> 9, where)
 
 
 def type_name(value: Value) -> str:

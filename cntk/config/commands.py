@@ -77,9 +77,8 @@ def command_of(config: ConfigParameters, name: ConfigValue) -> Command:
         FormatError: the section is missing, or an action is unknown.
     """
     section = _section(config, name)
-    actions = []
+    actions, known = [], PLUGINS.names()
     for action in section.array("action", "train"):
-        known = PLUGINS.names()
         if str(action) not in known:
             raise action.error(
                 f"unknown action: {action}  in command set: {name}{nearest(str(action), known)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import file_path, read_bytes
+from ...framework.base.untrusted.values import open_handle, read_bounded
 from ..base.text import Chain, Source, Text, join, located
 from .parameters import ConfigParameters
 from .scan import lines, refuse_nul, strip_comments
@@ -20,24 +20,30 @@ DEEPEST = 100  # files that include one another
 
 
 def read_source(path: str | Path, chain: Chain = ()) -> Source:
-    """A text file as a source.
+    """A text file as a source. A file that another one names (`chain` tells where) is no pipe and
+    no device: nobody knows whether they end.
 
     Raises:
-        FormatError: it cannot be opened, is no UTF-8 text, or is larger than a config can be.
+        FormatError: it cannot be opened, or is larger than a config can be.
     """
     try:
-        if os.path.getsize(file_path(path)) > LARGEST:
-            raise FormatError(f"{path}: more than {LARGEST} bytes")
-        data = read_bytes(path)
-    except FormatError as error:  # a name that may not be opened, or a file that is too large
-        raise located(type(error), str(error), None, chain) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise located(FormatError, f"error opening file '{path}': {reason}", None, chain) from None
+        data = _bytes_of(os.fspath(path), bool(chain))
+    except FormatError as error:
+        text, cause = str(error), error.__cause__
+        if isinstance(cause, OSError):
+            text = f"error opening file '{path}': {cause.strerror}"
+        raise located(type(error), text, None, chain) from None
     try:
         return Source(str(path), data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return Source(str(path), data.decode("latin-1"))
+
+
+def _bytes_of(path: str, listed: bool) -> bytes:
+    with os.fdopen(open_handle(path, regular=listed), "rb") as file:
+        if os.fstat(file.fileno()).st_size > LARGEST:
+            raise FormatError(f"{path}: more than {LARGEST} bytes")
+        return read_bounded(file, path, LARGEST)
 
 
 def find_file(name: str, folders: Sequence[str | Path] = ()) -> Path:

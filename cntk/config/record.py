@@ -35,6 +35,7 @@ class Record(Generic[SectionT]):
             parameters, in lower case: nothing is said of what is in them.
         missing: names of parameters that were missing, in lower case.
         problems: of a lenient reading; None where the first error is raised.
+        grown: characters that replaced variables have brought into values.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,7 @@ class Record(Generic[SectionT]):
         self.missing: set[str] = set()
         self.problems: list[OpscopeError] | None = None
         self._left_out: set[str] = set()
+        self.grown = 0
 
     def ask(self, section: SectionT, name: str) -> None:
         """Note that a name was looked up in a section, whether it is there or not."""

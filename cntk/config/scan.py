@@ -58,6 +58,13 @@ def closing(text: Text, start: int) -> int:
         if end < 0:
             raise _unclosed(text, start)
         return end
+    # Brackets inside of a pair that was found are paired, too: each is looked for once, however
+    # deep it lies, while its text is cut into smaller and smaller records.
+    known = text.origin.closings if text.origin is not None else {}
+    end = known.get(text.shift + start, -1) - text.shift
+    if start < end < len(string):
+        return end
+    found_pairs: list[tuple[int, int]] = []
     stack = [start]
     position = start + 1
     while found := _BRACKETS.search(string, position):
@@ -76,8 +83,9 @@ def closing(text: Text, start: int) -> int:
                     text.locate(found.start()),
                 )
         elif bracket == CLOSE[string[stack[-1]]]:
-            stack.pop()
+            found_pairs.append((text.shift + stack.pop(), text.shift + found.start()))
             if not stack:
+                known.update(found_pairs)
                 return found.start()
         else:
             wanted = CLOSE[string[stack[-1]]]

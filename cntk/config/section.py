@@ -34,7 +34,8 @@ class Section:
     ) -> None:
         self.path = path
         self.parent = parent
-        self._entries: dict[str, tuple[str, Text, Text]] = {}  # lower name: name, key, value
+        # Lower name: name, key, and the values of this name that are merged into one.
+        self._entries: dict[str, tuple[str, Text, list[Text | str]]] = {}
         self._empty: set[str] = set()  # names with nothing behind the equals sign
         self.folders: list[Path] = []
         self.record: Record[Section] = Record() if parent is None else parent.record
@@ -74,10 +75,13 @@ class Section:
 
     def _insert(self, key: Text, value: Text) -> None:
         lower = key.string.lower()
-        name, first, old = self._entries.get(lower, (key.string, key, Text("")))
-        if old.string and value.string.startswith("["):
-            value = join([old, " ", value])
-        self._entries[lower] = (name, first, value)
+        old: list[Text | str]
+        name, first, old = self._entries.get(lower, (key.string, key, []))
+        if value.string.startswith("[") and any(map(str, old)):
+            old += [" ", value]
+        else:
+            old = [value]
+        self._entries[lower] = (name, first, old)
         self._empty.discard(lower)
 
     # -- looking up
@@ -120,14 +124,16 @@ class Section:
         Raises:
             FormatError: there is nothing behind its equals sign.
         """
-        name, key, value = self._entries[name.lower()]
+        name, key, values = self._entries[name.lower()]
         if name.lower() in self._empty:
             raise located(
                 FormatError,
                 f"ParseValue: No value given for '{name}' in {self.path}",
                 key.locate(),
             )
-        return value
+        if len(values) > 1:
+            values[:] = [join(values)]
+        return join(values)
 
     def place(self, name: str) -> Location | None:
         """Where a name of this section was first written."""

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.untrusted.limits import check_limit
 from ..base.text import Chain, Location, Text, located
 from .scan import records, skip_blanks
 from .section import Section
 
 _log = logging.getLogger("opscope.cntk")
-
-LIMIT = 1_000_000  # elements; a count behind `*` may ask for any number
 
 T = TypeVar("T")
 
@@ -168,16 +167,22 @@ class ConfigArray:
     """Values separated by `:`, commas or newlines: `0.8:0.4*2:0.1`, in brackets or not.
 
     `{|c:\\temp|12*3|x}` uses `|` instead of the colon. `a*3` is `a` three times, if `repeat`.
-    An index behind the end gives the last value.
+    An index behind the end gives the last value. `most_times`: as often as one value may be in it
+    by a count behind `*`, where many arrays are read at once.
     """
 
     def __init__(
-        self, value: ConfigValue | Text | str, separator: str = ":", repeat: bool = True
+        self,
+        value: ConfigValue | Text | str,
+        separator: str = ":",
+        repeat: bool = True,
+        most_times: int | None = None,
     ) -> None:
         if not isinstance(value, ConfigValue):
             value = ConfigValue(Text(value) if isinstance(value, str) else value)
         self.source = value
         self._values: list[ConfigValue] = []
+        self._most_times = most_times
         for start, end in records(value.text, separator):
             if not self._add(value.text.cut(start, end), repeat):
                 break
@@ -197,15 +202,21 @@ class ConfigArray:
                 return False
             number = ConfigValue(text.cut(star + 1, len(string)).strip(), self.source.path)
             count = number.int()
-            if len(self._values) + count > LIMIT:
-                raise number.error(f"an array holds at most {LIMIT} values")
+            self._check_size(max(count, 0), number)
         path = f"{self.source.path}[{len(self._values)}]"
         stop = len(string) if star < 0 else star
         item = ConfigValue(text.cut(start, stop).strip(), path, self.source.parent)
         self._values.extend([item] * count)
-        if len(self._values) > LIMIT:
-            raise item.error(f"an array holds at most {LIMIT} values")
         return True
+
+    def _check_size(self, count: int, number: ConfigValue) -> None:
+        """Refuse to repeat a value too often; values that are written out are no matter."""
+        if self._most_times is not None and count > self._most_times:
+            raise number.error(f"a value is repeated at most {self._most_times} times here")
+        try:
+            check_limit("elements", len(self._values) + count, "the array")
+        except FormatError as error:
+            raise number.error(str(error)) from None
 
     def __len__(self) -> int:
         return len(self._values)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.untrusted.limits import check_limit
 from ..base.text import Location, Text, join, located
 from .scan import lines, strip_comment
 from .section import Section
 
-LONGEST = 1 << 24  # characters of a value after replacing
+_TIMES = 64  # as often as the limit of one value, all values of a config may grow together
 DEEPEST = 100  # variables whose values use variables
 
 # A name starts with a letter or `_`. Behind any other character CNTK skips two, so `$$a$` has none.
@@ -44,23 +45,20 @@ class _Resolver:
         self.unknown = unknown
         self.open: list[tuple[Section, str, Location | None]] = []
         self.known: dict[tuple[int, str], Text] = {}
+        self.grown = 0  # characters put in the place of variables
 
     def text(self, text: Text, section: Section) -> Text:
         if "\n" not in text.string:
             return self.line(text, section)
         pieces: list[Text | str] = []
-        size = 0
         for line in lines(text):
-            resolved = self.line(line, section)
-            size += len(resolved)
-            _check_size(size, line)
-            pieces += [resolved, "\n"]
+            pieces += [self.line(line, section), "\n"]
         return join(pieces)
 
     def line(self, line: Text, section: Section) -> Text:
         line = strip_comment(line)
         pieces: list[Text | str] = []
-        done = size = 0
+        done = 0
         for found in _VARIABLE.finditer(line.string):
             name = found.group(1)
             if name is None:
@@ -68,8 +66,7 @@ class _Resolver:
             value = self.value(name, line, found.start(), section)
             pieces += [line.cut(done, found.start()), value]
             done = found.end()
-            size += len(value)
-            _check_size(size, line)
+            self.check_size(len(value), line, section)
         if not pieces:
             return line
         pieces.append(line.cut(done, len(line)))
@@ -122,11 +119,12 @@ class _Resolver:
         uses = [(f"in the value of {name}, used at", where) for _, name, where in self.open[::-1]]
         return located(FormatError, message, place, (chain or []) + uses)
 
-
-def _check_size(size: int, line: Text) -> None:
-    if size > LONGEST:
-        raise located(
-            FormatError,
-            f"a value grows to more than {LONGEST} characters when its variables are replaced",
-            line.locate(),
-        )
+    def check_size(self, size: int, line: Text, section: Section) -> None:
+        """Refuse values that grow without bounds: `b = $a$$a$`, `c = $b$$b$` and so on."""
+        self.grown += size
+        section.record.grown += size
+        try:
+            check_limit("text", self.grown, "a value whose variables are replaced")
+            check_limit("text", section.record.grown // _TIMES, f"1/{_TIMES} of all such values")
+        except FormatError as error:
+            raise self.error(str(error), line.locate()) from None

@@ -8,7 +8,7 @@ A record is a command `Name(a, b, option=value)`, a model `m = LoadModel(...)`, 
 from __future__ import annotations
 
 from ...framework.base.errors import FormatError
-from ..base.text import Source, Text, join, located
+from ..base.text import MOST_ERRORS, Source, Text, join, located
 from ..config.parameters import ConfigParameters
 from ..config.scan import key_end, records, skip_blanks
 from ..config.value import ConfigValue, param_list
@@ -38,7 +38,7 @@ def parse_mel(text: Text | str, errors: list[FormatError] | None = None) -> MelS
             if record.string:
                 statements.append(_statement(record))
         except FormatError as error:
-            if errors is None:
+            if errors is None or len(errors) >= MOST_ERRORS:
                 raise
             errors.append(error)
     return MelScript(tuple(statements))

@@ -23,7 +23,8 @@ from ...framework.base.errors import (
     VariableError,
     nearest,
 )
-from ..base.text import Location, extended, located
+from ...framework.base.untrusted.limits import check_limit, limit
+from ..base.text import MOST_ERRORS, Location, extended, located
 from ..network.catalogue import ndl_function, ndl_names
 from ..network.graph import GROUPS, group_of_tag
 from ..network.network import Network
@@ -33,7 +34,6 @@ from .numbering import DEEPEST_CALL, Numbering
 from .scope import Instance, Scope, Symbol, Value, number_of, plain, read_options, reduce
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Word, place
 
-MOST = 20_000  # calls of one network, those inside of macros included
 RANDOM = ("uniform", "gaussian", "heNormal")  # values of `init` that draw numbers
 INIT = {name.lower(): name for name in (*RANDOM, "fixedValue", "fromFile", "bilinear")}
 
@@ -79,7 +79,7 @@ class Evaluator:
         self._waiting: list[Instance] = []
         self._random: list[Node] = []
         self._scopes: dict[int, tuple[Location, Scope]] = {}
-        self._calls = 0
+        self._calls, self._most_calls = 0, limit("nodes")
         self._depth = 0
 
     # -- first evaluation
@@ -99,7 +99,7 @@ class Evaluator:
         try:
             yield
         except OpscopeError as error:
-            if self.errors is None:
+            if self.errors is None or len(self.errors) >= MOST_ERRORS:
                 raise
             self.errors.append(error)
 
@@ -170,10 +170,11 @@ class Evaluator:
 
     def _evaluated(self, call: Call, scope: Scope) -> Instance:
         self._calls += 1
-        if self._calls > MOST:
-            raise self._error(
-                FormatError, f"a network has at most {MOST} calls", place(call), scope
-            )
+        if self._calls > self._most_calls:
+            try:
+                check_limit("nodes", self._calls, "calls of one network")
+            except FormatError as error:
+                raise self._error(FormatError, str(error), place(call), scope) from None
         name = scope.path(scope.names.get(call) or self._new_name(call, scope))
         instance = Instance(name, call, scope)
         macro = self.macros.find(call.function.string)

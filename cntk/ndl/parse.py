@@ -8,12 +8,13 @@ Parameters of calls are arrays in the sense of configs: `a:b` and `0*3` work in 
 from __future__ import annotations
 
 from ...framework.base.errors import FormatError
-from ..base.text import Source, Text, located
+from ..base.text import MOST_ERRORS, Source, Text, located
 from ..config.scan import closing, key_end, opens, records, skip_blanks
 from ..config.value import ConfigArray, ConfigValue, parse_double
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Statement, Word
 
 DEEPEST = 100  # calls and macro definitions inside one another
+_MOST_TIMES = 1_000  # that `*` repeats a value: there is an array for every few characters
 
 
 def parse_ndl(
@@ -54,7 +55,7 @@ def _script(
                 else:
                     head = _head(record, stop, depth)
         except FormatError as error:
-            if errors is None:
+            if errors is None or len(errors) >= MOST_ERRORS:
                 raise
             errors.append(error)
     if head is not None:
@@ -78,7 +79,7 @@ def _head(record: Text, stop: int, depth: int) -> tuple[Text, tuple[Word | Optio
         )
     name = record.cut(0, stop).strip()
     parameters: list[Word | Option] = []
-    for item in ConfigArray(ConfigValue(record.cut(stop, len(record)))):
+    for item in _array(record.cut(stop, len(record))):
         parameter = _parameter(item.text, depth)
         if not isinstance(parameter, (Word, Option)):
             raise located(
@@ -128,7 +129,7 @@ def _expression(text: Text, depth: int) -> Expression:
     """A word, an array, or a call."""
     if opens(text.string, 0) and text.string[0] != '"':
         _check_depth(depth, text)
-        found = [_parameter(item.text, depth + 1) for item in ConfigArray(ConfigValue(text))]
+        found = _parameters(text, depth + 1)
         items: list[Expression] = []
         for item in found:
             if isinstance(item, Option):
@@ -138,6 +139,20 @@ def _expression(text: Text, depth: int) -> Expression:
     if "(" in text.string and parse_double(text.string) is None:
         return _call(text, depth)
     return Word(text)
+
+
+def _array(text: Text) -> ConfigArray:
+    return ConfigArray(ConfigValue(text), most_times=_MOST_TIMES)
+
+
+def _parameters(text: Text, depth: int) -> list[Expression | Option]:
+    """The parameters of a call or the items of an array; what is repeated is parsed once."""
+    parsed: dict[int, Expression | Option] = {}
+    items = _array(text)
+    for item in items:
+        if id(item) not in parsed:
+            parsed[id(item)] = _parameter(item.text, depth)
+    return [parsed[id(item)] for item in items]
 
 
 def _parameter(text: Text, depth: int) -> Expression | Option:
@@ -164,8 +179,7 @@ def _call(text: Text, depth: int) -> Call:
         raise located(FormatError, message, text.locate())
     parameters: list[Expression] = []
     options: list[Option] = []
-    for item in ConfigArray(ConfigValue(text.cut(start, len(string)))):
-        parsed = _parameter(item.text, depth + 1)
+    for parsed in _parameters(text.cut(start, len(string)), depth + 1):
         if isinstance(parsed, Option):
             options.append(parsed)
         else:

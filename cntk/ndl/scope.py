@@ -89,7 +89,7 @@ class Scope:
             if scope.macro is not None
         ]
 
-    def find(self, name: str, followed: list[Symbol] | None = None) -> Symbol | None:
+    def find(self, name: str, followed: dict[Symbol, None] | None = None) -> Symbol | None:
         """The symbol of a name or of a dot path; None where there is none (yet)."""
         symbol = self.symbols.get(name.lower())
         if symbol is not None:
@@ -98,7 +98,7 @@ class Scope:
         symbol = self.symbols.get(head.lower())
         if not dot or symbol is None:
             return None
-        found = _follow(symbol, [] if followed is None else followed)
+        found = _follow(symbol, {} if followed is None else followed)
         if isinstance(found, Instance) and found.inner is not None:
             return found.inner.find(rest, followed)
         return None
@@ -115,10 +115,10 @@ def reduce(expression: Expression, scope: Scope) -> Value:
     Raises:
         CycleError: names are defined by each other.
     """
-    return _reduce(expression, scope, [])
+    return _reduce(expression, scope, {})
 
 
-def _reduce(expression: Expression, scope: Scope, followed: list[Symbol]) -> Value:
+def _reduce(expression: Expression, scope: Scope, followed: dict[Symbol, None]) -> Value:
     if isinstance(expression, Call):
         return scope.instances.get(expression)
     if isinstance(expression, Array) or expression.number is not None:
@@ -127,9 +127,10 @@ def _reduce(expression: Expression, scope: Scope, followed: list[Symbol]) -> Val
     return (expression, scope) if symbol is None else _follow(symbol, followed)
 
 
-def _follow(symbol: Symbol, followed: list[Symbol]) -> Value:
+def _follow(symbol: Symbol, followed: dict[Symbol, None]) -> Value:
     if symbol in followed:
-        names = " -> ".join(s.name for s in [*followed[followed.index(symbol) :], symbol])
+        circle = list(followed)
+        names = " -> ".join(s.name for s in [*circle[circle.index(symbol) :], symbol])
         raise located(
             CycleError,
             f"names that stand for each other: {names}",
@@ -137,7 +138,7 @@ def _follow(symbol: Symbol, followed: list[Symbol]) -> Value:
             symbol.scope.chain(),
         )
     if isinstance(symbol.value, Word):
-        followed.append(symbol)
+        followed[symbol] = None
         if len(followed) > LONGEST:
             raise located(CycleError, f"more than {LONGEST} names in a row", symbol.location)
     return _reduce(symbol.value, symbol.scope, followed)

@@ -81,7 +81,12 @@ class EditableGraph(NodeGraph):
             raise node.error(f"the name {name!r} is taken", VariableError)
         if not name:
             raise node.error("a node needs a name", VariableError)
-        self.rename_all([(node, name)])
+        if next(reversed(self.nodes.values())) is node:  # its place in the order stays the last
+            self.discard(node)
+            node.name = name
+            self.insert(node)
+        else:
+            self.rename_all([(node, name)])
 
     def delete(self, *nodes: Node) -> None:
         """Take nodes out, all in one pass; inputs that read them are left unconnected."""

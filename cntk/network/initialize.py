@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.untrusted.values import check_fill
 from .network import Network
 from .nodes import rules
 from .nodes.attributes import Dims
@@ -102,6 +103,10 @@ def initial_value(node: Node, dtype: np.dtype) -> np.ndarray:
     values, shape = node.attributes, node.shape or ()
     if rules.size(shape) == 0:
         raise node.error(f"dimensions of [{rules.text(shape)}] are not known")
+    try:
+        check_fill(shape, np.dtype(dtype).itemsize, "its value")
+    except FormatError as error:
+        raise node.error(str(error), FormatError) from None
     if kind in ("fromFile", "fromLiteral"):
         load_initial_value(node, dtype)
         assert node.value is not None

@@ -27,7 +27,7 @@ from .nodes.node import DEFAULT_AXIS, DynamicAxis, Node
 
 Log = Callable[[str], None]
 _MOST_ELEMENTS = 1 << 62
-_MOST_ERRORS = 100
+_MOST_ERRORS = 30  # for each of them everything is validated once more
 _GIVEN_SHAPE = ("LearnableParameter", "InputValue", "SparseInputValue", "PastValue", "FutureValue")
 
 
@@ -206,6 +206,10 @@ class _Passes:
 
     @staticmethod
     def _check_value(node: Node) -> None:
+        rank = len(node.shape or ())
+        if rank > rules.HIGHEST_RANK:
+            message = f"the value has {rank} axes; tensors have at most {rules.HIGHEST_RANK}"
+            raise _Failure(node, node.error(message))
         elements = rules.size(node.shape)
         if not 0 < elements <= _MOST_ELEMENTS:
             raise _Failure(node, node.error(f"the value has {elements or 'no'} elements"))

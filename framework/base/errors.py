@@ -7,12 +7,17 @@ where the thing was written (file:line of a Python call, or line:column of a con
 from __future__ import annotations
 
 import difflib
+import heapq
 from collections.abc import Iterable
+from itertools import islice
 from numbers import Integral, Real
+from os.path import commonprefix
 from types import NoneType
 from typing import Any, get_args
 
 _LONGEST_LINE = 500
+_LONGEST_NAME = 100  # characters of a name that others are suggested for
+_MOST_NAMES, _MOST_COMPARED = 10_000, 100  # names to suggest: looked at, compared letter by letter
 
 
 class OpscopeError(Exception):
@@ -130,15 +135,32 @@ def _article(name: str) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean a, b?)` with the closest of `names`, or an empty string.
 
-    Capitals count, unless nothing is near then.
+    Capitals count, unless nothing is near then. Names without end cost nothing: of very many the
+    first are looked at, of many that may fit those whose two ends are most like those of `name`.
     """
-    given, known = str(name), list(names)
+    given = str(name)
+    if len(given) > _LONGEST_NAME:
+        return ""
+    known = [word for word in islice(names, _MOST_NAMES) if _is_as_long(given, word)]
+    if len(known) > _MOST_COMPARED:
+        known = heapq.nlargest(_MOST_COMPARED, known, lambda word: _equal_ends(given, word))
     close = difflib.get_close_matches(given, known, n=3, cutoff=0.6)
     if not close:
         spelt = {word.lower(): word for word in reversed(known)}
         found = difflib.get_close_matches(given.lower(), spelt, n=3, cutoff=0.6)
         close = [spelt[word] for word in found]
     return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+def _is_as_long(given: str, word: str) -> bool:
+    """Whether two names may be near for their lengths, as `difflib` reckons it."""
+    return 3 * abs(len(given) - len(word)) <= 4 * min(len(given), len(word))
+
+
+def _equal_ends(given: str, word: str) -> int:
+    """How many characters two names share at their beginning and at their end."""
+    first, second = given.lower(), word.lower()
+    return len(commonprefix((first, second))) + len(commonprefix((first[::-1], second[::-1])))
 
 
 def format_shape(shape: tuple[int, ...] | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar, cast
 
@@ -37,7 +39,7 @@ class Plugins(Generic[T]):
 
     def names(self) -> list[str]:
         """All names: this package's, those of the program, those of other packages."""
-        points = (point.name for point in entry_points(group=self.group))
+        points = (point.name for point in _points(self.group, tuple(sys.path)))
         return sorted({*self._own, *self._added, *points})
 
     def add(self, name: str, thing: T) -> None:
@@ -64,7 +66,8 @@ class Plugins(Generic[T]):
         for known, thing in self._added.items():
             if self.same(known, name):
                 return thing
-        points = [point for point in entry_points(group=self.group) if self.same(point.name, name)]
+        there = _points(self.group, tuple(sys.path))
+        points = [point for point in there if self.same(point.name, name)]
         if len({point.value for point in points}) > 1:
             found = " and ".join(sorted({point.value for point in points}))
             raise OpscopeError(
@@ -77,6 +80,13 @@ class Plugins(Generic[T]):
         if any(self.same(known, name) for known in self._added):
             return f"the {self.what} {name!r}"
         return f"the {self.what} {name!r} of another package ({self.group})"
+
+
+@lru_cache(maxsize=16)
+def _points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, of the packages in the folders of `sys.path`; to find them, a
+    file of each package is read."""
+    return tuple(entry_points(group=group))
 
 
 def load_plugin(point: EntryPoint) -> object:

@@ -10,6 +10,8 @@ import numpy as np
 
 import htk_files
 from cntk_runtime_nets import Builder
+from opscope.cntk.base.text import Text
+from opscope.cntk.brainscript.build import build_network
 from opscope.cntk.brainscript.language.parser import parse_members
 from opscope.cntk.config.files import load_config, read_config_text, read_source
 from opscope.cntk.config.parameters import ConfigParameters
@@ -20,6 +22,14 @@ from opscope.cntk.programs.check import check_file
 from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError
 
+from .language_seeds import (
+    BRAINSCRIPT_SEEDS,
+    CONFIG_SEEDS,
+    MEL_SECTIONS,
+    MEL_SEEDS,
+    NDL_SEEDS,
+    REDESIGNED_SEEDS,
+)
 from .limits import Target
 from .mutate import BYTES, TEXT
 
@@ -205,22 +215,46 @@ def _brainscript(path: Path) -> None:
     parse_members(read_source(path))
 
 
+def _network(path: Path) -> None:
+    build_network(_text(path), warn=_nothing, say=_nothing).validate()
+
+
+def _nothing(line: str) -> None:
+    """Takes what a network says while it is built."""
+
+
+def _text(path: Path) -> Text:
+    return read_source(path).whole()
+
+
 TARGETS = (
     Target("CNTK model", ".dnn", _models, open_model, BYTES),
-    Target("NDL", ".ndl", lambda _: [_NDL], _check, TEXT),
-    Target("MEL", ".mel", lambda _: [_MEL], _check, TEXT),
+    Target("NDL", ".ndl", lambda _: [_NDL, *NDL_SEEDS], _check, TEXT),
+    Target("MEL", ".mel", lambda _: [_MEL, *MEL_SEEDS, MEL_SECTIONS], _check, TEXT),
     Target(
-        "MEL text", ".mel", lambda _: [_MEL], lambda path: parse_mel(read_config_text(path)), TEXT
+        "MEL text",
+        ".mel",
+        lambda _: [_MEL, *MEL_SEEDS],
+        lambda path: parse_mel(read_config_text(path)),
+        TEXT,
     ),
     Target("CNTK config", ".cntk", lambda _: [_CONFIG], lambda path: load_config(str(path)), TEXT),
+    Target("BrainScript network", ".txt", lambda _: BRAINSCRIPT_SEEDS, _network, TEXT),
+    Target("redesigned BrainScript", ".bs", lambda _: REDESIGNED_SEEDS, _check, TEXT),
     Target(
         "CNTK check",
         ".cntk",
-        lambda _: [_CONFIG, _BRAINSCRIPT],
+        lambda _: [_CONFIG, _BRAINSCRIPT, *CONFIG_SEEDS],
         _check,
         TEXT,
     ),
-    Target("BrainScript", ".bs", lambda _: [_BRAINSCRIPT], _brainscript, TEXT),
+    Target(
+        "BrainScript",
+        ".bs",
+        lambda _: [_BRAINSCRIPT, *(seed.strip()[1:-1] for seed in BRAINSCRIPT_SEEDS[:3])],
+        _brainscript,
+        TEXT,
+    ),
     Target("CTF", ".ctf", lambda _: _CTF, _reader(_CTF_SECTION), (*TEXT, *BYTES)),
     Target("UCI", ".txt", _uci, _reader(_UCI_SECTION), (*TEXT, *BYTES)),
     Target("LM words", ".vocab", _words, _reader(_LM_SECTION), TEXT),

@@ -8,6 +8,7 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 
 from ....framework.base.errors import OpscopeError
+from ...base.text import MOST_ERRORS
 from ...brainscript.experiment import EditAction, Experiment, TrainAction
 from ...config.commands import ABSENT, Command, command_of
 from ...config.files import parse_command_line
@@ -64,10 +65,15 @@ def check_commands(checker: Checker, config: ConfigParameters) -> None:
     checker.read(config, lambda: TopOptions.of(config))
     checker.read(config, lambda: precision_of(config))
     listed: list[Command] = []
-    for name in checker.read(config, lambda: config.array("command", "train")) or ():
+    names = checker.read(config, lambda: config.array("command", "train")) or ()
+    wrong = 0
+    for name in {str(name): name for name in names}.values():
         with report.collected():
             listed.append(command_of(config, name))
             continue
+        wrong += 1
+        if wrong > MOST_ERRORS:
+            break
         config.record.leave(f"{config.path}:{name}")
         if config.is_section(str(name)):
             with report.collected():  # its variables, which may be wrong, are not replaced
@@ -76,7 +82,7 @@ def check_commands(checker: Checker, config: ConfigParameters) -> None:
     with report.collected():
         refuse_obsolete(config, listed)
     for command in listed:
-        for action in command.actions:
+        for action in dict.fromkeys(command.actions):
             _check(checker, command, action)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ....framework.base.errors import OpscopeError
-from ...base.text import Location
+from ...base.text import MOST_ERRORS, Location
 from ...network.network import Network
 
 ERROR, WARNING = "error", "warning"
@@ -48,6 +48,7 @@ class Report:
     found: list[Problem] = field(default_factory=list)
     networks: dict[str, Network] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)  # parameters
+    _told: set[str] = field(default_factory=set)  # texts, first lines and absent files
 
     @property
     def problems(self) -> list[tuple[str, str]]:
@@ -69,6 +70,11 @@ class Report:
     def errors(self) -> list[Problem]:
         """What stops a run."""
         return [problem for problem in self.found if problem.severity == ERROR]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is wrong that a reading which goes on behind errors had better end."""
+        return len(self.found) >= MOST_ERRORS
 
     @contextmanager
     def collected(self) -> Iterator[None]:
@@ -100,8 +106,8 @@ class Report:
     ) -> None:
         """Add a problem, unless it is there: the same text, place or absent file."""
         line = text.split("\n", 1)[0]
-        for known in self.found:
-            same = known.text == text or (location and known.text.split("\n", 1)[0] == line)
-            if same or (file and known.file == file):
-                return
+        told = {f"text {text}", f"file {file}"} if file else {f"text {text}"}
+        if not told.isdisjoint(self._told) or (location and f"line {line}" in self._told):
+            return
+        self._told |= {*told, f"line {line}"}
         self.found.append(Problem(severity, text, location, file))

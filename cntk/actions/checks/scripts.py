@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from ....framework.base.errors import FormatError
+from ....framework.base.errors import OpscopeError
 from ...base.text import Text
 from ...brainscript.build import file_finder, network_expression, source_of
 from ...brainscript.language.parser import parse_members
@@ -54,9 +55,9 @@ def parse_sections(
                 parse_sections(inner, report, scripts)
 
 
-def _keep_all(parse: Callable[[list[FormatError]], object], report: Report) -> None:
-    """Run a parser that goes on behind errors, and add them all."""
-    errors: list[FormatError] = []
+def _keep_all(parse: Callable[[list[Any]], object], report: Report) -> None:
+    """Run a parser or an evaluation that goes on behind errors, and add them all."""
+    errors: list[OpscopeError] = []
     try:
         parse(errors)
     finally:
@@ -74,14 +75,16 @@ def check_ndl(path: Path, parse_only: bool, extra: Sequence[str], report: Report
         return
     scripts = parse_ndl_file(resolve(text, config), path.name)
     evaluator = Evaluator(Network(path.stem))
-    evaluator.errors = []
     if "ndlMacros" in config:
         load_macro_files(config["ndlMacros"], config, evaluator.macros)
     whole = Script(tuple(statement for script in scripts for statement in script))
-    evaluator.run(whole)
-    evaluator.connect()
-    for error in evaluator.errors:
-        report.add_error(error)
+
+    def evaluate(errors: list[Any]) -> None:
+        evaluator.errors = errors
+        evaluator.run(whole)
+        evaluator.connect()
+
+    _keep_all(evaluate, report)
     for warning in evaluator.warnings:
         report.add(WARNING, warning)
     if whole.assignments and not evaluator.errors:
@@ -102,6 +105,8 @@ def check_mel(path: Path, parse_only: bool, extra: Sequence[str], report: Report
 def check_commands(text: Text, name: str, report: Report) -> None:
     """Check the names, parameters and options of all commands of a MEL script."""
     for statement in _statements(text, name, report):
+        if report.is_full:
+            break
         if isinstance(statement, Command):
             with report.collected():
                 checked(statement)

@@ -16,10 +16,8 @@ from contextlib import contextmanager
 MAX_NESTING = 2_000  # levels of one expression in the text
 MAX_OPERATORS = 4_000  # in a row, such as a + b + c
 MAX_DEPTH = 20_000  # values being computed at one time, each one needed by the one before
-MAX_CALLS = 4_000_000  # function calls of one evaluation
-MAX_ELEMENTS = 1_000_000  # of one array
+MAX_ERRORS = 50  # told of one text
 MAX_SHOWN = 200  # records and arrays in one another, of a value to print or to give to a node
-MAX_STRING = 1_000_000  # characters of one string
 
 _CALLS = 400_000  # nested Python calls while something deep runs
 _lock = threading.Lock()

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ....framework.base.errors import FormatError
 from ...base.text import Source, located
-from .depth import MAX_NESTING, MAX_OPERATORS, deep_calls
+from .depth import MAX_ERRORS, MAX_NESTING, MAX_OPERATORS, deep_calls
 from .syntax import (
     PRECEDENCE,
     UNARY,
@@ -41,7 +41,6 @@ from .syntax import (
 )
 from .tokens import Finder, Token, tokens
 
-MAX_ERRORS = 50  # of one text
 MAX_SKIPPED = 5_000  # tokens after an error, to find the next member
 Tree = TypeVar("Tree", bound=Expression)
 _CLOSING = {"(": ")", "{": "}", "[": "]"}

@@ -238,7 +238,7 @@ def string(record: Record, path: Path, where: Expression) -> str:
             message = f"String needs the parameter {name!r} (or 'format' and 'arg')"
             raise Failure(message, record.expression)
     text, old, new = (_text(record, name) for name in names)
-    return replaced_text(text, old, new, where)
+    return replaced_text(text, old, new, record.session, where)
 
 
 def _text(record: Record, name: str) -> str:
@@ -258,7 +258,7 @@ def _formatted(text: str, value: Value, record: Record) -> str:
         raise Failure(message, place)
     how, kind = found[0].groups()
     if kind == "s":
-        shown = f"%{how}s" % show(value)
+        shown = f"%{how}s" % show(value, record.session)
     elif not isinstance(value, float):
         raise Failure(f"%{kind} takes a number, not a {type_name(value)}", record.place("arg"))
     elif kind in "diuxXo":

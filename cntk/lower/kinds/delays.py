@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ....framework.base.errors import RunError
+from ....framework.base.errors import FormatError, RunError
+from ....framework.base.untrusted.limits import check_limit
 from ....framework.ir.desc import INPUT
 from ...network.nodes.node import Node
 from ..emitter import Delayed, Emitter, dims
@@ -10,8 +11,18 @@ from ..table import TABLE, lowers
 
 
 def delay_steps(node: Node) -> int:
-    """How many steps back, or ahead, a delay looks."""
-    return abs(node.attributes["fromOffset"]) if _is_shift(node) else node.attributes["timeStep"]
+    """How many steps back, or ahead, a delay looks.
+
+    Raises:
+        FormatError: more than the limit `delay`.
+    """
+    values = node.attributes
+    steps = abs(values["fromOffset"]) if _is_shift(node) else values["timeStep"]
+    try:
+        check_limit("delay", steps, "the delay")
+    except FormatError as error:
+        raise node.error(str(error), FormatError) from None
+    return steps
 
 
 def delay_start(node: Node) -> float:

@@ -53,6 +53,9 @@ def _layers(e: Emitter, node: Node, width: int) -> Iterator[list[_Layer]]:
     hidden = values["hiddenDims"]
     wide = _GATES[values["recurrentOp"]] * hidden
     directions = 2 if values["bidirectional"] else 1
+    if values["numLayers"] * directions > size(weights):
+        layers = f"{values['numLayers']} layers"
+        raise node.error(f"{layers} have more than the {size(weights)} weights of {weights.name}")
     buffer = _Buffer(e, e.shaped(weights, (size(weights),)))
     widths = [width] + [directions * hidden] * (values["numLayers"] - 1)
     matrices = [

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from ....framework.base.errors import FormatError
-from ...base.text import read_text
+from ....framework.base.errors import FormatError, OutsideError
+from ....framework.base.untrusted.values import read_file
 from . import rules
 from .attributes import Dims
 from .node import Node
@@ -86,7 +86,13 @@ def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
     Raises:
         FormatError: it cannot be read, or holds something else.
     """
-    return parse_matrix(read_text(path), path, dtype)
+    try:
+        data = read_file(path, regular=True)
+    except OutsideError:
+        raise
+    except FormatError as error:
+        raise FormatError(f"cannot be read: {error}") from None
+    return parse_matrix(data.decode("utf-8", "replace"), path, dtype)
 
 
 def _own_shape(node: Node, matrix: np.ndarray) -> Dims:

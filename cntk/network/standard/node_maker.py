@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....framework.base.errors import FormatError, nearest
+from ....framework.base.untrusted.limits import check_limit, limit
 from ..network import Network
 from ..nodes.node import Node
 from .settings import SimpleNetworkSettings
@@ -65,6 +66,7 @@ class NodeMaker:
         self.settings = settings
         self.network = Network()
         self.network.precision = settings.precision
+        self._most = limit("nodes")
         self.number = number
         self.seed = 1
         self.recurrent = 0
@@ -83,11 +85,17 @@ class NodeMaker:
         name = name or f"AutoName{self._next_number()}"
         if operation == "Dropout":
             attributes["rngSeed"] = self._next_number()
-        return self.network.add(operation, name, inputs, attributes)
+        return self._add(operation, name, inputs, attributes)
+
+    def _add(self, operation: str, name: str, *arguments: Any, **options: Any) -> Node:
+        """A node of the network, unless there are too many for a count in a config."""
+        if len(self.network) >= self._most:
+            check_limit("nodes", len(self.network) + 1, "the network of SimpleNetworkBuilder")
+        return self.network.add(operation, name, *arguments, **options)
 
     def input(self, name: str, size: int, group: str, sparse: bool = False) -> Node:
         operation = "SparseInputValue" if sparse else "InputValue"
-        node = self.network.add(operation, name, shape=size)
+        node = self._add(operation, name, shape=size)
         if group:
             self.network.add_to_group(group, node)
         return node
@@ -102,7 +110,7 @@ class NodeMaker:
 
     def random(self, name: str, rows: int, columns: int) -> Node:
         seed, self.seed = self.seed, self.seed + 1
-        return self.network.add(
+        return self._add(
             "LearnableParameter",
             name,
             shape=(rows, columns),
@@ -115,7 +123,7 @@ class NodeMaker:
         )
 
     def fixed(self, name: str, rows: int, value: float, columns: int = 1) -> Node:
-        return self.network.add(
+        return self._add(
             "LearnableParameter",
             name,
             shape=(rows, columns),

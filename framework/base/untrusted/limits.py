@@ -76,6 +76,32 @@ LIMITS = {
         Limit(
             "delay", 10_000, "steps", "steps that a memory of a recurrent net looks back in time"
         ),
+        Limit(
+            "steps",
+            500_000,
+            "steps",
+            "steps in which one text of BrainScript is evaluated: operators, calls, elements of"
+            " arrays, members of records",
+        ),
+        Limit(
+            "elements",
+            1_000_000,
+            "elements",
+            "elements of one array of a config or of BrainScript, which a count or a range makes",
+        ),
+        Limit(
+            "text",
+            1_000_000,
+            "characters",
+            "one string of BrainScript or one value of a config, once its variables are replaced",
+        ),
+        Limit(
+            "nodes",
+            20_000,
+            "nodes",
+            "nodes of a network that NDL or a `SimpleNetworkBuilder` makes, calls inside of macros"
+            " included",
+        ),
         Limit("nesting", 100, "levels", "nets, lists and trees inside one another"),
         Limit(
             "columns", 1_000_000, "columns", "columns of one node or component of an nnet3 network"

@@ -253,15 +253,20 @@ def read_file(path: str | os.PathLike[str], *, regular: bool = False) -> bytes:
             raise FormatError(f"{os.fspath(path)}: {error.strerror}") from error
 
 
-def read_bounded(file: IO[bytes], what: str) -> bytes:
+def read_bounded(file: IO[bytes], what: str, most: int | None = None) -> bytes:
     """All that comes from a file whose size nobody knows, if the limit `stream` allows it.
 
+    Args:
+        file: to read. what: names it. most: bytes that such a file can have.
+
     Raises:
-        FormatError: there is more; `what` names it.
+        FormatError: there is more.
     """
     parts, total = [], 0
     while part := file.read(1 << 20):
         parts.append(part)
         total += len(part)
         check_limit("stream", total, what)
+        if most is not None and total > most:
+            raise FormatError(f"{what}: more than {most} bytes")
     return b"".join(parts)
