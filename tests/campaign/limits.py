@@ -28,7 +28,9 @@ MEMORY = 1 << 30
 KINDS = ("foreign", "slow", "memory", "crash")
 _LINE = 2000  # characters of a line of an error, at most
 _HANGS = 30.0  # seconds until a process that does not come back is ended
-_FORKING = threading.Lock()  # a process must not hold the other end of another one's pipe
+# A process must not be forked while another thread holds a lock of the package, or has both ends of
+# a pipe.
+_FORKING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ def campaign(
         tell: takes what is found so far, about twice a second.
     """
     found = found or Found(target.name)
-    seeds = list(target.seeds(folder))
+    with _FORKING:
+        seeds = list(target.seeds(folder))
     last = target.last(folder)
     begin, before = time.monotonic(), found.seconds
     while not until.stopped.is_set():
