@@ -3,9 +3,18 @@
 import sys
 from collections.abc import Callable
 
+# Methods of text that go through all of it; others may be told to begin at a place.
+_WHOLE = frozenset(
+    ("strip", "lstrip", "rstrip", "split", "splitlines", "encode", "decode", "lower", "upper")
+)
+_STEP = 64  # characters that such a method goes through in one operation
+
 
 def operations(function: Callable[[], object]) -> int:
-    """How many lines of Python run, and how many calls into C are made, until it returns."""
+    """How many lines of Python run, and how many calls into C are made, until it returns.
+
+    A call into C that goes through a whole text counts more for a longer one.
+    """
     count = 0
 
     def trace(frame, event, argument):
@@ -15,7 +24,10 @@ def operations(function: Callable[[], object]) -> int:
 
     def profile(frame, event, argument):
         nonlocal count
-        count += event == "c_call"
+        if event == "c_call":
+            count += 1
+            if argument.__name__ in _WHOLE and isinstance(argument.__self__, (str, bytes)):
+                count += len(argument.__self__) // _STEP
 
     before = sys.gettrace(), sys.getprofile()
     sys.settrace(trace)

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("resource")
 
 from campaign import sharing
-from campaign.__main__ import TARGETS, table
+from campaign.__main__ import CORPUS, TARGETS, adopt, outcome_of, read_all, target_of
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
-from campaign.limits import Target, campaign, examine
-from campaign.mutate import damaged
+from campaign.limits import Target, Until, campaign, finds
+from campaign.progress import Progress, table
 from campaign.trainings import TRAININGS
 
 DAMAGED = 40
@@ -22,20 +22,15 @@ DAMAGED = 40
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_reader(name: str, tmp_path: Path) -> None:
-    target = TARGETS[name]
-    seeds = list(target.seeds(tmp_path))
-    path = tmp_path / f"{name}-last{target.suffix}"
-    for seed in seeds:
-        path.write_bytes(seed)
-        target.read(path)
-    rng = random.Random(name)
-    refused = 0
-    for _ in range(DAMAGED):
-        path.write_bytes(damaged(rng.choice(seeds), rng, seeds, target.kinds))
-        outcome = examine(target.read, path)
-        assert outcome in ("read", "refused"), path.read_bytes()[:2000]
-        refused += outcome == "refused"
+    refused, found = finds(TARGETS[name], DAMAGED, tmp_path)
+    assert not found, {what: data[:2000] for what, data in found.items()}
     assert refused
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*")), ids=lambda path: path.name)
+def test_what_campaigns_found(path: Path, tmp_path: Path) -> None:
+    outcome = outcome_of(target_of(path), path.read_bytes(), tmp_path)
+    assert outcome in ("read", "refused"), path
 
 
 def _finds(path: Path) -> None:
@@ -57,14 +52,53 @@ def _letters(data: bytes, rng: random.Random, others: object) -> bytes:
     return rng.choice((b"a", b"m", b"x", b"k" if rng.random() < 0.02 else b"a"))
 
 
+FAULTY = Target("faulty", ".txt", lambda _: [b"a"], _finds, (_letters,))
+
+
 def test_finds_are_counted_and_kept(tmp_path: Path) -> None:
-    target = Target("faulty", ".txt", lambda _: [b"a"], _finds, (_letters,))
-    found = campaign(target, 2.0, 1, tmp_path)
+    found = campaign(FAULTY, Until(seconds=2.0), 1, tmp_path)
     assert found.inputs > 10
     assert found.counts["foreign"] and found.counts["memory"] and found.counts["crash"]
     assert found.finds["crash: SIGSEGV"] == b"k"
     assert any(what.startswith("foreign: ValueError") for what in found.finds)
     assert f"| faulty | {found.inputs:,} |" in table([found])
+
+
+def test_each_reader_gets_its_inputs(tmp_path: Path) -> None:
+    fails = Target("fails", ".txt", lambda _: [], _finds, ())
+    good = Target("good", ".txt", lambda _: [b"a"], _finds, (lambda *_: b"a",))
+    progress = Progress(tmp_path)
+    results = read_all([fails, FAULTY, good], Until(inputs=300), 1, progress, 2)
+    assert [found.inputs >= 300 for found in results[1:]] == [True, True]
+    assert results[0].counts["crash"] and not any(results[2].counts.values())
+    assert "--read" in "".join(progress.lines(1, "faulty"))
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    first = read_all([FAULTY], Until(inputs=100), 1, Progress(tmp_path), 1)[0]
+    until = Until(inputs=first.inputs + 50)
+    until.stopped.set()
+    assert read_all([FAULTY], until, 1, Progress(tmp_path), 1)[0] == first
+    second = read_all([FAULTY], Until(inputs=first.inputs + 50), 1, Progress(tmp_path), 1)[0]
+    assert second.inputs >= first.inputs + 50 and second.rounds > first.rounds
+    assert set(first.finds) <= set(second.finds)
+    read_all([FAULTY], Until(inputs=10), 2, Progress(tmp_path), 1)
+    (joined,) = Progress(tmp_path).joined()
+    assert joined.inputs >= second.inputs + 10
+    progress = Progress(tmp_path)
+    progress.forget(1, ["faulty"])
+    assert progress.found(1, "faulty").inputs == 0
+
+
+def test_a_find_is_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("campaign.__main__.CORPUS", tmp_path / "corpus")
+    path = tmp_path / "nnet3-pb" / "x.pb"
+    path.parent.mkdir()
+    path.write_bytes(b"x")
+    assert adopt(path) == 0
+    assert (tmp_path / "corpus" / "nnet3-pb" / "x.pb").read_bytes() == b"x"
+    with pytest.raises(ValueError, match="no reader"):
+        adopt(tmp_path / "x.pb")
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)

@@ -1,8 +1,9 @@
 """Named arrays in one file: the safetensors format, written as a stream and read with suspicion.
 
 Writing copies nothing: arrays go from their memory to the file, so that a disk that fills up is
-seen as such and a large net needs no second copy of itself. Reading goes through the safetensors
-library, which checks every size before anything is allocated.
+seen as such and a large net needs no second copy of itself. When a file is opened the safetensors
+library checks every size in it; arrays are then read and not mapped, since to touch a map of a file
+that has become shorter ends the process.
 
 Source: https://github.com/huggingface/safetensors (the format's own description).
 """
@@ -11,10 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import struct
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from io import FileIO
+from threading import Lock
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -22,7 +27,7 @@ from ..base.atomic import PathLike
 from ..base.dtypes import to_dtype
 from ..base.errors import FormatError, ShapeError
 from ..base.untrusted.roots import path_of
-from ..base.untrusted.values import open_file
+from ..base.untrusted.values import json_value, open_file
 
 # NumPy dtype -> the format's name of it; read the other way round, too
 _DTYPES = {
@@ -96,22 +101,52 @@ class TensorFile:
     def __init__(self, path: PathLike) -> None:
         from safetensors import SafetensorError, safe_open
 
-        self.path = os.fspath(path)
-        self._errors = (SafetensorError, OSError, ValueError)
+        self.path, self._lock = os.fspath(path), Lock()
+        self._errors = (SafetensorError, OSError, ValueError, LookupError, TypeError)
         try:
             if os.path.isdir(self.path):
                 raise FormatError(f"{self.path}: it is a folder, not a safetensors file")
-            with open_file(self.path) as file:
-                self._file = safe_open(path_of(file), "numpy")
-            self.metadata: dict[str, str] = self._file.metadata() or {}
-            slices = {name: self._file.get_slice(name) for name in self._file.keys()}
+            self._file = cast("FileIO", open_file(self.path, buffering=0))
+            with safe_open(path_of(self._file), "numpy") as checked:
+                self.metadata: dict[str, str] = checked.metadata() or {}
+                slices = {name: checked.get_slice(name) for name in checked.keys()}
+                self.specs = {
+                    name: (tuple(part.get_shape()), part.get_dtype())
+                    for name, part in slices.items()
+                }
+            self._places = self._read_places()
         except FileNotFoundError:
             raise FormatError(f"{self.path}: no such file") from None
         except self._errors as error:
             raise FormatError(f"{self.path}: no whole safetensors file: {error}") from None
-        self.specs = {
-            name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()
-        }
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
+
+    def _read_places(self) -> dict[str, int]:
+        """Where the bytes of each array begin."""
+        (size,) = struct.unpack("<Q", self._bytes(0, 8).tobytes())
+        if size > os.fstat(self._file.fileno()).st_size:
+            raise ValueError("the file has changed while it was opened")
+        header = json_value(self._bytes(8, size).tobytes().decode(), self.path)
+        return {name: 8 + size + int(header[name]["data_offsets"][0]) for name in self.specs}
+
+    def _bytes(self, begin: int, count: int) -> np.ndarray:
+        """So many bytes from a place on.
+
+        Raises:
+            ValueError: the file ends before.
+        """
+        data = np.empty(count, np.uint8)
+        left = data.data
+        with self._lock:
+            self._file.seek(begin)
+            while len(left) and (got := self._file.readinto(left)):
+                left = left[got:]
+        if len(left):
+            raise ValueError(f"the file ends at byte {begin + count - len(left)}")
+        return data
 
     def spec(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype of an array.
@@ -130,11 +165,18 @@ class TensorFile:
             raise FormatError(f"{self.path}: {name!r}: {error}") from None
 
     def read(self, name: str) -> np.ndarray:
-        """One array, in memory of its own."""
+        """One array, in memory of its own.
+
+        Raises:
+            FormatError: as `spec`; or the file cannot be read, or has become shorter.
+        """
+        shape, dtype = self.spec(name)
         try:
-            return np.asarray(self._file.get_tensor(name), order="C")
+            count = math.prod(shape) * dtype.itemsize
+            data = self._bytes(self._places[name], count).view(dtype).reshape(shape)
         except self._errors as error:
             raise FormatError(f"{self.path}: {name!r} cannot be read: {error}") from None
+        return data if sys.byteorder == "little" else data.byteswap()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.specs)

@@ -148,7 +148,7 @@ def _skip_alignment(reader: Reader, header: Header) -> None:
 
 
 def _check(reader: Reader, fst: Fst, begin: int) -> None:
-    if not -1 <= fst.start < max(fst.states, 1):
+    if not -1 <= fst.start < fst.states:
         raise reader.error(f"the start state {fst.start} is none of {fst.states}", begin)
     if fst.arcs and not 0 <= fst.nextstate.min() <= fst.nextstate.max() < fst.states:
         raise reader.error(f"an arc leads to a state that is none of {fst.states}", begin)

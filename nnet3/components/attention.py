@@ -74,6 +74,7 @@ class RestrictedAttentionComponent(OnTimeGrid, Component):
         Field("<EntropyStats>", DOUBLE_VECTOR, "entropy_stats"),
         Field("<PosteriorStats>", DOUBLE_MATRIX, "posterior_stats"),
     )
+    indexes_type = AttentionRows
     keys = (
         *required(int, "key-dim", "value-dim", "num-left-inputs", "num-right-inputs"),
         *optional(int, num_heads=1, time_stride=1),

@@ -27,6 +27,7 @@ class DistributeComponent(Component):
     """Spreads the input-dim / output-dim blocks of a row over that many rows (x of the index)."""
 
     fields = DIM_FIELDS
+    indexes_type = np.ndarray
     keys = DIM_KEYS
 
     def check(self) -> None:

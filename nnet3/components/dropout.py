@@ -182,6 +182,7 @@ class GeneralDropoutComponent(KeepsDim, RandomComponent):
         Field("<TestMode>", FLAG, "test_mode", default=False),
         Field("<Continuous>", FLAG, "continuous", default=False),
     )
+    indexes_type = MaskRows
     keys = (
         key("dim", int),
         key("block-dim", int, Computed("dim")),

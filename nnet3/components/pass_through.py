@@ -175,6 +175,7 @@ class BackpropTruncationComponent(RowByRow, KeepsDim, Component):
         Field("<NumElementsProcessed>", DOUBLE, "count"),
         Field("<NumZeroingBoundaries>", DOUBLE, "count_zeroing_boundaries"),
     )
+    indexes_type = np.ndarray
     keys = (
         key("dim", int),
         *optional(float, scale=1.0, clipping_threshold=30.0, zeroing_threshold=15.0),

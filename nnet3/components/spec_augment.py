@@ -51,6 +51,7 @@ class SpecAugmentTimeMaskComponent(KeepsDim, RandomComponent):
         Field("<TimeMaskMaxFrames>", INT, "time_mask_max_frames"),
         Field("<TestMode>", FLAG, "test_mode", default=False),
     )
+    indexes_type = SequenceRows
     keys = (
         key("dim", int),
         *optional(float, zeroed_proportion=0.25),

@@ -49,6 +49,7 @@ class StatisticsExtractionComponent(Component):
         Field("<OutputPeriod>", INT, "output_period"),
         Field("<IncludeVarinance>", BOOL, "include_variance"),  # Kaldi's spelling
     )
+    indexes_type = RowRanges
     keys = (
         key("input-dim", int),
         *optional(int, input_period=1, output_period=1),
@@ -116,6 +117,7 @@ class StatisticsPoolingComponent(Component):
         Field("<OutputStddevs>", BOOL, "output_stddevs"),
         Field("<VarianceFloor>", FLOAT, "variance_floor"),
     )
+    indexes_type = RowRanges
     keys = (
         key("input-dim", int),
         *optional(int, input_period=1),

@@ -57,6 +57,7 @@ class TdnnComponent(OnTimeGrid, UpdatableComponent):
     rank_in: int
     rank_out: int
 
+    indexes_type = OffsetRows
     own_fields = (
         Field("<TimeOffsets>", INTS, "time_offsets"),
         Field("<LinearParams>", MATRIX, "linear_params"),

@@ -116,6 +116,7 @@ class TimeHeightConvolutionComponent(OnTimeGrid, UpdatableComponent):
         *optional(bool, init_unit=False, use_natural_gradient=True),
     )
     trained = ("linear_params", "bias_params")
+    indexes_type = OffsetRows
     flags = (
         _P.UPDATABLE
         | _P.REORDERS_INDEXES

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.untrusted.values import INT32
 from ..files.examples import NnetExample, NnetIo
 from ..files.posterior import Posterior
 from ..files.sparse import GeneralMatrix, SparseMatrix, to_dense
@@ -123,7 +124,8 @@ def read_ranges(text: str, where: str) -> dict[str, list[XvectorChunk]]:
             continue
         try:
             archive, _, first, frames, label = map(int, words[1:])
-            if min(archive, first, label) < 0 or frames <= 0:
+            numbers = archive, first, frames, label
+            if min(numbers) < 0 or not frames or max(numbers) > INT32[1]:
                 raise ValueError
         except ValueError:
             raise FormatError(

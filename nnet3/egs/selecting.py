@@ -128,13 +128,13 @@ def shuffle(items: Iterable[Item], rng: np.random.Generator, buffer: int = 0) ->
         for number in rng.permutation(len(everything)):
             yield everything[number]
         return
-    held: list[Item | None] = [None] * buffer
+    held: dict[int, Item] = {}  # by place; a buffer may be larger than all items
     for item in items:
         place = int(rng.integers(buffer))
-        out, held[place] = held[place], item
-        if out is not None:
-            yield out
-    yield from (item for item in held if item is not None)
+        if place in held:
+            yield held[place]
+        held[place] = item
+    yield from (held[place] for place in sorted(held))
 
 
 def subset(

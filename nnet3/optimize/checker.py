@@ -183,6 +183,13 @@ class _Checker:
         self.want(known, f"there are no precomputed indexes {c.precomputed}")
         if flags & Properties.SIMPLE:
             self.want(not c.precomputed, "a simple component takes no precomputed indexes")
+        else:
+            found, wanted = self.computation.precomputed[c.precomputed], component.indexes_type
+            self.want(
+                isinstance(found, wanted),
+                f"a {component.type} takes indexes of the kind {wanted.__name__}, not"
+                f" {type(found).__name__}",
+            )
         return component, flags
 
     def _propagate(self, c: Command) -> None:

@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import whole_number
 from ..egs import selecting
 from ..egs.augment import AugmentationOptions, augmented
 from ..egs.merging import ExampleMerger, MinibatchRule
@@ -91,8 +92,8 @@ def copy_examples(copier: Copier, source: str, outputs: Sequence[str]) -> None:
         OpscopeError: what the copier raises, with the example's key in front.
     """
     options = copier.options
-    if options.keep_proportion < 0:
-        raise FormatError("--keep-proportion must not be negative")
+    if not 0 <= options.keep_proportion < float("inf"):
+        raise FormatError("--keep-proportion must be a number from 0 on")
     read = written = failed = 0
     with writers(outputs, copier.kind) as opened:
         for key, example in shown(read_table(source, copier.kind), "copy", "examples"):
@@ -131,8 +132,8 @@ class Copier:
         self.weights = RandomAccessTable(options.weights, "float") if options.weights else None
         self.names = RandomAccessTable(options.outputs, "token") if options.outputs else None
         frame = getattr(options, "frame", "")
-        if frame not in ("", "random") and not frame.lstrip("-").isdigit():
-            raise FormatError(f"--frame={frame} is neither a number nor 'random'")
+        if frame not in ("", "random"):
+            whole_number(frame, "--frame (a number, 'random' or nothing)")
 
     def annotate(self, key: str, example: Any) -> Any:
         """The example times its weight; None if a table of weights or names lacks its key."""

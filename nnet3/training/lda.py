@@ -311,7 +311,8 @@ def feature_transform(stats: LdaStats, options: TransformOptions, log: Log) -> n
     """The transform of the input of a network, float32, [dim, D] or [dim, D+1].
 
     Raises:
-        ShapeError: there are no statistics, or fewer columns than wanted rows.
+        ShapeError: there are no statistics, or fewer columns than wanted rows, or they are too
+            large.
     """
     _, between, mean = stats.covariances()
     size = len(mean)
@@ -319,8 +320,12 @@ def feature_transform(stats: LdaStats, options: TransformOptions, log: Log) -> n
     if dim > size:
         raise ShapeError(f"a transform to {dim} dimensions, but the input has {size}")
     log(f"Data count is {number(stats.total)}")
-    whiten = np.linalg.inv(within_cholesky(stats, log))
-    u, values, _ = np.linalg.svd(whiten @ between @ whiten.T)
+    with np.errstate(over="ignore", invalid="ignore"):
+        whiten = np.linalg.inv(within_cholesky(stats, log))
+        ratio = whiten @ between @ whiten.T
+    if not np.isfinite(ratio).all():
+        raise ShapeError("the covariances of the statistics are too large, or are not numbers")
+    u, values, _ = np.linalg.svd(ratio)
     log(f"LDA singular values are  [ {' '.join(map(number, values.tolist()))} ]")
     log(f"Sum of all singular values is {number(values.sum())}")
     log(f"Sum of selected singular values is {number(values[:dim].sum())}")

@@ -302,7 +302,7 @@ class NnetTrainer:
             self.max_change = MaxChangeStats(**held)
             self._context.set_random_state(state["random"])
             self._statistics = {str(name) for name in state["statistics"]}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise FormatError(f"no state of a training: {error!r}") from None
         for name, array in arrays.items():
             self._shared.var(name).set(array)

@@ -190,7 +190,7 @@ class LayerNetwork:
             return
         try:
             layer.connect(resolve(layer["input"], list(self.layers), self.find))
-        except InputError as error:
+        except (InputError, FormatError) as error:
             layer.fail(str(error))
 
     def find(self, name: str) -> Resolved:

@@ -11,6 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
+from ...framework.base.untrusted.limits import check_limit
 from ..language.config import is_valid_name
 from ..language.forms import FORMS
 
@@ -65,10 +66,18 @@ def resolve(text: str, previous: Sequence[str], lookup: Lookup) -> Resolved:
 
     Raises:
         InputError: it is no descriptor, a name is unknown, or dimensions do not fit.
+        FormatError: it becomes longer than the limit `descriptor`.
     """
-    parser = _Parser(
-        _BACK.sub(lambda found: _back(found[1].strip(), previous), text), previous, lookup
-    )
+    written = 0
+
+    def back(found: re.Match[str]) -> str:
+        nonlocal written
+        name = _back(found[1].strip(), previous)
+        written += len(name)
+        check_limit("descriptor", written, "input=")
+        return name
+
+    parser = _Parser(_BACK.sub(back, text), previous, lookup)
     result = parser.descriptor(0)
     if parser.position < len(parser.tokens):
         raise InputError(f"{parser.tokens[parser.position]!r} follows the end of input={text}")
@@ -131,6 +140,7 @@ class _Parser:
                     self._expect(",", word)
                 items.append(self._readers[letter](depth + 1))
         self._expect(")", word)
+        check_limit("descriptor", sum(len(item.text) for item in items), f"{word}(...)")
         return Resolved(f"{word}({', '.join(item.text for item in items)})", _dim(word, items))
 
     def _peek(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -88,7 +89,7 @@ def _range(span: str | None) -> tuple[int, int]:
     if span is None:
         return -1, -1
     begin, colon, end = span.partition(":")
-    if not colon or not all(part == "" or part.isdecimal() for part in (begin, end)):
+    if not colon or not all(re.fullmatch("[0-9]{0,9}", part) for part in (begin, end)):
         raise click.UsageError(f"--range {span}: want A:B, A: or :B")
     return int(begin or -1), int(end or -1)
 

@@ -99,11 +99,13 @@ class Nnet3Recipe:
         try:
             os.makedirs(self.path("egs"), exist_ok=True)
             with open_text(self.path("settings.json")) as file:
-                before = json.loads(file.read())
+                before = json_value(file.read(), "the settings")
+            if not isinstance(before, dict):
+                raise FormatError("the settings are no object")
         except FileNotFoundError:
             write_atomically(self.path("settings.json"), text.encode())
             return
-        except (OSError, ValueError) as error:
+        except (OSError, UnicodeDecodeError, FormatError) as error:
             raise SaveError(f"{self.path('settings.json')}: {error}") from None
         changed = [name for name, value in settings.items() if before.get(name) != value]
         if changed:
@@ -245,9 +247,10 @@ class Nnet3Recipe:
             self.history.rows = list(state["history"])
             self._seen = float(state["seen"][0]), float(state["seen"][1])
             epoch, done = (member(state, name, int, path) for name in ("epoch", "done"))
+            training = state["trainer"]
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise FormatError(f"{path}: damaged: {error!r}") from None
-        trainer.restore(state["trainer"], {name: file.read(name) for name in file})
+        trainer.restore(training, {name: file.read(name) for name in file})
         self.log(f"Going on from {path}: epoch {epoch + 1}, minibatch {done}")
         return epoch, done
 

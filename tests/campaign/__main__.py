@@ -5,39 +5,59 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import importlib
 import logging
 import os
+import pkgutil
 import random
+import shutil
+import signal
 import sys
 import tempfile
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import cntk_files, cntk_models, cntk_targets, nnet3_targets, own_targets, sanitised
+from . import sanitised
 from .kills import WRITERS, Writer, kill_training, kill_writer
-from .limits import Found, Target, campaign, examine, keep
+from .limits import Found, Target, Until, campaign, examine
+from .progress import Progress, folder_of, table
 from .trainings import TRAININGS
 
-TARGETS = {
-    target.name: target
-    for target in (
-        *own_targets.TARGETS,
-        *nnet3_targets.TARGETS,
-        *cntk_targets.TARGETS,
-        *cntk_files.TARGETS,
-        *cntk_models.TARGETS,
-    )
-}
-REPRODUCERS = Path(__file__).resolve().parents[2] / "build" / "campaign"
-HEAD = ("reader", "inputs", "refused", "foreign", "over 2 s", "over 1 GiB", "crashes")
+HERE = Path(__file__).resolve().parent
+KEPT = HERE.parents[1] / "build" / "campaign"
+CORPUS = HERE / "corpus"
+_TOLD = 15.0  # seconds between two lines of progress
+
+
+def _targets() -> dict[str, Target]:
+    """The readers by name, of all modules `*_targets.py` of this folder."""
+    names = sorted(module.name for module in pkgutil.iter_modules([str(HERE)]))
+    modules = [
+        importlib.import_module(f"{__package__}.{name}")
+        for name in names
+        if name.endswith("_targets")
+    ]
+    return {target.name: target for module in modules for target in module.TARGETS}
+
+
+TARGETS = _targets()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python build.py campaign", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=2.0, help="of all readers together")
+    parser.add_argument(
+        "--minutes", type=float, help="of all readers together; 2 where --inputs is not given"
+    )
+    parser.add_argument(
+        "--inputs", type=int, default=0, metavar="N", help="each reader gets N inputs at least"
+    )
     parser.add_argument("--only", action="append", metavar="READER", help="these readers alone")
     parser.add_argument("--seed", type=int, help="of the damage; the date of today otherwise")
+    parser.add_argument("--afresh", action="store_true", help="forget what the seed found before")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--table", action="store_true", help="print what all seeds found, and stop")
     parser.add_argument(
         "--kills", type=int, metavar="N", help="kill each writer and training N times instead"
     )
@@ -45,38 +65,96 @@ def main() -> int:
         "--sanitise", type=int, metavar="N", help="run nets N times in 8 threads under sanitisers"
     )
     parser.add_argument("--read", metavar="FILE", help="read one file that was kept, and stop")
+    parser.add_argument(
+        "--adopt", metavar="FILE", help="make a file that was kept one of the ordinary tests"
+    )
     arguments = parser.parse_args()
     if arguments.read:
         return read_again(Path(arguments.read))
+    if arguments.adopt:
+        return adopt(Path(arguments.adopt))
     if arguments.sanitise:
         return 1 if sanitised.run_all(arguments.sanitise) else 0
     if arguments.kills:
         return kill_all(arguments.kills, arguments.seed or 0)
+    progress = Progress(KEPT)
+    if arguments.table:
+        print(table(progress.joined()))
+        return 0
     unknown = set(arguments.only or ()) - set(TARGETS)
     if unknown:
         parser.error(f"no reader {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     chosen = [TARGETS[name] for name in arguments.only or TARGETS]
     today = datetime.datetime.now(datetime.UTC).date()
     seed = today.toordinal() if arguments.seed is None else arguments.seed
-    seconds = 60 * arguments.minutes * arguments.processes / len(chosen)
-    print(f"seed {seed}, {len(chosen)} readers, {seconds:.0f} s each")
-    with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as scratch:
-
-        def run(target: Target) -> Found:
-            folder = Path(scratch, target.name.replace(" ", "-"))
-            folder.mkdir()
-            return campaign(target, seconds, seed, folder)
-
-        with ThreadPoolExecutor(arguments.processes) as pool:
-            results = list(pool.map(run, chosen))
+    if arguments.afresh:
+        progress.forget(seed, (target.name for target in chosen))
+    minutes = arguments.minutes
+    if minutes is None:
+        minutes = 0.0 if arguments.inputs else 2.0
+    until = Until(arguments.inputs, 60 * minutes * arguments.processes / len(chosen))
+    print(f"seed {seed}, {len(chosen)} readers, {until.seconds:.0f} s each", flush=True)
+    results = read_all(chosen, until, seed, progress, arguments.processes)
     print(table(results))
-    lines = [
-        line
-        for result in results
-        for line in keep(result, TARGETS[result.name], REPRODUCERS / result.name.replace(" ", "-"))
-    ]
+    lines = [line for result in results for line in progress.lines(seed, result.name)]
     print("\n".join(lines) if lines else "nothing was found")
-    return 1 if lines else 0
+    if until.stopped.is_set():
+        print(f"stopped; the same command with --seed {seed} goes on")
+    return 1 if lines or until.stopped.is_set() else 0
+
+
+def read_all(
+    chosen: list[Target], until: Until, seed: int, progress: Progress, processes: int
+) -> list[Found]:
+    """Read damaged files with each reader, until there were enough or somebody stops it."""
+    results = {target.name: progress.found(seed, target.name) for target in chosen}
+    earlier = sum(found.inputs for found in results.values())
+    begin = told = time.monotonic()
+    lock = threading.Lock()
+
+    def tell(target: Target, found: Found) -> None:
+        nonlocal told
+        progress.take(seed, target, found)
+        with lock:
+            now = time.monotonic()
+            if now - told < _TOLD:
+                return
+            told = now
+            done = sum(each.inputs for each in results.values())
+            wanted = f" of {until.inputs:,}" if until.inputs else ""
+            finds = sum(len(each.finds) for each in results.values())
+            print(
+                f"{target.name}: {found.inputs:,}{wanted}; all readers: {done:,},"
+                f" {(done - earlier) / (now - begin):.0f} a second, {finds} finds",
+                flush=True,
+            )
+
+    def run(target: Target) -> None:
+        folder = Path(scratch, folder_of(target.name))
+        folder.mkdir()
+        found = results[target.name]
+        try:
+            campaign(target, until, seed, folder, found, lambda each: tell(target, each))
+        except Exception as error:  # the others go on
+            found.note("crash", f"the campaign itself: {type(error).__name__}: {error}", b"")
+        progress.take(seed, target, found, now=True)
+
+    with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as scratch, _stops(until):
+        with ThreadPoolExecutor(processes) as pool:
+            list(pool.map(run, chosen))
+    return list(results.values())
+
+
+@contextlib.contextmanager
+def _stops(until: Until):
+    """Ctrl-C and SIGTERM end the campaign as soon as what was found is kept."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: until.stopped.set()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def kill_all(count: int, seed: int) -> int:
@@ -97,28 +175,42 @@ def kill_all(count: int, seed: int) -> int:
     return int(any(found.broken or found.leftovers for found in results))
 
 
-def table(results: list[Found]) -> str:
-    """What was found, a row for each reader, in Markdown."""
-    rows = [f"| {' | '.join(HEAD)} |", "|" + " --- |" * len(HEAD)]
-    sums = Found("all", sum(r.inputs for r in results), sum(r.refused for r in results))
-    for kind in sums.counts:
-        sums.counts[kind] = sum(result.counts[kind] for result in results)
-    for result in (*results, sums):
-        counts = (f"{number:,}" for number in (result.inputs, result.refused))
-        rows.append(f"| {' | '.join([result.name, *counts, *map(str, result.counts.values())])} |")
-    return "\n".join(rows)
+def target_of(path: Path) -> Target:
+    """The reader of a file that was kept: its folder has the name.
+
+    Raises:
+        ValueError: there is no such reader.
+    """
+    for target in TARGETS.values():
+        if folder_of(target.name) == path.resolve().parent.name:
+            return target
+    raise ValueError(f"{path}: {path.resolve().parent.name} is no reader of the campaign")
+
+
+def outcome_of(target: Target, data: bytes, folder: Path) -> str | tuple[str, str]:
+    """What comes of one file of a reader."""
+    target.seeds(folder)
+    last = target.last(folder)
+    last.write_bytes(data)
+    return examine(target.read, last)
 
 
 def read_again(path: Path) -> int:
     """Read a file that a campaign kept, and show what comes of it."""
-    target = TARGETS[path.parent.name.replace("-", " ")]
+    target = target_of(path)
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as scratch:
-        target.seeds(Path(scratch))
-        last = Path(scratch, f"{target.name}-last{target.suffix}")
-        last.write_bytes(path.read_bytes())
-        print(examine(target.read, last))
-        target.read(last)
+        print(outcome_of(target, path.read_bytes(), Path(scratch)))
+        target.read(target.last(Path(scratch)))
+    return 0
+
+
+def adopt(path: Path) -> int:
+    """Copy a file that a campaign kept to the corpus, which `test_campaign.py` reads."""
+    folder = CORPUS / folder_of(target_of(path).name)
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, folder / path.name)
+    print(f"{folder / path.name}: read by tests/test_campaign.py from now on")
     return 0
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
-import hashlib
+import logging
 import multiprocessing
 import os
 import random
 import resource
 import signal
+import threading
 import time
 import traceback
 import warnings
@@ -23,7 +25,12 @@ from .mutate import Mutation, damaged
 
 SECONDS = 2.0
 MEMORY = 1 << 30
+KINDS = ("foreign", "slow", "memory", "crash")
+_LINE = 2000  # characters of a line of an error, at most
 _HANGS = 30.0  # seconds until a process that does not come back is ended
+# A process must not be forked while another thread holds a lock of the package, or has both ends of
+# a pipe.
+_FORKING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,10 @@ class Target:
     read: Callable[[Path], object]
     kinds: Sequence[Mutation]
 
+    def last(self, folder: Path) -> Path:
+        """The file in a folder that is damaged and read, again and again."""
+        return folder / f"{self.name}-last{self.suffix}"
+
 
 @dataclass
 class Found:
@@ -50,7 +61,8 @@ class Found:
 
     Attributes:
         inputs: how many there were. refused: of them, with the package's own error.
-        finds: what went wrong -> the first file that showed it.
+        seconds: that they took. rounds: processes that read them, each with a seed of its own.
+        finds: what went wrong -> the smallest file that showed it.
         counts: of foreign exceptions, of slow files, of files that took much memory, of crashes.
     """
 
@@ -58,10 +70,9 @@ class Found:
     inputs: int = 0
     refused: int = 0
     seconds: float = 0.0
+    rounds: int = 0
     finds: dict[str, bytes] = field(default_factory=dict)
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("foreign", "slow", "memory", "crash"), 0)
-    )
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
     def note(self, kind: str, what: str, data: bytes) -> None:
         """Count a find, and keep the smallest file that shows it."""
@@ -70,104 +81,202 @@ class Found:
         if key not in self.finds or len(data) < len(self.finds[key]):
             self.finds[key] = data
 
+    def add(self, other: Found) -> None:
+        """Count what another run found as well."""
+        self.inputs += other.inputs
+        self.refused += other.refused
+        self.seconds += other.seconds
+        self.rounds += other.rounds
+        for kind, count in other.counts.items():
+            self.counts[kind] += count
+        for what, data in other.finds.items():
+            if what not in self.finds or len(data) < len(self.finds[what]):
+                self.finds[what] = data
+
+
+@dataclass(frozen=True)
+class Until:
+    """When a reader has had enough: of inputs and of seconds.
+
+    Attributes:
+        stopped: ends it earlier, at the next thing that the process tells.
+    """
+
+    inputs: int = 0
+    seconds: float = 0.0
+    stopped: threading.Event = field(default_factory=threading.Event)
+
 
 class _TooLongError(BaseException):
     """Not an `Exception`, so that no reader takes it for its own."""
 
 
-def campaign(target: Target, seconds: float, seed: int, folder: Path) -> Found:
-    """Read damaged files for some time.
+def campaign(
+    target: Target,
+    until: Until,
+    seed: int,
+    folder: Path,
+    found: Found | None = None,
+    tell: Callable[[Found], object] = lambda _: None,
+) -> Found:
+    """Read damaged files until there were enough.
 
     Args:
-        target: the reader. seconds: how long. seed: of what is damaged.
+        target: the reader. seed: of what is damaged.
         folder: for files; a process that dies leaves its last one there.
+        found: what earlier runs with this seed found; what they read is not read again.
+        tell: takes what is found so far, about twice a second.
     """
-    found = Found(target.name)
-    seeds = list(target.seeds(folder))
-    end, number = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        number += 1
-        last = folder / f"{target.name}-last{target.suffix}"
-        context = multiprocessing.get_context("fork")
-        here, there = context.Pipe(duplex=False)
-        work = context.Process(
-            target=_work,
-            args=(target, seeds, end, f"{seed}/{target.name}/{number}", last, there),
-        )
-        work.start()
-        there.close()
-        _collect(found, here, work, last)
-    found.seconds = seconds
+    found = found or Found(target.name)
+    with _FORKING:
+        seeds = list(target.seeds(folder))
+    last = target.last(folder)
+    begin, before = time.monotonic(), found.seconds
+    while not until.stopped.is_set():
+        left = until.inputs - found.inputs
+        seconds = until.seconds - (found.seconds - before)
+        if left <= 0 and seconds <= 0:
+            break
+        found.rounds += 1
+        last.unlink(missing_ok=True)
+        name = f"{seed}/{target.name}/{found.rounds}"
+        here, work = _started(target, seeds, left, time.monotonic() + seconds, name, last)
+        for told in _told_by(here, work, until.stopped):
+            found.inputs += told[0]
+            found.refused += told[1]
+            for kind, what, data in told[2]:
+                found.note(kind, what, data)
+            found.seconds = before + time.monotonic() - begin
+            tell(found)
+        if work.exitcode and not until.stopped.is_set():
+            found.inputs += 1
+            code = work.exitcode
+            what = signal.Signals(-code).name if code < 0 else f"exit {code}"
+            found.note("crash", what, last.read_bytes() if last.exists() else b"")
+        found.seconds = before + time.monotonic() - begin
+    tell(found)
     return found
 
 
-def _collect(found: Found, here: Any, work: Any, last: Path) -> None:
-    """Take what a process tells until it ends, by itself or because it hangs."""
+def _started(*arguments: Any) -> tuple[Any, Any]:
+    """A process at work, and the end of the pipe that it tells through."""
+    context = multiprocessing.get_context("fork")
+    with _FORKING:
+        here, there = context.Pipe(duplex=False)
+        work = context.Process(target=_work, args=(*arguments, there))
+        work.start()
+        there.close()
+    return here, work
+
+
+def _told_by(here: Any, work: Any, stopped: threading.Event) -> Iterator[Any]:
+    """What a process tells until it ends: by itself, because it hangs, or because all are told."""
+    heard = time.monotonic()
     while True:
-        if not here.poll(_HANGS):
+        if stopped.is_set() or time.monotonic() - heard > _HANGS:
             work.kill()
+        elif not here.poll(0.5):
+            continue
         try:
-            told = here.recv()
-        except EOFError:
+            yield here.recv()
+        except (EOFError, OSError):  # it ended, maybe in the middle of a word
             break
-        found.inputs += told[0]
-        found.refused += told[1]
-        for kind, what, data in told[2]:
-            found.note(kind, what, data)
+        heard = time.monotonic()
+    here.close()
     work.join()
-    if work.exitcode:
-        found.inputs += 1
-        signal_name = signal.Signals(-work.exitcode).name if work.exitcode < 0 else "exit"
-        found.note("crash", signal_name, last.read_bytes())
 
 
 def _work(
-    target: Target, seeds: Sequence[bytes], end: float, seed: str, last: Path, there: Any
+    target: Target,
+    seeds: Sequence[bytes],
+    most: int,
+    end: float,
+    seed: str,
+    last: Path,
+    there: Any,
 ) -> None:
     _quiet()
-    _limit_memory()
     rng = random.Random(seed)
-    told_at, counts, finds = time.monotonic(), [0, 0], []
-    for _ in range(20_000):  # then a fresh process, so that nothing piles up
+    told_at, counts, finds, done = time.monotonic(), [0, 0], [], 0
+    while done < 20_000:  # then a fresh process, so that nothing piles up
         data = damaged(rng.choice(seeds), rng, seeds, target.kinds)
         last.write_bytes(data)
         outcome = examine(target.read, last)
+        done += 1
         counts[0] += 1
         counts[1] += outcome == "refused"
         if isinstance(outcome, tuple):
             finds.append((*outcome, data))
         now = time.monotonic()
-        if now - told_at > 0.5 or finds:
+        enough = done >= most and now > end
+        if now - told_at > 0.5 or finds or enough:
             there.send((*counts, finds))
             told_at, counts, finds = now, [0, 0], []
-        if now > end:
+        if enough:
             break
     there.send((*counts, finds))
     there.close()
     os._exit(0)
 
 
+def finds(target: Target, count: int, folder: Path) -> tuple[int, dict[str, bytes]]:
+    """Read whole files and so many damaged ones in this process.
+
+    Returns:
+        How many were refused, and what went wrong with a file that shows it.
+    """
+    seeds, found = list(target.seeds(folder)), Found(target.name)
+    path = target.last(folder)
+    for seed in seeds:
+        path.write_bytes(seed)
+        target.read(path)
+    rng = random.Random(target.name)
+    for _ in range(count):
+        data = damaged(rng.choice(seeds), rng, seeds, target.kinds)
+        path.write_bytes(data)
+        outcome = examine(target.read, path)
+        found.refused += outcome == "refused"
+        if isinstance(outcome, tuple):
+            found.note(*outcome, data)
+    return found.refused, found.finds
+
+
 def examine(read: Callable[[Path], object], path: Path) -> str | tuple[str, str]:
     """`read`, `refused`, or the kind of a find and where it was."""
     begin = time.process_time()
-    signal.signal(signal.SIGALRM, _alarm)
-    signal.setitimer(signal.ITIMER_REAL, 5 * SECONDS)
+    outcome: str | tuple[str, str] = "read"
     try:
-        read(path)
-        outcome: str | tuple[str, str] = "read"
-    except OpscopeError:
+        with held_to_limits():
+            read(path)
+    except OpscopeError as error:
         outcome = "refused"
+        if max(map(len, str(error).splitlines()), default=0) > _LINE:
+            return "foreign", f"a line of over {_LINE} characters at {_place(error)}"
     except _TooLongError as error:
         return "slow", _place(error)
     except MemoryError as error:
         return "memory", _place(error)
     except Exception as error:
         return "foreign", f"{type(error).__name__} at {_place(error)}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     if time.process_time() - begin > SECONDS:
         return "slow", "more than 2 s, came to an end"
     return outcome
+
+
+@contextlib.contextmanager
+def held_to_limits() -> Iterator[None]:
+    """Within the block a process that takes much memory or time gets an exception."""
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    handler = signal.signal(signal.SIGALRM, _alarm)
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, before[1]))
+    signal.setitimer(signal.ITIMER_REAL, 5 * SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+        signal.signal(signal.SIGALRM, handler)
 
 
 def _alarm(*_: object) -> None:
@@ -187,26 +296,11 @@ def _place(error: BaseException) -> str:
 
 
 def _quiet() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for this one decides
     faulthandler.disable()  # what a process dies of is told by its signal
     warnings.simplefilter("ignore")
-    import logging
-
     logging.disable(logging.CRITICAL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(nowhere, number)
-
-
-def _limit_memory() -> None:
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def keep(found: Found, target: Target, folder: Path) -> Iterator[str]:
-    """Write the file of each find into a folder; lines that say how to see it again."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for what, data in sorted(found.finds.items()):
-        name = f"{target.name}-{hashlib.sha256(data).hexdigest()[:12]}{target.suffix}"
-        (folder / name).write_bytes(data)
-        yield f"{target.name}: {what}\n    python build.py campaign --read {folder / name}"

@@ -137,14 +137,17 @@ def _reads_table(kind: str) -> Callable[[Path], object]:
     return lambda path: list(read_table(f"ark:{path}", kind))
 
 
-def _example() -> NnetExample:
+def example(seed: int | None = None) -> NnetExample:
+    """Four frames of three columns: counted, or random."""
     indexes = np.array([[0, t, 0] for t in range(4)], np.int32)
     features = np.arange(12, dtype=np.float32).reshape(4, 3)
+    if seed is not None:
+        features = np.random.default_rng(seed).normal(size=(4, 3)).astype(np.float32)
     labels = SparseMatrix.from_dense(np.eye(4, 5))
     return NnetExample([NnetIo("input", indexes, features), NnetIo("output", indexes, labels)])
 
 
-def _chain_example() -> NnetChainExample:
+def chain_example() -> NnetChainExample:
     rng = np.random.default_rng(3)
     indexes = np.array([[0, 3 * t, 0] for t in range(3)], np.int32)
     supervision = NnetChainSupervision("output", indexes, random_supervision(rng), np.ones(3))
@@ -236,14 +239,14 @@ TARGETS = (
     Target(
         "examples",
         ".egs",
-        lambda _: _written(_example()),
+        lambda _: _written(example()),
         _reads(lambda r: NnetExample.read(r)),
         (*BYTES, *TEXT),
     ),
     Target(
         "chain examples",
         ".egs",
-        lambda _: _written(_chain_example()),
+        lambda _: _written(chain_example()),
         _reads(lambda r: NnetChainExample.read(r)),
         (*BYTES, *TEXT),
     ),

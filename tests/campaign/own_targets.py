@@ -21,7 +21,7 @@ from .limits import Target
 from .mutate import BYTES, flip, message, word
 
 
-def _trained() -> tuple[NetBuilder, Scope]:
+def trained() -> tuple[NetBuilder, Scope]:
     b, scope = NetBuilder("n"), Scope()
     x, t = b.input("x", [-1, 4]), b.input("t", [-1], dtype="int64")
     hidden = b.fc(x, 6, activation="relu")
@@ -41,7 +41,7 @@ def _recurrent() -> tuple[NetBuilder, Scope]:
 
 def _nets(folder: Path) -> Sequence[bytes]:
     """A description; its arrays lie beside what is damaged."""
-    opscope.save(*_trained(), folder / "seed")
+    opscope.save(*trained(), folder / "seed")
     for target in ("net", "net message"):
         shutil.copy(folder / "seed.safetensors", folder / f"{target}-last.safetensors")
     return [(folder / "seed.pb").read_bytes()]
@@ -49,7 +49,7 @@ def _nets(folder: Path) -> Sequence[bytes]:
 
 def _descriptions(folder: Path) -> Sequence[bytes]:
     found = []
-    for make in (_recurrent, _trained):
+    for make in (_recurrent, trained):
         opscope.save(*make(), folder / "seed")
         found.append((folder / "seed.pb").read_bytes())
     return found
@@ -67,7 +67,7 @@ def _look(path: Path) -> None:
 
 
 def _arrays(folder: Path) -> Sequence[bytes]:
-    opscope.save(*_trained(), folder / "seed")
+    opscope.save(*trained(), folder / "seed")
     return [(folder / "seed.safetensors").read_bytes()]
 
 
@@ -78,7 +78,7 @@ def _read_arrays(path: Path) -> None:
 
 
 def _checkpoints(folder: Path) -> Sequence[bytes]:
-    b, scope = _trained()
+    b, scope = trained()
     state = {"epoch": 2, "history": [{"loss": 0.5}], "random": {"seed": [1, 2]}}
     write_checkpoint(folder / "seed", b.op_list, scope, state)
     return [(folder / "seed.checkpoint").read_bytes()]

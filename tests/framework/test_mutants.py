@@ -1,45 +1,31 @@
 """Nets of operators that a hand or a chance has changed: shown and loaded, or one error."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import golden_nets
-from mutants import Mutator, foreign_errors
+from campaign.__main__ import TARGETS
+from campaign.limits import finds
 from opscope.framework.base.backend import parse_place
 from opscope.framework.base.dtypes import to_dtype
 from opscope.framework.base.errors import DeviceError, FormatError, OpscopeError, ShapeError
-from opscope.framework.files.saved import loaded, op_list_of
+from opscope.framework.files.saved import op_list_of
 from opscope.framework.ir import desc
 from opscope.framework.ir.desc import make_op, make_var
 from opscope.framework.ir.messages import from_message, parse_net, serialize_net, to_message
 from opscope.framework.ir.op_list import OpList
-from opscope.framework.ir.printer import net_text
-from opscope.framework.passes.verify.verifier import problems, verify
+from opscope.framework.passes.verify.verifier import verify
 from opscope.proto.net_pb2 import VarDesc
 
 LEVEL = VarDesc(sequence_levels=1)
-NETS = ("mlp", "images", "words", "block", "trees", "attributes")
 
 
-def use(data: bytes, values: dict[str, np.ndarray]) -> None:
-    net = from_message(parse_net(data))
-    net_text(net)
-    problems(net)
-    verify(net, undeclared=True)
-    found = loaded(net, values, None, True)
-    found.summary()
-    serialize_net(found.net.op_list)
-
-
-@pytest.mark.parametrize("name", NETS)
-def test_mutants(name: str) -> None:
-    net = op_list_of(getattr(golden_nets, name)())
-    use(serialize_net(net), {})
-    found = foreign_errors(Mutator(net, seed=1).mutants(150), use)
-    assert not found, [text for text, _ in found]
+def test_mutants(tmp_path: Path) -> None:
+    refused, found = finds(TARGETS["operators"], 600, tmp_path)
+    assert refused and not found, list(found)
 
 
 def damaged(change: Callable[[Any], object]) -> OpList:

@@ -3,86 +3,26 @@
 import numpy as np
 import pytest
 
-from mutants import Mutator, foreign_errors
+from campaign import network_targets
+from campaign.__main__ import TARGETS
+from campaign.limits import finds
 from opscope.framework.base.errors import FormatError
-from opscope.framework.ir.messages import from_message, parse_net, serialize_net, to_message
-from opscope.framework.ir.printer import net_text
-from opscope.nnet3.graph.request import ComputationRequest
-from opscope.nnet3.inference.pipeline import compile_request
+from opscope.framework.ir.messages import from_message, parse_net, to_message
 from opscope.nnet3.inference.saved import load_nnet, save_nnet
-from opscope.nnet3.lower import command_dialect
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.optimize import compile_optimized
-from opscope.nnet3.optimize.checker import check_computation
-
-# No 'input' and no 'output': the context of a simple network is long to find, for each mutant.
-CONFIG = """
-input-node name=x dim=4
-component name=a type=NaturalGradientAffineComponent input-dim=12 output-dim=6
-component-node name=a component=a input=Append(Offset(x, -1), x, Round(x, 2))
-component name=b type=BatchNormComponent dim=6 block-dim=3
-component-node name=b component=b input=Sum(a, IfDefined(Offset(a, -1)))
-component name=c type=CompositeComponent num-components=2 \
-    component1='type=AffineComponent input-dim=6 output-dim=3' \
-    component2='type=RectifiedLinearComponent dim=3'
-component-node name=c component=c input=b
-component name=p type=PermuteComponent column-map=1,0,2
-component-node name=p component=p input=c
-component name=t type=TdnnComponent input-dim=3 output-dim=2 time-offsets=-1,0
-component-node name=t component=t input=p
-dim-range-node name=d input-node=t dim=1 dim-offset=1
-output-node name=y input=Append(t, d) objective=quadratic
-"""
 
 
 @pytest.fixture(scope="module")
 def network():
-    return Nnet.from_config_text(CONFIG, 0)
+    return network_targets.network()
 
 
-def io(name, first, last):
-    rows = [f"{n},{t},0" for n in range(2) for t in range(first, last)]
-    return f"{name} has_deriv=1 {' '.join(rows)}\n"
-
-
-REQUEST = ComputationRequest.parse(
-    f"input {io('x', -6, 4)}output {io('y', 0, 2)}need_model_derivative=1\n"
+@pytest.mark.parametrize(
+    ("name", "count"), [("network", 1000), ("network arrays", 300), ("computation", 300)]
 )
-
-
-def use_network(data, values):
-    """Load, show and lower it, and write it again."""
-    net = from_message(parse_net(data))
-    net_text(net)
-    nnet = Nnet.from_desc(net, values)
-    nnet.info()
-    compile_request(nnet, REQUEST, natural_gradient=True)
-    serialize_net(nnet.to_desc())
-
-
-def test_networks(network):
-    use_network(serialize_net(network.to_desc()), network.arrays())
-    mutator = Mutator(network.to_desc(), network.arrays(), seed=1)
-    found = foreign_errors(mutator.mutants(2000), use_network)
-    assert not found, [text for text, _ in found]
-
-
-def test_computations(network):
-    topology = network.topology()
-    computation = compile_optimized(topology, REQUEST, None)
-
-    def use(data, values):
-        net = from_message(parse_net(data))
-        net_text(net)
-        command_dialect.from_desc(net, None)
-        back = command_dialect.from_desc(net, topology)
-        check_computation(back)
-        back.to_kaldi()
-
-    whole = command_dialect.to_desc(computation)
-    use(serialize_net(whole), {})
-    found = foreign_errors(Mutator(whole, seed=1).mutants(300), use)
-    assert not found, [text for text, _ in found]
+def test_mutants(name, count, tmp_path):
+    refused, found = finds(TARGETS[name], count, tmp_path)
+    assert refused and not found, list(found)
 
 
 def changed(network, change):

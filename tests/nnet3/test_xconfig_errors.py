@@ -271,3 +271,19 @@ def test_brackets_that_nothing_closes_are_read_once(tmp_path):
     )
     with pytest.raises(FormatError, match=r":2: relu-layer 'a': expected a descriptor"):
         xconfig_to_configs(path)
+
+
+_TWICE = "res-block name=r{} num-filters=4 height=2 bypass-source=input input=Sum([-1],[-1])\n"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"input dim=8 name={'n' * 5000}\nrelu-layer name=a dim=2 input=Append({'[-1],' * 90}[-1])",
+        "input dim=8 name=input\n" + "".join(_TWICE.format(number) for number in range(60)),
+    ],
+    ids=["references", "doubled"],
+)
+def test_descriptors_that_grow_beyond_their_text(lines):
+    with pytest.raises(FormatError, match=r"characters.*descriptor=NUMBER"):
+        xconfig_to_config(f"{lines}\noutput-layer name=output dim=3")

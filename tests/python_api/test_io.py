@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import struct
 
 import numpy as np
@@ -15,7 +16,7 @@ from opscope.framework.base import atomic
 from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, VariableError
 from opscope.framework.base.scope import Scope
 from opscope.framework.files.saved import Loaded, load, load_desc, paths_of, save
-from opscope.framework.files.tensor_file import TensorFile
+from opscope.framework.files.tensor_file import TensorFile, write_tensors
 from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
 from opscope.framework.ir.messages import serialize_net
 from opscope.framework.ir.op_list import OpList
@@ -301,3 +302,16 @@ def test_a_variable_without_a_name_is_refused(saved):
     pb_of(saved).write_bytes(message.SerializeToString())
     with pytest.raises(FormatError, match="a variable is named ''"):
         load(saved)
+
+
+def test_a_file_of_arrays_that_shrinks(tmp_path):
+    path = tmp_path / "a.safetensors"
+    arrays = {"a": np.ones(3, np.float32), "b": np.ones((512, 512)), "c": np.zeros((0, 2))}
+    with path.open("wb") as file:
+        write_tensors(file, arrays, {})
+    tensors = TensorFile(path)
+    assert all(np.array_equal(tensors.read(name), arrays[name]) for name in arrays)
+    tensors.read("a")[0] = 2  # memory of its own
+    os.truncate(path, 5000)
+    with pytest.raises(FormatError, match=r"a\.safetensors: 'b' cannot be read: .* ends at byte"):
+        tensors.read("b")

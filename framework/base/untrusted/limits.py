@@ -119,6 +119,12 @@ LIMITS = {
             "frames after which an nnet3 network repeats itself, by `Round` and `Switch`",
         ),
         Limit(
+            "descriptor",
+            200_000,
+            "characters",
+            "the input of a layer of an xconfig, with the descriptors of the layers in it",
+        ),
+        Limit(
             "alternatives",
             1_000_000,
             "combinations",

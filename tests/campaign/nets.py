@@ -1,90 +1,70 @@
 """Nets that a hand or a chance has changed: every one must give the package's error or a value.
 
-A mutant is a NetDesc whose fields are all of the right wire types and mean nonsense: attributes of
-other kinds, missing or extreme ones, names, ranks, enum values that nobody knows.
+The fields of such a NetDesc are all of the right wire types and mean nonsense: attributes of other
+kinds, missing or extreme ones, names, ranks, enum values that nobody knows. Arrays beside a net
+get other dtypes and shapes.
 """
 
 from __future__ import annotations
 
-import contextlib
-import resource
-import signal
-import traceback
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from opscope.framework.base.errors import OpscopeError
-from opscope.framework.ir.messages import to_message
-from opscope.framework.ir.op_list import OpList
 from opscope.proto import net_pb2 as pb
+
+from .mutate import flip
 
 _INTS = (0, 1, -1, 2, 3, 7, 40, 64, 65, 1000, 10**6, 10**9, 2**31 - 1, 2**31, -(2**31), 2**40)
 _INTS += (2**62, 2**63 - 1, -(2**63))
 _FLOATS = (0.0, -1.0, 0.5, 1e-300, 1e300, float("inf"), float("-inf"), float("nan"), 3.0)
-_NAMES = (
-    "",
-    "x",
-    "input",
-    "output",
-    "a b",
-    "a\nb",
-    "\0",
-    "ä",
-    "\u202e",
-    "a/b",
-    "-",
-    "@GRAD",
-    "X" * 300,
-)
+_NAMES = ("", "x", "input", "output", "a b", "a\nb", "\0", "ä", "\u202e", "a/b", "-", "@GRAD")
+_NAMES += ("X" * 300, "zz")
 _TEXTS = (*_NAMES, "Append(", "Round(input, 100000000)", "Offset(input, 2147483647)", "Const(1, 2)")
-_TEXTS += (
-    "Scale(nan, input)",
-    "Sum(input, input)",
-    "Switch(input, input)",
-    "cpu",
-    "gpu:" + "9" * 400,
-)
+_TEXTS += ("Scale(nan, input)", "Sum(input, input)", "Switch(input, input)", "gpu:" + "9" * 400)
 _TEXTS += ("ReplaceIndex(input, t, 0)", "gpu:²", "gpu:99999999", "IfDefined(output)", "name=a=b")
-_MEMORY = 1 << 30  # bytes that a mutant may take beyond what the process has
-_SECONDS = 20  # of one mutant; a thousand times what it needs
 
 
-class Mutator:
-    """Makes mutants of a net, in the order of a seed.
+def net(data: bytes, rng: random.Random, others: Sequence[bytes]) -> bytes:
+    """A net with a change to an operator, a variable, a step net or their lists."""
+    desc = pb.NetDesc()
+    try:
+        desc.ParseFromString(data)
+    except (DecodeError, RecursionError):
+        return flip(data, rng, others)
+    try:
+        _Change(desc, rng).change(desc)
+    except UnicodeEncodeError:  # a name that an earlier change made, which no field takes
+        return data
+    return desc.SerializeToString(deterministic=True)
+
+
+class _Change:
+    """Changes nets in the words of one of them.
 
     Args:
-        net: a whole net. values: its arrays by name. seed: of the changes.
+        net: gives names of variables and types of operators.
     """
 
-    def __init__(self, net: OpList, values: dict[str, np.ndarray] | None = None, seed: int = 0):
-        self._desc, self._values = to_message(net), dict(values or {})
-        self._desc.format_version = 1
-        self.rng = np.random.default_rng(seed)
-        self._types = sorted({op.type for op in self._desc.ops})
-        self._variables = [var.name for var in self._desc.vars]
-
-    def mutants(self, count: int) -> Iterator[tuple[bytes, dict[str, np.ndarray]]]:
-        """`count` mutants: the bytes of the message, and the arrays."""
-        for _ in range(count):
-            desc, values = pb.NetDesc(), dict(self._values)
-            desc.CopyFrom(self._desc)
-            for _ in range(self._pick((1, 1, 1, 2, 3, 5))):
-                self._change(desc, values)
-            yield desc.SerializeToString(deterministic=True), values
+    def __init__(self, net: pb.NetDesc, rng: random.Random) -> None:
+        self.rng = rng
+        self._types = sorted({op.type for op in net.ops})
+        self._variables = [var.name for var in net.vars]
 
     def _pick(self, choices: Any) -> Any:
-        return choices[int(self.rng.integers(len(choices)))]
+        return choices[self.rng.randrange(len(choices))]
 
-    def _change(self, desc: pb.NetDesc, values: dict[str, np.ndarray]) -> None:
+    def change(self, desc: pb.NetDesc) -> None:
         kind = self.rng.random()
-        if kind < 0.6 and desc.ops:
+        if kind < 0.65 and desc.ops:
             self._change_op(self._pick(desc.ops))
-        elif kind < 0.75 and desc.vars:
+        elif kind < 0.85 and desc.vars:
             self._change_var(self._pick(desc.vars))
-        elif kind < 0.85 and values:
-            self._change_value(values)
         elif kind < 0.95:
             self._change_list(self._pick([desc.ops, desc.vars, desc.ops, desc.steps]))
         elif desc.steps:
@@ -96,20 +76,20 @@ class Mutator:
     def _change_list(self, items: Any) -> None:
         if not items:
             return
-        place = int(self.rng.integers(len(items)))
+        place = self.rng.randrange(len(items))
         what = self._pick(("delete", "double", "swap"))
         if what == "delete":
             del items[place]
         elif what == "double":
             items.add().CopyFrom(items[place])
         else:
-            other, kept = int(self.rng.integers(len(items))), type(items[place])()
+            other, kept = self.rng.randrange(len(items)), type(items[place])()
             kept.CopyFrom(items[place])
             items[place].CopyFrom(items[other])
             items[other].CopyFrom(kept)
 
     def _name(self) -> str:
-        return self._pick((*_NAMES, *self._variables)) if self.rng.random() < 0.8 else "zz"
+        return self._pick((*_NAMES, *self._variables))
 
     def _change_op(self, op: pb.OpDesc) -> None:
         what = self.rng.random()
@@ -128,7 +108,7 @@ class Mutator:
                 if changed == "name":
                     slot.name = self._name()
                 elif changed == "vars" and slot.vars:
-                    slot.vars[int(self.rng.integers(len(slot.vars)))] = self._name()
+                    slot.vars[self.rng.randrange(len(slot.vars))] = self._name()
                 elif changed == "none":
                     del slot.vars[:]
                 else:
@@ -146,7 +126,7 @@ class Mutator:
         if what < 0.1:
             del op.attrs[name]
         elif kind == "net" and what < 0.7:
-            self._change(attr.net, {})
+            self.change(attr.net)
         elif what < 0.55:
             attr.CopyFrom(self._attr(kind))
         else:
@@ -159,7 +139,7 @@ class Mutator:
         attr, pick = pb.Attr(), self._pick
         size = pick((0, 1, 2, 3, 5, 100))
         if kind == "b":
-            attr.b = bool(self.rng.integers(2))
+            attr.b = self.rng.random() < 0.5
         elif kind == "i":
             attr.i = pick(_INTS)
         elif kind == "f":
@@ -189,21 +169,8 @@ class Mutator:
     def _tensor(self) -> pb.Tensor:
         tensor = pb.Tensor()
         tensor.dtype = self._pick((0, 1, 4, 5, 8, 9, 10, 99))
-        dims = self._pick(
-            (
-                (),
-                (0,),
-                (3,),
-                (2, 2),
-                (1,) * 64,
-                (1,) * 65,
-                (2**62, 4),
-                (-1, 3),
-                (0, 2**62),
-                (0,) * 70,
-            )
-        )
-        tensor.dims.extend(dims)
+        dims = ((), (0,), (3,), (2, 2), (1,) * 64, (1,) * 65, (2**62, 4), (-1, 3), (0, 2**62))
+        tensor.dims.extend(self._pick((*dims, (0,) * 70)))
         tensor.data = bytes(self._pick((0, 1, 4, 8, 12, 16, 24, 32)))
         return tensor
 
@@ -216,10 +183,10 @@ class Mutator:
         elif what == "dtype":
             var.dtype = self._pick((0, 1, 4, 5, 7, 8, 9, 10, 11, 99, -1, 2**31 - 1))
         elif what == "dims" and var.dims:
-            var.dims[int(self.rng.integers(len(var.dims)))] = self._pick(_INTS)
+            var.dims[self.rng.randrange(len(var.dims))] = self._pick(_INTS)
         elif what == "rank":
             del var.dims[:]
-            var.has_dims = bool(self.rng.integers(2))
+            var.has_dims = self.rng.random() < 0.5
             var.dims.extend(
                 [self._pick((1, 2, 10**6, -1, 0))] * self._pick((0, 1, 2, 3, 64, 65, 200))
             )
@@ -241,7 +208,7 @@ class Mutator:
 
     def _change_step(self, step: pb.StepDesc) -> None:
         if self.rng.random() < 0.5:
-            self._change(step.net, {})
+            self.change(step.net)
             return
         links = self._pick((step.in_links, step.out_links, step.static_links, step.sum_links))
         self._change_list(links)
@@ -249,67 +216,28 @@ class Mutator:
             memory.state = self._pick((memory.state, self._name()))
             memory.delay = self._pick((memory.delay, 0, 1, 7, 1000, 2**31))
 
-    def _change_value(self, values: dict[str, np.ndarray]) -> None:
-        name = self._pick(sorted(values))
-        array, what = values[name], self._pick(("drop", "dtype", "rank", "shape", "nan", "zero"))
-        if what == "drop":
-            del values[name]
-        elif what == "dtype":
-            values[name] = array.astype(self._pick(("f8", "f2", "i4", "u1", "?", "i8")))
-        elif what == "rank":
-            values[name] = self._pick((array.reshape(-1), array[None], np.zeros((), array.dtype)))
-        elif what == "shape":
-            values[name] = self._pick(
-                (array[:0], array[:1], array.T, np.concatenate((array, array)))
-            )
-        else:
-            values[name] = np.full_like(
-                array, np.nan if what == "nan" and array.dtype.kind == "f" else 0
-            )
 
-
-class TooSlow(BaseException):
-    """No `except Exception` of the package catches it."""
-
-
-@contextlib.contextmanager
-def held_to_limits(memory: int = _MEMORY, seconds: int = _SECONDS) -> Iterator[None]:
-    """Within the block a process that takes much memory or time gets an exception."""
-    with open("/proc/self/statm") as file:
-        now = int(file.read().split()[0]) * resource.getpagesize()
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    handler = signal.signal(signal.SIGALRM, _too_slow)
-    resource.setrlimit(resource.RLIMIT_AS, (now + memory, before[1]))
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+def arrays(data: bytes, rng: random.Random, others: Sequence[bytes]) -> bytes:
+    """Arrays of a safetensors file, one of which is gone, or is of another dtype or shape."""
     try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        resource.setrlimit(resource.RLIMIT_AS, before)
-        signal.signal(signal.SIGALRM, handler)
-
-
-def _too_slow(*_: Any) -> None:
-    raise TooSlow("a mutant takes too long")
-
-
-def foreign_errors(
-    mutants: Iterator[Any], use: Callable[..., object], *, most: int = 20
-) -> list[tuple[str, Any]]:
-    """Uses every mutant; what came out besides the package's errors: (error, mutant)."""
-    found: list[tuple[str, Any]] = []
-    for mutant in mutants:
-        try:
-            with held_to_limits():
-                use(*mutant)
-        except OpscopeError as error:
-            if max(map(len, str(error).splitlines() or [""])) > 500:
-                found.append((f"a message of {len(str(error))} characters: {error!s:.300}", mutant))
-        except (Exception, TooSlow) as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            found.append(
-                (f"{type(error).__name__}: {error!s:.200} ({last.filename}:{last.lineno})", mutant)
-            )
-        if len(found) >= most:
-            break
-    return found
+        values = load(data)
+    except SafetensorError:
+        return flip(data, rng, others)
+    if not values:
+        return data
+    name = rng.choice(sorted(values))
+    array = values[name]
+    what = rng.choice(("drop", "dtype", "rank", "shape", "nan", "zero"))
+    if what == "drop":
+        del values[name]
+    elif what == "dtype":
+        with np.errstate(invalid="ignore"):
+            values[name] = array.astype(rng.choice(("f8", "f2", "i4", "u1", "?", "i8")))
+    elif what == "rank":
+        values[name] = rng.choice((array.reshape(-1), array[None], np.zeros((), array.dtype)))
+    elif what == "shape" and array.ndim:
+        values[name] = rng.choice((array[:0], array[:1], array.T, np.concatenate((array, array))))
+    else:
+        fill = np.nan if what == "nan" and array.dtype.kind == "f" else 0
+        values[name] = np.full_like(array, fill)
+    return save({name: np.ascontiguousarray(array) for name, array in values.items()})
