@@ -12,12 +12,16 @@ pytest.importorskip("resource")
 
 from campaign import sharing
 from campaign.__main__ import TARGETS, table
+from campaign.faults import fail
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, campaign, examine
 from campaign.mutate import damaged
 from campaign.trainings import TRAININGS
+from campaign.works import WORKS, Work, files
 
 DAMAGED = 40
+FAULTS = {"save": 30, "archive and script": 30, "checkpoint": 20, "nnet3-copy": 12}
+FAULTS |= {"cntk write": 10, "kernel cache": 8}
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -78,6 +82,22 @@ def test_a_training_that_is_killed(tmp_path: Path) -> None:
     (training,) = (each for each in TRAININGS if each.name == "train")
     found = kill_training(training, 3, random.Random(0), tmp_path)
     assert found.killed >= 3 and (found.broken, found.leftovers) == (0, 0)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_work_under_faults(name: str, tmp_path: Path) -> None:
+    (work,) = (work for work in WORKS if work.name == name)
+    found = fail(work, FAULTS[name], random.Random(0), tmp_path)
+    assert found.faults >= FAULTS[name] and found.problems == []
+
+
+def test_work_that_writes_over_its_file_is_found(tmp_path: Path) -> None:
+    def write() -> None:
+        Path("new").write_text("".join(str(number) for number in range(5000)))
+
+    careless = Work("careless", lambda value: None, write, files("new"))
+    found = fail(careless, 40, random.Random(0), tmp_path)
+    assert any("foreign" in line for line in found.problems)
 
 
 def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:

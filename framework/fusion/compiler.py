@@ -208,9 +208,11 @@ def _library(compiler: str, source: str) -> Library:
     with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
         made = Path(passing, "loops.so")
         _compile(compiler, source, str(made))
+        data = made.read_bytes()
+        library_files.check_whole(data)
         if folder is not None:
             try:
-                return Library(library_files.put(folder, key, made.read_bytes()), names)
+                return Library(library_files.put(folder, key, data), names)
             except OSError as error:
                 _log.debug("cache folder %s is not usable: %s", folder, error)
         return Library(made, names)
