@@ -6,16 +6,19 @@ import contextlib
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("resource")
 
-from campaign import sharing
+from campaign import sharing, switches
 from campaign.__main__ import TARGETS, table
-from campaign.faults import fail
+from campaign.faults import fail, kill_work
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, campaign, examine
 from campaign.mutate import damaged
+from campaign.switched import KINDS, Kind, Run
+from campaign.switches import compare
 from campaign.trainings import TRAININGS
 from campaign.works import WORKS, Work, files
 
@@ -91,6 +94,12 @@ def test_work_under_faults(name: str, tmp_path: Path) -> None:
     assert found.faults >= FAULTS[name] and found.problems == []
 
 
+def test_work_that_is_killed(tmp_path: Path) -> None:
+    (work,) = (work for work in WORKS if work.name == "nnet3-am-copy")
+    found = kill_work(work, 8, random.Random(0), tmp_path)
+    assert (found.killed, found.broken, found.leftovers) == (8, 0, 0)
+
+
 def test_work_that_writes_over_its_file_is_found(tmp_path: Path) -> None:
     def write() -> None:
         Path("new").write_text("".join(str(number) for number in range(5000)))
@@ -98,6 +107,23 @@ def test_work_that_writes_over_its_file_is_found(tmp_path: Path) -> None:
     careless = Work("careless", lambda value: None, write, files("new"))
     found = fail(careless, 40, random.Random(0), tmp_path)
     assert any("foreign" in line for line in found.problems)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_switches_change_no_number(kind: Kind) -> None:
+    found = compare(kind, 1, 4, singly=False)
+    assert found.nets == 1 and found.problems == []
+    assert found.largest.keys() == {"all on", "random sets"}
+
+
+def test_a_switch_that_changes_a_number_is_found() -> None:
+    def make(seed: int) -> Run:
+        return lambda on: {"y": np.array([1.0, 1e-6 * ("guilty" in on)])}
+
+    found = compare(Kind("wrong", make, ("guilty", "innocent"), 1e-9), 1, 0)
+    assert found.largest["guilty"] == 0 and found.largest["innocent"] == 1e-6
+    assert "wrong, seed 0, on: guilty, innocent: y differs by 1e-06" in found.problems
+    assert "| wrong | innocent | 1 | 1.0e-06 | 1e-09 |" in switches.table([found])
 
 
 def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:

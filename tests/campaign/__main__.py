@@ -17,6 +17,7 @@ from . import cntk_targets, faults, nnet3_targets, own_targets, sanitised, switc
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, campaign, examine, keep
 from .trainings import TRAININGS
+from .works import CNTK_ACTIONS, NNET3_PROGRAMS, Work
 
 TARGETS = {
     target.name: target
@@ -87,11 +88,13 @@ def kill_all(count: int, seed: int) -> int:
     """Kill every writer and training so often, and print what came of it."""
     rng, results = random.Random(seed), []
     with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as scratch:
-        for number, work in enumerate((*WRITERS, *TRAININGS)):
+        for number, work in enumerate((*WRITERS, *TRAININGS, *NNET3_PROGRAMS, *CNTK_ACTIONS)):
             folder = Path(scratch, str(number))
             folder.mkdir()
             with contextlib.chdir(folder):
-                if isinstance(work, Writer):
+                if isinstance(work, Work):
+                    results.append(faults.kill_work(work, count, rng, folder))
+                elif isinstance(work, Writer):
                     results.append(kill_writer(work, count, rng))
                 else:
                     results.append(kill_training(work, count, rng, folder))

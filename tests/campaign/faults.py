@@ -32,7 +32,7 @@ from typing import Any
 from opscope.framework.base import leftovers
 from opscope.framework.base.errors import OpscopeError
 
-from .kills import hidden
+from .kills import Kills, hidden
 from .works import WORKS, Contents, Work
 
 LONGEST = 60.0  # seconds of a run
@@ -49,9 +49,9 @@ class Fault:
     """What goes wrong.
 
     Attributes:
-        kind: call, bytes, a signal's name, or one of `_SETTINGS`.
-        at: the number of the call; how many bytes a file takes; when the signal comes, as a share
-            of the time that the work takes.
+        kind: call, bytes, a signal's name, killed call, or one of `_SETTINGS`.
+        at: the number of the call that fails or is not lived to see; how many bytes a file takes;
+            when the signal comes, as a share of the time that the work takes.
         error: the errno of the call that fails. lasting: all later calls that write fail too.
     """
 
@@ -118,10 +118,11 @@ class Calls:
 
     def _count(self, name: str, writes: bool) -> None:
         self.made.append(name)
-        fault = self.fault
+        fault, number = self.fault, len(self.made) - 1
+        if fault is not None and fault.kind == "killed call" and number == fault.at:
+            os.kill(os.getpid(), signal.SIGKILL)
         if fault is None or fault.kind != "call":
             return
-        number = len(self.made) - 1
         if number == fault.at or (fault.lasting and writes and number > fault.at):
             raise OSError(fault.error, os.strerror(fault.error))
 
@@ -261,6 +262,8 @@ def _child(work: Work, fault: Fault | None, errors: int, report: Path | None) ->
         sys.stderr = open(2, "w", closefd=False, buffering=1)
         leftovers._searched.clear()
         code = _worked(work, fault, report)
+    except KeyboardInterrupt:  # before the work or behind it
+        code = _INTERRUPTED
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):
@@ -300,6 +303,31 @@ def _worked(work: Work, fault: Fault | None, report: Path | None) -> int:
 
 def fail(work: Work, count: int, rng: random.Random, folder: Path) -> Found:
     """Let so many faults come to some work, each in a copy of the same folder."""
+
+    def chosen(calls: list[str], sizes: list[int]) -> list[Fault]:
+        compilers = [Fault(name) for name in _COMPILERS] if work.always else []
+        return compilers + faults(calls, sizes, rng, count)
+
+    return _under(work, chosen, folder)
+
+
+def kill_work(work: Work, count: int, rng: random.Random, folder: Path) -> Kills:
+    """Kill some work so often: half of the kills come at a call, the others at any time."""
+
+    def chosen(calls: list[str], sizes: list[int]) -> list[Fault]:
+        half = [Fault("killed call", rng.randrange(len(calls))) for _ in range(count // 2)]
+        return half + [Fault("SIGKILL", rng.random()) for _ in range(count - len(half))]
+
+    found = _under(work, chosen, folder)
+    for line in found.problems:
+        print(line, flush=True)
+    left = sum("leftovers: [" in line for line in found.problems)
+    return Kills(work.name, found.faults, len(found.problems) - left, left)
+
+
+def _under(
+    work: Work, chosen: Callable[[list[str], list[int]], list[Fault]], folder: Path
+) -> Found:
     found, base, report = Found(work.name), folder / "base", folder / "report.json"
     base.mkdir()
     os.chmod(folder, 0o711)
@@ -308,11 +336,7 @@ def fail(work: Work, count: int, rng: random.Random, folder: Path) -> Found:
         work.prepare(2)
     with _copy(base):
         new, seconds, told = _whole_run(work, 2, report)
-    sizes = told.pop("sizes")
-    several = faults(told["calls"], sizes, rng, count)
-    if work.always:
-        several = [Fault(name) for name in _COMPILERS] + several
-    for fault in several:
+    for fault in chosen(told["calls"], told["sizes"]):
         with _copy(base):
             problem = _problem(work, fault, seconds, old, new)
         found.faults += 1
@@ -422,7 +446,8 @@ def _problem(work: Work, fault: Fault, seconds: float, old: Contents, new: Conte
 def _ended_badly(work: Work, fault: Fault, ending: Ending) -> str:
     if ending.code is None:
         return "hung"
-    if ending.code == -signal.SIGTERM and fault.kind == "SIGTERM":
+    killed = "SIGKILL" if fault.kind == "killed call" else fault.kind
+    if killed.startswith("SIG") and ending.code == -signal.Signals[killed]:
         return ""
     if ending.code < 0:
         return f"ended by signal {-ending.code}"
