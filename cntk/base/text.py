@@ -16,9 +16,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import OpscopeError
 
 WIDTH = 120  # columns of a source line that an error shows

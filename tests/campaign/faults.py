@@ -219,10 +219,12 @@ def run(work: Work, fault: Fault | None, report: Path | None = None, seconds: fl
     """
     reader, writer = os.pipe()
     begin = time.monotonic()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can be caught
     child = os.fork()
     if child == 0:
         os.close(reader)
         _child(work, fault, writer, report)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     os.close(writer)
     os.set_blocking(reader, False)
     told, signalled = b"", False
@@ -261,6 +263,7 @@ def _child(work: Work, fault: Fault | None, errors: int, report: Path | None) ->
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False, buffering=1)
         leftovers._searched.clear()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         code = _worked(work, fault, report)
     except KeyboardInterrupt:  # before the work or behind it
         code = _INTERRUPTED
@@ -451,7 +454,8 @@ def _ended_badly(work: Work, fault: Fault, ending: Ending) -> str:
         return ""
     if ending.code < 0:
         return f"ended by signal {-ending.code}"
-    if ending.code == _FOREIGN or "Traceback" in ending.told:
+    ignored = fault.kind == "SIGINT"  # Python tells of a Ctrl-C in its own bookkeeping
+    if ending.code == _FOREIGN or ("Traceback" in ending.told and not ignored):
         return "foreign"
     if ending.code in (0, _INTERRUPTED if fault.kind == "SIGINT" else 0):
         return ""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cntk_random_nets import DIM, batch, make, random_network
-from nnet3_runs import computed, request_for
+from nnet3_runs import computed, request_for, spliced
 from nnet3_runs import random_net as random_nnet
 from opscope import NetBuilder, OpContext, Scope, Sequences
 from opscope.framework.base.cpu.threads import threads_set
@@ -21,6 +21,9 @@ from opscope.framework.ir.names import grad_name
 from opscope.framework.passes.cleanup import cleanup_passes
 from opscope.framework.passes.pipeline import run_passes
 from opscope.framework.runtime.net import Net
+from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, compile_optimized
 from random_nets import random_net, results
 from random_steps import Maker
@@ -228,12 +231,46 @@ def _nnet3(seed: int) -> Run:
     request = request_for(nnet, int(rng.integers(1, 7)), int(rng.integers(1, 5)))
 
     def run(on: Collection[str]) -> Results:
-        chosen: dict[str, Any] = {name: name in on for name in _OPTIONS}
-        skip = tuple(name.removeprefix("pass ") for name in _SKIPPED if name not in on)
-        level = int("memory_compression_level" in on)
-        options = OptimizeOptions(memory_compression_level=level, skip=skip, **chosen)
+        options = _optimize_options(on)
         computation = compile_optimized(nnet.topology(), request, options, "shortcut" in on)
         return computed(computation, nnet)
+
+    return run
+
+
+def _optimize_options(on: Collection[str]) -> OptimizeOptions:
+    chosen: dict[str, Any] = {name: name in on for name in _OPTIONS}
+    skip = tuple(name.removeprefix("pass ") for name in _SKIPPED if name not in on)
+    level = int("memory_compression_level" in on)
+    return OptimizeOptions(memory_compression_level=level, skip=skip, **chosen)
+
+
+def _utterances(seed: int) -> Run:
+    """A network without recurrences, over whole utterances: looped, or chunk by chunk."""
+    rng = np.random.default_rng(seed)
+    lines, before, dim = ["input-node name=input dim=3"], "input", 3
+    for layer in range(int(rng.integers(1, 4))):
+        read, width = spliced(rng, before, dim)
+        name, dim = f"l{layer}", int(rng.integers(3, 7))
+        kind = rng.choice(("RectifiedLinear", "Sigmoid", "Tanh", "Normalize", "LogSoftmax"))
+        lines += [
+            f"component name={name}a type=AffineComponent input-dim={width} output-dim={dim}",
+            f"component-node name={name}a component={name}a input={read}",
+            f"component name={name} type={kind}Component dim={dim}",
+            f"component-node name={name} component={name} input={name}a",
+        ]
+        before = name
+    lines.append(f"output-node name=output input={before}")
+    nnet = Nnet.from_config_text("\n".join(lines) + "\n", seed)
+    frames = rng.normal(size=(int(rng.integers(1, 90)), 3)).astype(np.float32)
+    many = int(rng.integers(1, 30))
+
+    def run(on: Collection[str]) -> Results:
+        optimize, collapse = _optimize_options(on), "collapse" in on
+        given: dict[str, Any] = {"optimize": optimize, "collapse": collapse}
+        if "looped" in on:
+            return {"output": LoopedComputer(nnet, LoopedOptions(many), **given).compute(frames)}
+        return {"output": ChunkComputer(nnet, ChunkOptions(many), **given).compute(frames)}
 
     return run
 
@@ -268,6 +305,13 @@ KINDS = (
         _nnet3,
         (*EVERYWHERE, *_OPTIONS, "memory_compression_level", *_SKIPPED, "shortcut"),
         1e-3,
+    ),
+    Kind(
+        "nnet3 utterances",
+        _utterances,
+        # The verifier refuses what loops carry from turn to turn: it is written without a read.
+        (*(n for n in EVERYWHERE if n != "verify"), *_OPTIONS, *_SKIPPED, "looped", "collapse"),
+        1e-4,
     ),
     Kind("cntk", _cntk, EVERYWHERE, 1e-9),
 )
