@@ -487,6 +487,7 @@ def main(count: int, seed: int, only: Sequence[str] | None = None) -> int:
             continue
         with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as folder:
             results.append(fail(work, count, random.Random(f"{seed} {work.name}"), Path(folder)))
+        print(f"{work.name}: {results[-1].faults} faults", flush=True)
         for line in results[-1].problems:
             print(line, flush=True)
     print(table(results))
