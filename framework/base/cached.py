@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+_register: Callable[..., None] | None = getattr(os, "register_at_fork", None)
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 if TYPE_CHECKING:
@@ -51,11 +52,18 @@ def new_rlock() -> threading.RLock:
     return lock
 
 
+def new_waiting_rlock() -> threading.RLock:
+    """A lock for what must not be half done in the child of a fork: the fork waits for its end."""
+    lock = threading.RLock()
+    if _register is not None:
+        _register(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
+
+
 def _after_fork() -> None:
     for lock in _locks:
         lock._at_fork_reinit()
 
 
-_register: Callable[..., None] | None = getattr(os, "register_at_fork", None)
 if _register is not None:
     _register(after_in_child=_after_fork)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +16,12 @@ import pytest
 
 import opscope
 from house import FLOORS
-from opscope.framework.base.cached import cached_property, new_lock, new_rlock
+from opscope.framework.base.cached import (
+    cached_property,
+    new_lock,
+    new_rlock,
+    new_waiting_rlock,
+)
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks as Unix does")
 _LONG = 10.0  # seconds
@@ -101,6 +108,50 @@ def test_a_fork_while_another_thread_holds_a_lock(make: Callable[[], threading.L
     finally:
         go_on.set()
         thread.join()
+
+
+@needs_fork
+def test_a_fork_waits_for_what_must_not_be_half_done() -> None:
+    lock, begun, state = new_waiting_rlock(), threading.Event(), ["no"]
+
+    def work() -> None:
+        with lock:
+            state[0] = "half"
+            begun.set()
+            time.sleep(0.2)
+            state[0] = "done"
+
+    def check() -> None:
+        with lock:
+            assert state == ["done"]
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    assert in_child(check) == 0
+    thread.join()
+    with lock:  # and it is open here as well
+        pass
+
+
+@needs_fork
+def test_a_fork_while_another_thread_loads_the_operators() -> None:
+    script = (
+        "import os, sys, threading\n"
+        "import opscope.framework.ir.registry as registry\n"
+        "real, begun = registry.importlib.import_module, threading.Event()\n"
+        "def load(*words):\n"
+        "    begun.set()\n"
+        "    return real(*words)\n"
+        "registry.importlib.import_module = load\n"
+        "threading.Thread(target=registry.load_operators).start()\n"
+        "begun.wait()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(registry.lookup('matmul').type != 'matmul')\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", script], check=True, timeout=60)
 
 
 def test_nothing_holds_a_lock_that_a_fork_leaves_closed() -> None:
