@@ -209,6 +209,7 @@ def _run_twice() -> None:
 
 def _fork_amid_threads() -> None:
     """Threads run nets while processes begin that run some too, as loaders of data do."""
+    _run_fused()  # a fork in the middle of an import is beyond what Python can take
     stop, failed = threading.Event(), []
 
     def go_on() -> None:
