@@ -159,7 +159,7 @@ def random_net(seed: int, *, smooth: bool = False, dtype: str = "float64") -> Ra
         gradients = net.add_backward_ops("loss")
     except GradientError:  # an overwritten value, or no parameter on the way
         return RandomNet(net.op_list, make.values, ["loss", "kept"], False)
-    net.add_optimizer_ops(OptimizerAttrs("toy_sgd", 0.1))
+    net.add_optimizer_ops(OptimizerAttrs("sgd", 0.1))
     values = make.values | {"optimizer@LEARNING_RATE": np.array(0.1, "float32")}
     return RandomNet(net.op_list, values, ["loss", "kept", *gradients], True)
 

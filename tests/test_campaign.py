@@ -6,18 +6,25 @@ import contextlib
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("resource")
 
-from campaign import sharing
+from campaign import sharing, switches
 from campaign.__main__ import CORPUS, TARGETS, adopt, outcome_of, read_all, target_of
+from campaign.faults import fail, kill_work
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, Until, campaign, finds
 from campaign.progress import Progress, table
+from campaign.switched import KINDS, Kind, Run
+from campaign.switches import compare
 from campaign.trainings import TRAININGS
+from campaign.works import WORKS, Work, files
 
 DAMAGED = 40
+FAULTS = {"save": 30, "archive and script": 30, "checkpoint": 20, "nnet3-copy": 12}
+FAULTS |= {"cntk write": 10, "kernel cache": 8}
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -112,6 +119,45 @@ def test_a_training_that_is_killed(tmp_path: Path) -> None:
     (training,) = (each for each in TRAININGS if each.name == "train")
     found = kill_training(training, 3, random.Random(0), tmp_path)
     assert found.killed >= 3 and (found.broken, found.leftovers) == (0, 0)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_work_under_faults(name: str, tmp_path: Path) -> None:
+    (work,) = (work for work in WORKS if work.name == name)
+    found = fail(work, FAULTS[name], random.Random(0), tmp_path)
+    assert found.faults >= FAULTS[name] and found.problems == []
+
+
+def test_work_that_is_killed(tmp_path: Path) -> None:
+    (work,) = (work for work in WORKS if work.name == "nnet3-am-copy")
+    found = kill_work(work, 8, random.Random(0), tmp_path)
+    assert (found.killed, found.broken, found.leftovers) == (8, 0, 0)
+
+
+def test_work_that_writes_over_its_file_is_found(tmp_path: Path) -> None:
+    def write() -> None:
+        Path("new").write_text("".join(str(number) for number in range(5000)))
+
+    careless = Work("careless", lambda value: None, write, files("new"))
+    found = fail(careless, 40, random.Random(0), tmp_path)
+    assert any("foreign" in line for line in found.problems)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_switches_change_no_number(kind: Kind) -> None:
+    found = compare(kind, 1, 4, singly=False)
+    assert found.nets == 1 and found.problems == []
+    assert found.largest.keys() == {"all on", "random sets"}
+
+
+def test_a_switch_that_changes_a_number_is_found() -> None:
+    def make(seed: int) -> Run:
+        return lambda on: {"y": np.array([1.0, 1e-6 * ("guilty" in on)])}
+
+    found = compare(Kind("wrong", make, ("guilty", "innocent"), 1e-9), 1, 0)
+    assert found.largest["guilty"] == 0 and found.largest["innocent"] == 1e-6
+    assert "wrong, seed 0, on: guilty, innocent: y differs by 1e-06" in found.problems
+    assert "| wrong | innocent | 1 | 1.0e-06 | 1e-09 |" in switches.table([found])
 
 
 def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 
 from ...framework.base.atomic import PathLike
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import OpscopeError
 from ...framework.base.untrusted.values import read_file
 

@@ -7,7 +7,6 @@ the model after the last. Source: CNTK's `SGDLib/SGD.cpp`.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,9 +85,16 @@ class ModelFiles:
         return read_checkpoint(path) if os.path.exists(path) else None
 
     def remove(self, *paths: Path) -> None:
+        """Remove files, where they are there.
+
+        Raises:
+            SaveError: one cannot be removed.
+        """
         for path in paths:
-            with suppress(FileNotFoundError):
-                os.unlink(file_path(path))
+            try:
+                Path(file_path(path)).unlink(missing_ok=True)
+            except OSError as error:
+                raise SaveError(f"cannot remove {path}: {error.strerror or error}") from error
 
 
 def take_values(net: CntkNet, network: Network) -> None:

@@ -282,7 +282,10 @@ def _waiting(tensor_path: str, mark: str) -> str:
 def _of_killed_saves(tensor_path: str) -> list[str]:
     folder, name = os.path.split(_waiting(tensor_path, "\0"))
     form = re.compile(re.escape(name).replace("\0", _MARKS))
-    return [os.path.join(folder, each) for each in os.listdir(folder) if form.fullmatch(each)]
+    names: list[str] = []
+    with contextlib.suppress(OSError):  # a folder that may be written need not be readable
+        names = os.listdir(folder)
+    return [os.path.join(folder, each) for each in names if form.fullmatch(each)]
 
 
 def load_desc(path: PathLike) -> OpList:

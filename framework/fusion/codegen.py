@@ -7,7 +7,6 @@ A C function takes one pointer to 64-bit words: rows, columns, then address and 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..base.cached import cached_property
 from .expression import Tree, cost, nodes, parts
 
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
@@ -71,12 +71,12 @@ class Loop:
         mentioned.update(name for _, name in self.stores)
         return [i for i in range(len(self.operands)) if f"x{i}" in mentioned]
 
-    @functools.cached_property
+    @cached_property
     def work(self) -> int:
         """Rough work of one element, memory traffic included."""
         return sum(map(cost, self.values)) + 2 * len(self.operands)
 
-    @functools.cached_property
+    @cached_property
     def key(self) -> str:
         """A name that says what the loop computes: equal for equal structures."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:20]

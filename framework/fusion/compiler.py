@@ -19,12 +19,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base import settings
+from ..base.cached import new_rlock
 from ..base.cpu import threads
 from . import library_files
 from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
@@ -82,7 +82,7 @@ class Library:
         found[:] = addresses
 
 
-_lock = threading.RLock()
+_lock = new_rlock()
 _functions: dict[str, Compiled] = {}
 _refused: set[tuple[str, str]] = set()  # (compiler, loop key) that the compiler does not take
 _broken: set[str] = set()  # compilers that took nothing at all
@@ -208,9 +208,11 @@ def _library(compiler: str, source: str) -> Library:
     with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
         made = Path(passing, "loops.so")
         _compile(compiler, source, str(made))
+        data = made.read_bytes()
+        library_files.check_whole(data)
         if folder is not None:
             try:
-                return Library(library_files.put(folder, key, made.read_bytes()), names)
+                return Library(library_files.put(folder, key, data), names)
             except OSError as error:
                 _log.debug("cache folder %s is not usable: %s", folder, error)
         return Library(made, names)
@@ -245,17 +247,6 @@ def _processor() -> str:
         wanted = ("model name", "flags", "Features", "CPU part")
         told += sorted({line for line in lines if line.startswith(wanted)})
     return "\n".join(told)
-
-
-def _after_fork() -> None:
-    """The thread that held the lock, if there was one, did not survive the fork."""
-    global _lock
-    _lock = threading.RLock()
-
-
-_register: Callable[..., None] | None = getattr(os, "register_at_fork", None)
-if _register is not None:
-    _register(after_in_child=_after_fork)
 
 
 @functools.cache

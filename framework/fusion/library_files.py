@@ -13,6 +13,7 @@ import hashlib
 import logging
 import os
 import stat
+import struct
 import time
 from pathlib import Path
 
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 _MOST_FILES = 2000  # some 20 KB each
 _ABANDONED = 3600  # seconds after which a temporary file belongs to no running process
 _SUM = ".sha256"
+_ELF_64 = b"\x7fELF\x02\x01"  # with the lowest byte first
+_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
 _KNOWS_OWNERS = hasattr(os, "getuid")
 
 
@@ -59,6 +62,21 @@ def find(folder: Path, key: str) -> Path | None:
             os.utime(path)  # in use
             return path
     return None
+
+
+def check_whole(library: bytes) -> None:
+    """Refuse a library that lost its end, as on a full disk: reading there would end the process.
+
+    Only the form of libraries of 64 bits of Linux and its like, ELF, tells where the end is: its
+    last part is a table whose place and size stand in the head.
+
+    Raises:
+        OSError: the end is missing.
+    """
+    if library.startswith(_ELF_64) and len(library) >= _HEAD.size:
+        *_, begin, _, _, _, _, size, count, _ = _HEAD.unpack_from(library)
+        if begin + size * count > len(library):
+            raise OSError(f"the compiler wrote {len(library)} bytes of a library that has more")
 
 
 def put(folder: Path, key: str, library: bytes) -> Path:

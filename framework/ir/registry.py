@@ -20,7 +20,6 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
+from ..base.cached import new_waiting_rlock
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
 from ..base.plugins import load_plugin
 from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
@@ -285,7 +285,7 @@ REGISTERED: dict[str, OperatorDef] = {}
 """The types that are registered so far, to be read only; `lookup` finds those to come, too."""
 _load_state = "no"
 _load_error: Exception | None = None
-_lock = threading.RLock()
+_lock = new_waiting_rlock()
 
 
 def operator(

@@ -24,6 +24,7 @@ import numpy as np
 
 from ..base.atomic import write_atomically
 from ..base.backend import to_host
+from ..base.cached import new_lock
 from ..base.context import Hook
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
@@ -81,7 +82,7 @@ class Profiler(Hook):
         self._max_events = max_events
         self._events: list[tuple[str, int, int, int, int]] = []
         self._origin = time.perf_counter_ns()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._local = threading.local()
 
     def before_op(self, frame: Frame, index: int) -> None:

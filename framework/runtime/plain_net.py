@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -13,6 +12,7 @@ from typing import Any
 from ...proto import net_pb2 as pb
 from ..base import settings
 from ..base.backend import Place, on_device, require_dtype
+from ..base.cached import new_lock
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
 from ..base.errors import OpscopeError, VariableError, nearest
@@ -63,7 +63,7 @@ class PlainNet(Net):
         self.operators: list[Operator] = []
         self.vars: dict[str, VarDecl] = {}
         self._token = next(_tokens)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._forget()
         if desc is not None:
             self._build(desc if isinstance(desc, OpList) else from_message(desc))

@@ -8,11 +8,11 @@ of a part of a descriptor is a sum of rows of earlier steps, its input locations
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ..components.base.precompute import precompute_indexes
 from ..graph.graph import Graph

@@ -11,11 +11,12 @@ they read stands in earlier steps. Besides:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import ShapeError
 from ..components.base.dependence import SAME
 from ..graph.graph import Graph, Segment

@@ -6,13 +6,13 @@ Formats and order: Kaldi's `tree/event-map.cc`, `tree/context-dep.cc`, `hmm/tran
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit
 from .kaldi_io import Reader
@@ -152,7 +152,7 @@ class ContextDependency:
             found |= self.pairs(phones, {**window, place: phone}, forward, self_loop, tried)
         return found
 
-    @functools.cached_property
+    @cached_property
     def asked(self) -> list[int]:
         """The places of the window that the tree asks about."""
         return sorted(key for key in _keys(self.tree) if 0 <= key < self.width)

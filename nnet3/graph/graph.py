@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import OpscopeError, ShapeError
 from ..index.indexes import format_indexes, pack_tx, unpack_tx
 from .computable import COMPUTABLE, Explorer, Row

@@ -8,11 +8,11 @@ is an output.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import FormatError, nearest
 from ..language.descriptor import (
     BinarySumDescriptor,

@@ -8,11 +8,11 @@ then x, then n; packed keys sort likewise.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import ShapeError
 from .time_sets import Series, series
 

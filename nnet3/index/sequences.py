@@ -7,10 +7,9 @@ rows with n = 0, as many with n = 1, and so on. Source: Kaldi's FindNStride
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from .indexes import IndexList
 
 

@@ -11,16 +11,15 @@ Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`; batches: `nnet3/nnet-batch-
 from __future__ import annotations
 
 import math
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import Place
+from ...framework.base.cached import cached_property, new_lock
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ..cache.computers import ComputerCache
 from ..graph.context import reads_further_ahead
@@ -306,7 +305,7 @@ class ChunkComputer(UtteranceComputer):
         chunk = options.frames_per_chunk, options.frame_subsampling_factor
         super().__init__(model, *chunk, priors, test_mode, collapse)
         self._cache = ComputerCache(self.nnet, place, optimize)
-        self._computing = threading.Lock()  # of a computer, which holds inputs and outputs
+        self._computing = new_lock()  # of a computer, which holds inputs and outputs
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, in their order.

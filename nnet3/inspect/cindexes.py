@@ -7,11 +7,11 @@ Kaldi's `nnet3/nnet-computation-graph.cc`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import FormatError, ShapeError, nearest
 from ..graph.computable import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN, Explorer
 from ..graph.graph import group_sequences

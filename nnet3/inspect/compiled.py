@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cached_property
 from typing import TypeAlias
 
 from ...framework.base.atomic import PathLike
+from ...framework.base.cached import cached_property
 from ...framework.base.errors import FormatError, OpscopeError, check_kind
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList

@@ -13,11 +13,12 @@ keeps its value: an input that a later command writes to is copied first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ...framework.base.cached import cached_property
 from ...framework.ir.desc import BACKWARD, FORWARD, INPUT, OUTPUT, PARAMETER, TEMPORARY, make_op
 from ...framework.ir.messages import FORMAT_VERSION
 from ...framework.ir.names import grad_name

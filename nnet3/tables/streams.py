@@ -223,8 +223,10 @@ class SetAside:
     methods are exits for a `contextlib.ExitStack`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, archive: str) -> None:
         self._path = os.path.realpath(name)
+        self._archive = archive
+        self._before = _identity(archive)
         self._aside = ""
 
     def begin(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -236,13 +238,21 @@ class SetAside:
             self._aside = aside
 
     def end(self, *_: object) -> None:
-        """Drop it where a new one has come, else put it back."""
+        """Put it back where the archive is still the old one and no new script file has come."""
         if self._aside:
             with contextlib.suppress(OSError):
-                if os.path.exists(self._path):
+                if os.path.exists(self._path) or _identity(self._archive) != self._before:
                     os.unlink(self._aside)
                 else:
                     os.replace(self._aside, self._path)
+
+
+def _identity(name: str) -> tuple[int, int] | None:
+    """What tells a file from another that takes its place; None: it is not there."""
+    with contextlib.suppress(OSError):
+        state = os.stat(name)
+        return state.st_dev, state.st_ino
+    return None
 
 
 def _check_plain(name: str, use: str) -> None:

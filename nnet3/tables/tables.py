@@ -254,7 +254,7 @@ class TableWriter:
             self._targets = {line.key: line.name for line in lines}
             return self
         with contextlib.ExitStack() as stack:
-            aside = SetAside(script) if script not in (None, "", "-") else None
+            aside = SetAside(script, archive) if script not in (None, "", "-") else None
             if aside:
                 stack.push(aside.end)
             if script is not None:  # closed last: its lines point into a whole archive

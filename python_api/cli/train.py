@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+_INTERRUPTED = 130  # what shells give for a program that Ctrl-C ended
+
 
 @click.command()
 @click.argument("file")
@@ -96,6 +98,8 @@ def train(file: str, **options: Any) -> None:
     if row:
         click.echo("  ".join(f"{name} {value:.6g}" for name, value in row.items()))
     click.echo(f"saved {options['out']}" + (" (interrupted)" if history.interrupted else ""))
+    if history.interrupted:
+        click.get_current_context().exit(_INTERRUPTED)
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -19,11 +19,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import sanitised
+from . import faults, sanitised, switches
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, Until, campaign, examine
 from .progress import Progress, folder_of, table
 from .trainings import TRAININGS
+from .works import CNTK_ACTIONS, NNET3_PROGRAMS, Work
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parents[1] / "build" / "campaign"
@@ -64,6 +65,12 @@ def main() -> int:
     parser.add_argument(
         "--sanitise", type=int, metavar="N", help="run nets N times in 8 threads under sanitisers"
     )
+    parser.add_argument(
+        "--faults", type=int, metavar="N", help="let N faults come to each work instead"
+    )
+    parser.add_argument(
+        "--switches", type=int, metavar="N", help="run N random nets with each switch instead"
+    )
     parser.add_argument("--read", metavar="FILE", help="read one file that was kept, and stop")
     parser.add_argument(
         "--adopt", metavar="FILE", help="make a file that was kept one of the ordinary tests"
@@ -75,6 +82,10 @@ def main() -> int:
         return adopt(Path(arguments.adopt))
     if arguments.sanitise:
         return 1 if sanitised.run_all(arguments.sanitise) else 0
+    if arguments.faults:
+        return faults.main(arguments.faults, arguments.seed or 0, arguments.only)
+    if arguments.switches:
+        return switches.main(arguments.switches, arguments.seed or 0, arguments.only)
     if arguments.kills:
         return kill_all(arguments.kills, arguments.seed or 0)
     progress = Progress(KEPT)
@@ -161,11 +172,13 @@ def kill_all(count: int, seed: int) -> int:
     """Kill every writer and training so often, and print what came of it."""
     rng, results = random.Random(seed), []
     with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as scratch:
-        for number, work in enumerate((*WRITERS, *TRAININGS)):
+        for number, work in enumerate((*WRITERS, *TRAININGS, *NNET3_PROGRAMS, *CNTK_ACTIONS)):
             folder = Path(scratch, str(number))
             folder.mkdir()
             with contextlib.chdir(folder):
-                if isinstance(work, Writer):
+                if isinstance(work, Work):
+                    results.append(faults.kill_work(work, count, rng, folder))
+                elif isinstance(work, Writer):
                     results.append(kill_writer(work, count, rng))
                 else:
                     results.append(kill_training(work, count, rng, folder))

@@ -174,6 +174,7 @@ def kill_training(training: Training, count: int, rng: random.Random, folder: Pa
     """Kill trainings so often; each goes on until it is over, which must be as if it never died."""
     found, number = Kills(training.name), 0
     with contextlib.chdir(_made(folder / "whole")):
+        training.prepare()
         begin = time.monotonic()
         kill(training.work, float("inf"))
         seconds = time.monotonic() - begin
@@ -181,6 +182,7 @@ def kill_training(training: Training, count: int, rng: random.Random, folder: Pa
     while found.killed < count:
         number += 1
         with contextlib.chdir(_made(folder / str(number))):
+            training.prepare()
             try:
                 while kill(training.work, rng.uniform(0.05, 0.5) * seconds):
                     found.killed += 1

@@ -25,11 +25,13 @@ class Training:
 
     Attributes:
         work: trains to the end, from where it is. result: what the end has to be equal to.
+        prepare: writes what it reads.
     """
 
     name: str
     work: Callable[[], None]
     result: Callable[[], Any]
+    prepare: Callable[[], None] = lambda: None
 
 
 def _train() -> None:
@@ -49,7 +51,7 @@ output-layer name=output dim=3 max-change=1.5
 """
 
 
-def _train_nnet3() -> None:
+def _prepare_nnet3() -> None:
     rng = np.random.default_rng(0)
     with (
         TableWriter("ark:feats.ark", "matrix") as feats,
@@ -60,6 +62,9 @@ def _train_nnet3() -> None:
             feats.write(f"u{number:02}", 2 * np.eye(3, 4)[labels] + rng.normal(size=(30, 4)))
             alis.write(f"u{number:02}", labels)
     Path("net.xconfig").write_text(_XCONFIG)
+
+
+def _train_nnet3() -> None:
     options = RecipeOptions(
         feats="ark:feats.ark",
         targets="ark:ali.ark",
@@ -73,7 +78,7 @@ def _train_nnet3() -> None:
     Nnet3Recipe(options, log=lambda line: None).run()
 
 
-_CONFIG = """command = Train ; precision = float ; modelPath = m.dnn ; deviceId = -1
+CNTK_CONFIG = """command = Train ; precision = float ; modelPath = m.dnn ; deviceId = -1
 makeMode = true
 Train = [ action = train
     reader = [ readerType = "CNTKTextFormatReader" ; file = "train.ctf"
@@ -90,19 +95,25 @@ Train = [ action = train
 """
 
 
-def _train_cntk() -> None:
-    points = np.random.default_rng(0).normal(size=(120, 2))
+def write_points(seed: int = 0) -> None:
+    """What the training reads."""
+    points = np.random.default_rng(seed).normal(size=(120, 2))
     side = (points.sum(1) > 0).astype(int)
     lines = [
         f"|features {x:.6f} {y:.6f} |labels {1 - c} {c}\n"
         for (x, y), c in zip(points, side, strict=True)
     ]
     Path("train.ctf").write_text("".join(lines))
-    run_commands(parse_config(_CONFIG, "t.cntk"), Run(say=lambda text: None))
+
+
+def _train_cntk() -> None:
+    run_commands(parse_config(CNTK_CONFIG, "t.cntk"), Run(say=lambda text: None))
 
 
 TRAININGS = (
     Training("train", _train, _arrays),
-    Training("nnet3 train", _train_nnet3, lambda: Path("exp/final.raw").read_bytes()),
-    Training("cntk train", _train_cntk, lambda: Path("m.dnn").read_bytes()),
+    Training(
+        "nnet3 train", _train_nnet3, lambda: Path("exp/final.raw").read_bytes(), _prepare_nnet3
+    ),
+    Training("cntk train", _train_cntk, lambda: Path("m.dnn").read_bytes(), write_points),
 )

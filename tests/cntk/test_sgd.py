@@ -1,5 +1,6 @@
 """Training by an SGD section: options, schedules, control of rates, checkpoints, statistics."""
 
+import errno
 import math
 import os
 import re
@@ -250,6 +251,14 @@ class TestRuns:
             with pytest.raises(SaveError, match=r"m\.dnn\.ckp.*No space"):
                 train(BASIC, makeMode="true")
         assert len(averages(train(BASIC, makeMode="true"))) == 1
+
+    def test_a_checkpoint_that_cannot_be_removed_is_told(self, train, monkeypatch):
+        def unlink(path, missing_ok=False):
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        monkeypatch.setattr(Path, "unlink", unlink)
+        with pytest.raises(SaveError, match=r"cannot remove .*\.ckp: Read-only file system"):
+            train(BASIC)
 
     def test_a_lost_checkpoint_is_told(self, train):
         train(BASIC)

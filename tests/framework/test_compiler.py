@@ -248,6 +248,21 @@ def test_compiler_that_fails(tmp_path: Path, monkeypatch: Any, caplog: Any) -> N
     assert not caplog.records
 
 
+def test_compiler_that_writes_a_part(fresh: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """In a process of its own, which a library without its end could kill."""
+    broken = tmp_path / "broken-cc"
+    broken.write_text(
+        f"#!{sys.executable}\nimport os, subprocess, sys\n"
+        "subprocess.run(['cc', *sys.argv[1:]], check=True)\n"
+        "path = sys.argv[sys.argv.index('-o') + 1]\nos.truncate(path, os.stat(path).st_size - 1)\n"
+    )
+    broken.chmod(0o755)
+    env = {**os.environ, "OPSCOPE_CACHE": str(fresh), "OPSCOPE_CC": str(broken)}
+    done = subprocess.run([sys.executable, "-c", _WORK], env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and "bytes of a library that has more" in done.stderr
+    assert list(fresh.glob("*")) == []
+
+
 def test_one_bad_loop_does_not_spoil_the_others(monkeypatch: Any) -> None:
     bad = Loop("float32", (Operand(FULL, "float32"),), (("var", "nowhere"),), ((0, "v0"),))
     assert not compiler.compile_loops([loop("x0 + 1"), bad])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -347,6 +348,33 @@ def test_train_resumes(call, tmp_path):
         assert code == 0
     pairs = [(tmp_path / f"{name}.safetensors").read_bytes() for name in "ab"]
     assert pairs[0] == pairs[1]
+
+
+def test_train_that_ctrl_c_ends_saves_and_tells_so(folder, tmp_path):
+    words = [
+        "train",
+        "net",
+        "--data",
+        "data.npz",
+        "--out",
+        str(tmp_path / "n"),
+        "--epochs",
+        "99999",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "opscope", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert "epoch" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+        out = process.stdout.read()
+    assert process.returncode == 130 and out.endswith("(interrupted)\n")
+    assert opscope.load(tmp_path / "n").scope.numpy("w0").size
 
 
 def test_train_resumes_with_another_optimizer(call, tmp_path):

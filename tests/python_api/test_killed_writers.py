@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import opscope
 from opscope import NetBuilder, Scope
 from opscope.framework.base import leftovers
 from opscope.framework.base.atomic import write_atomically
-from opscope.framework.base.errors import FormatError
+from opscope.framework.base.errors import FormatError, SaveError
 from opscope.nnet3.tables.tables import TableWriter, read_table
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills as Unix does")
@@ -127,6 +128,42 @@ def test_archive_and_script() -> None:
     else:
         raise AssertionError("a table has more steps")
     assert seen == {1, 2, "none"}
+
+
+def test_a_script_file_of_another_archive_is_not_put_back(monkeypatch: Any) -> None:
+    write(1)
+    real = os.replace
+
+    def replace(source: Any, target: Any) -> None:
+        if str(target).endswith("t.scp"):
+            raise OSError(errno.EROFS, "Read-only file system")
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        with pytest.raises(SaveError, match=r"t\.scp: Read-only file system"):
+            write(2)
+    assert dict(read_table("ark:t.ark", "matrix"))["a"][0, 0] == 2
+    assert not Path("t.scp").exists() and hidden() == []
+
+
+def test_a_script_file_stays_where_its_archive_stays(monkeypatch: Any) -> None:
+    write(1)
+    before = Path("t.scp").read_bytes()
+    with pytest.raises(FormatError, match="white space"):
+        with TableWriter("ark,scp:t.ark,t.scp", "matrix") as table:
+            table.write("a", np.zeros((9, 2)))
+            table.write("a b", np.zeros((9, 2)))
+    assert Path("t.scp").read_bytes() == before and hidden() == []
+
+
+def test_a_save_into_a_folder_that_cannot_be_listed(monkeypatch: Any) -> None:
+    def listdir(path: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    save(1)
+    assert opscope.load("net").scope.numpy("w")[0] == 1
 
 
 def test_what_somebody_is_writing_is_no_leftover() -> None:

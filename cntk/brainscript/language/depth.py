@@ -9,9 +9,10 @@ can be raised while they run; the counters below keep them far from the raised o
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from ....framework.base.cached import new_lock
 
 MAX_NESTING = 2_000  # levels of one expression in the text
 MAX_OPERATORS = 4_000  # in a row, such as a + b + c
@@ -20,7 +21,7 @@ MAX_ERRORS = 50  # told of one text
 MAX_SHOWN = 200  # records and arrays in one another, of a value to print or to give to a node
 
 _CALLS = 400_000  # nested Python calls while something deep runs
-_lock = threading.Lock()
+_lock = new_lock()
 _users = 0
 _before = 0
 

@@ -7,9 +7,10 @@ Column t * parallel + s of the minibatch is time step t of slot s. Source: CNTK'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+
+from ....framework.base.cached import cached_property
 
 
 @dataclass(eq=False)

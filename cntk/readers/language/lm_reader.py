@@ -18,10 +18,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from ....framework.base.cached import cached_property
 from ....framework.base.errors import FormatError
 from ...base.std_shuffle import mersenne32, shuffled
 from ...config.parameters import ConfigParameters

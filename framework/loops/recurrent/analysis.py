@@ -6,11 +6,11 @@ result does not depend on the batch, and one analysis serves all of them.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...base.cached import cached_property
 from ...base.errors import OpscopeError
 from ...base.shape import ArraySpec, Levels
 from ...ir.infer import infer_specs
@@ -60,7 +60,7 @@ class Analysis:
     sharing: Sharing
     key: Any
 
-    @functools.cached_property
+    @cached_property
     def nested(self) -> bool:
         """Whether an operator of the loop holds a net, which has variables in a scope."""
         attrs = (op.attrs for op in self.phases.loop)

@@ -6,13 +6,13 @@ look one step back, joined by `assign`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...base.bounded_cache import BoundedCache
+from ...base.cached import cached_property
 from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
 from ...base.shape import ArraySpec, Levels
 from ...base.untrusted.limits import check_limit
@@ -128,7 +128,7 @@ class StepNet:
                     f" {memory.state!r}{hint}"
                 )
 
-    @functools.cached_property
+    @cached_property
     def values(self) -> frozenset[str]:
         """Variables whose values, and not only their shapes, the step net reads."""
         return frozenset(name for op in self.operators for name in op.value_reads())

@@ -12,12 +12,12 @@ Operators say what they are able to in the registry: `accumulates`, `column_view
 from __future__ import annotations
 
 import copy
-import functools
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
+from ...base.cached import cached_property
 from ...base.shape import ArraySpec
 from ...ir.names import EMPTY
 from ...ir.operation import Operator
@@ -42,12 +42,12 @@ class Sharing:
     onto: dict[str, str] = field(default_factory=dict)
     columns: dict[str, tuple[str, int, int]] = field(default_factory=dict)
 
-    @functools.cached_property
+    @cached_property
     def written(self) -> frozenset[str]:
         """Variables that the operators write."""
         return frozenset(name for op in self.operators for name in op.output_vars())
 
-    @functools.cached_property
+    @cached_property
     def given(self) -> frozenset[str]:
         """Variables that the operators read and do not write."""
         reads = frozenset(name for op in self.operators for name in op.input_vars())

@@ -16,9 +16,9 @@ What comes out is one flat list of calls.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
+from ...base.cached import cached_property
 from ...fusion.row_copies import fill_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call
@@ -99,7 +99,7 @@ class RecurrentProgram:
         """The memory that it works on; None where no sequence has a step."""
         return self._calls.arena
 
-    @functools.cached_property
+    @cached_property
     def _merged(self) -> list[Call]:
         return merge(self.all_calls())
 

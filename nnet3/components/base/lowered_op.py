@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....framework.base.cached import cached_property
 from ....framework.ir.desc import attr_values
 from ....framework.ir.messages import attr_type
 from ....framework.ir.op_list import OpNode
