@@ -2,8 +2,8 @@
 
     python -m campaign.sharing RUNS
 
-`sanitised.py` runs it with the generated C under the sanitisers of gcc. In the beginning all threads
-run each net at once for the first time, so that they compile, plan and load the same things
+`sanitised.py` runs it with the generated C under the sanitisers of gcc. In the beginning all
+threads run each net at once for the first time, so that they compile, plan and load the same things
 together; then each goes through the nets at its own pace, while the number of free cores seems to
 change; at last somebody sets the number of threads again and again.
 """
@@ -34,8 +34,8 @@ from .shared_nets import Results, Work
 
 THREADS = 8
 WORKS: dict[str, Callable[[], Work]] = {**shared_nets.WORKS, **shared_speech.WORKS}
-_LIBRARIES = ("packed,mkl,blas,xp", "packed,blas,xp")
-"""Kernel libraries: MKL's products take the place of those of NumPy's BLAS, where it is installed."""
+LIBRARIES = ("packed,mkl,blas,xp", "packed,blas,xp")
+"""Kernel libraries: where MKL is installed, its products take the place of NumPy's BLAS."""
 _CLOSE = 0.05
 """Difference allowed where products may be cut into other parts: updates such as Adam's turn a
 rounding error of a gradient near zero into a step."""
@@ -141,8 +141,8 @@ def main(runs: int, without: tuple[str, ...] = ()) -> int:
     shares = [runs // 3] * 2
     wrong: list[str] = []
     wanted: Mapping[str, Results] = {}
-    for libraries, share in zip(_LIBRARIES, shares, strict=True):
-        with mock.patch.dict(os.environ, {"OPSCOPE_LIBRARIES": libraries}):
+    for libraries, share in zip(LIBRARIES, shares, strict=True):
+        with mock.patch.dict(os.environ, {"OPSCOPELIBRARIES": libraries}):
             crew = _Crew(works)
             wanted = crew.start_cold()
             wrong += [f"{n}, alone" for n, work in works.items() if not same(work(), wanted[n])]
