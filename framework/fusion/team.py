@@ -110,7 +110,7 @@ EXPORT void opscope_alone(const word *b) {
   opscope_leave(b);
 }
 
-EXPORT void opscope_team(const word *b) {
+EXPORT HANDS_OVER void opscope_team(const word *b) {
   const int threads = take_threads();
   opscope_enter(b);
 #ifdef _OPENMP

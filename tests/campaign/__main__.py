@@ -13,7 +13,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import cntk_targets, nnet3_targets, own_targets, sanitised
+from . import cntk_targets, nnet3_targets, own_targets, repeats, sanitised
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, campaign, examine, keep
 from .trainings import TRAININGS
@@ -38,12 +38,17 @@ def main() -> int:
     parser.add_argument(
         "--sanitise", type=int, metavar="N", help="run nets N times in 8 threads under sanitisers"
     )
+    parser.add_argument(
+        "--repeats", type=int, metavar="N", help="compute N looped outputs under unrest"
+    )
     parser.add_argument("--read", metavar="FILE", help="read one file that was kept, and stop")
     arguments = parser.parse_args()
     if arguments.read:
         return read_again(Path(arguments.read))
     if arguments.sanitise:
         return 1 if sanitised.run_all(arguments.sanitise) else 0
+    if arguments.repeats:
+        return repeats.in_a_process(arguments.repeats)
     if arguments.kills:
         return kill_all(arguments.kills, arguments.seed or 0)
     unknown = set(arguments.only or ()) - set(TARGETS)

@@ -126,6 +126,15 @@ def convolutions(dtype: str) -> Work:
     return _training(b, feed)
 
 
+def convolution_prediction() -> Work:
+    """A loaded net of two convolutions, with chains and a pooling between them."""
+    b = NetBuilder("pictures")
+    x = b.conv2d(b.input("x", [-1, 3, 16, 16]), 16, 3, activation="relu")
+    b.assign(b.conv2d(b.max_pool2d(x, kernel=[2, 2]), 32, 3, activation="tanh"), name="y")
+    pictures = np.random.default_rng(14).normal(size=(16, 3, 16, 16)).astype(np.float32)
+    return _predicting(b, {"x": pictures}, "y")
+
+
 def stacks() -> Work:
     """Products of stacks of matrices, a step of attention, and of matrices in odd places."""
     b = NetBuilder("stacks")
@@ -197,6 +206,15 @@ def recurrent_prediction() -> Work:
     b.assign(states, name="y")
     rows = np.random.default_rng(10).normal(size=(90, 16)).astype(np.float32)
     return _predicting(b, {"x": Sequences(rows, (np.array([0, 40, 60, 90]),))}, "y")
+
+
+def team_prediction() -> Work:
+    """A loaded GRU whose steps, products of packed weights among them, are shared by a team."""
+    b = NetBuilder("team")
+    states, _ = b.gru(b.input("x", [-1, 40], levels=1), 160)
+    b.assign(states, name="y")
+    rows = np.random.default_rng(13).normal(size=(320, 40)).astype(np.float32)
+    return _predicting(b, {"x": Sequences(rows, (np.arange(0, 321, 8),))}, "y")
 
 
 # Compiled functions
@@ -302,6 +320,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     "wide gru, double": partial(wide_loop, "gru", "float64"),
     "steps of layers": steps_of_layers,
     "recurrent prediction": recurrent_prediction,
+    "team prediction": team_prediction,
+    "convolution prediction": convolution_prediction,
     "every loop": partial(every_loop, "float32"),
     "every loop, double": partial(every_loop, "float64"),
     "copies": copies,

@@ -30,7 +30,7 @@ from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
 from opscope.nnet3.files.examples import NnetExample
 from opscope.nnet3.files.sparse import SparseMatrix
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
 from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
 from opscope.nnet3.network.adjust import set_dropout_test_mode
 from opscope.nnet3.network.nnet import Nnet
@@ -150,14 +150,16 @@ def chunks() -> Work:
 
 
 def looped(chunk: int = 20) -> Work:
-    """One `LoopedComputer` for all threads: an utterance as a whole, and bit by bit."""
+    """One `LoopedComputer` for all threads: utterances as a whole, and one bit by bit."""
     computer = LoopedComputer(Nnet.from_config_text(TDNN, 1), LoopedOptions(frames_per_chunk=chunk))
     rows = np.random.default_rng(4).normal(size=(70, 40)).astype(np.float32)
+    utterances = [Utterance(str(n), rows[n:]) for n in range(9)]
 
     def compute() -> Results:
+        found = dict(computer.compute_all(utterances))
         stream = computer.stream()
         parts = [stream.accept(rows[i : i + 7]) for i in range(0, len(rows), 7)]
-        return {"output": computer.compute(rows), "bits": np.concatenate([*parts, stream.finish()])}
+        return found | {"bits": np.concatenate([*parts, stream.finish()])}
 
     return compute
 

@@ -33,6 +33,7 @@ from . import shared_nets, shared_speech
 from .shared_nets import Results, Work
 
 THREADS = 8
+SWITCHES = 1e-4  # seconds after which a thread of Python lets another one go on
 WORKS: dict[str, Callable[[], Work]] = {**shared_nets.WORKS, **shared_speech.WORKS}
 LIBRARIES = ("packed,mkl,blas,xp", "packed,blas,xp")
 """Kernel libraries: where MKL is installed, its products take the place of NumPy's BLAS."""
@@ -129,14 +130,15 @@ def free_cores_change() -> list[Callable[[], None]]:
     return [partial(threads._use, 1 + n) for n in range(threads.most_threads())]
 
 
-def main(runs: int, without: tuple[str, ...] = ()) -> int:
+def main(runs: int, makers: Mapping[str, Callable[[], Work]] = WORKS) -> int:
     """Run everything in all threads at once; the number of results that differ.
 
     Args:
-        runs: of each thread. without: names of works that are left out.
+        runs: of each thread. makers: of the works.
     """
-    began, count = time.monotonic(), 0
-    works = {name: make() for name, make in WORKS.items() if name not in without}
+    usual, began = sys.getswitchinterval(), time.monotonic()
+    sys.setswitchinterval(SWITCHES)
+    works = {name: make() for name, make in makers.items()}
     settings = sorted({threads.most_threads(), 1})
     shares = [runs // 3] * 2
     wrong: list[str] = []
@@ -153,6 +155,7 @@ def main(runs: int, without: tuple[str, ...] = ()) -> int:
     with again_and_again(*(partial(set_threads, count) for count in settings)):
         crew.run(runs - sum(shares), wanted, _close)
     set_threads(None)
+    sys.setswitchinterval(usual)
     wrong += crew.wrong
     count = THREADS * (runs + 2 * len(works))
     print(f"{', '.join(sorted(set(wrong)))}" if wrong else "all equal")
