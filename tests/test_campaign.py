@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,7 @@ import pytest
 
 pytest.importorskip("resource")
 
-from campaign import sharing, switches
+from campaign import repeats, sharing, switches
 from campaign.__main__ import CORPUS, TARGETS, adopt, outcome_of, read_all, target_of
 from campaign.faults import fail, kill_work
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
@@ -175,5 +179,43 @@ def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:
     assert found.broken
 
 
+SHARED = ("dense", "team prediction", "copies", "random integers", "chunks", "looped")
+"""Works of few milliseconds that hold most kinds of native code."""
+
+
 def test_many_threads_share_nets() -> None:
-    assert sharing.main(20) == 0
+    assert sharing.main(6, {name: sharing.WORKS[name] for name in SHARED}) == 0
+
+
+def test_a_result_that_differs_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    turn = itertools.count()
+    makers = {"odd": lambda: lambda: {"turn": np.array(min(next(turn), 20))}}
+    assert sharing.main(3, makers) > 0
+    assert "odd, cold" in capsys.readouterr().out
+
+
+def test_no_native_code_is_forgotten() -> None:
+    """What there is: C functions of the package, kernels of the registry."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "campaign.families"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux moves threads here")
+def test_repeats_under_unrest(capsys: pytest.CaptureFixture[str]) -> None:
+    works = {name: sharing.WORKS[name] for name in ("looped", "team prediction", "copies")}
+    before = sys.getswitchinterval()
+    try:
+        assert repeats.run_all(50, works, neighbours=("dense",)) == 0
+        drawn = np.random.default_rng()
+        odd = {"odd": lambda: lambda: {"drawn": drawn.normal(size=1)}}
+        assert repeats.run_all(150, odd, neighbours=("dense",)) == 3
+    finally:
+        sys.setswitchinterval(before)
+    told = capsys.readouterr().out
+    assert "| looped | 5 | 0 |" in told and "| odd | 3 | 3 |" in told

@@ -104,8 +104,9 @@ class Mersenne64:
             new = np.empty((turns, _SIZE), np.uint64)
             compiled = _compiled() if turns >= _MANY else None
             if compiled is not None:
-                words = [turns, self._state.ctypes.data, new.ctypes.data]
-                compiled(np.array(words, np.int64).ctypes.data)
+                places = self._state.ctypes.data, new.ctypes.data
+                words = np.array([turns, *places], np.int64)  # named: it must outlive the call
+                compiled(words.ctypes.data)
             else:
                 for row in new:
                     self._turn()

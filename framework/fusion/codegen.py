@@ -170,13 +170,17 @@ HEAD = """\
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-/* ThreadSanitizer does not see how a team waits for its members; it is told */
+/* ThreadSanitizer does not see how a team waits for its members; it is told. Nor does it see how
+   libgomp hands the variables of a function to them: such a function does nothing but call others,
+   and is not watched. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_acquire(void *);
 void __tsan_release(void *);
 #define LEFT(b) __tsan_release((void *)(b))
 #define MET(b) __tsan_acquire((void *)(b))
+#define HANDS_OVER __attribute__((no_sanitize("thread"), noinline))
 #else
+#define HANDS_OVER
 #define LEFT(b)
 #define MET(b)
 #endif
@@ -249,7 +253,7 @@ static void share(part f, const word *b, word t, word n) {
   }
 }
 
-static void split(part f, const word *b, word work) {
+HANDS_OVER static void split(part f, const word *b, word work) {
   const int threads = b[0] * b[1] * work >= PARALLEL_WORK ? take_threads() : 0;
 #ifdef _OPENMP
   if (threads > 1) {

@@ -84,6 +84,7 @@ class Library:
 
 _lock = new_rlock()
 _functions: dict[str, Compiled] = {}
+_libraries: dict[tuple[str, str], Library] = {}  # (compiler, text) -> what is loaded
 _refused: set[tuple[str, str]] = set()  # (compiler, loop key) that the compiler does not take
 _broken: set[str] = set()  # compilers that took nothing at all
 
@@ -141,13 +142,19 @@ def functions(loops: Sequence[Loop]) -> list[Compiled] | None:
 def library(source: str) -> Library | None:
     """A library of functions that threads may share; the text has `EXPORT` before each of them.
 
-    None where it cannot be compiled; that is logged.
+    Each text is loaded once, as what a library counts it counts for all. None where it cannot be
+    compiled; that is logged.
     """
     compiler = find_compiler(settings.switch("OPSCOPE_CC"))
     if compiler is None or compiler in _broken:
         return None
     with _lock:
-        return _try_library(compiler, HEAD + source)
+        found = _libraries.get((compiler, source))
+        if found is None:
+            found = _try_library(compiler, HEAD + source)
+            if found is not None:
+                _libraries[compiler, source] = found
+        return found
 
 
 def compile_loops(loops: Sequence[Loop]) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
 from . import compiler
 from .codegen import PARALLEL_WORK
 
@@ -41,40 +42,77 @@ static void run(const word *b, word t, word n) {
   }
 }
 
-/* Functions that read and set the number of threads of a BLAS whose products are items; 0: none.
-   While a list runs it has one: the list has its own. */
-EXPORT void *opscope_blas[2] = {0, 0};
-EXPORT int64_t opscope_lists[2] = {0, 0};  /* whether somebody is counting; lists that run */
-static int before;
+/* Functions that read and set the number of threads of a BLAS; 0: none. While a list runs, or a net
+   whose products are left to NumPy, it has one: lists have their own, and results must not follow
+   what else runs. */
+static void *blas[2] = {0, 0};
+EXPORT int64_t opscope_lists[2] = {0, 0};  /* whether somebody is counting; what runs of these */
+static int before;  /* what it had before, and gets back; 0: it is as it was */
+
+static int get_blas(void) { return ((int (*)(void))blas[0])(); }
+static void set_blas(int number) { ((void (*)(int))blas[1])(number); }
 
 static void begin(void) {
   while (__atomic_test_and_set(opscope_lists, __ATOMIC_ACQUIRE)) {}
 }
 
-static void enter(void) {
-  if (!opscope_blas[0]) return;
-  begin();
-  if (!opscope_lists[1]++ && (before = ((int (*)(void))opscope_blas[0])()) > 1)
-    ((void (*)(int))opscope_blas[1])(1);
-  __atomic_clear(opscope_lists, __ATOMIC_RELEASE);
+static void end(void) { __atomic_clear(opscope_lists, __ATOMIC_RELEASE); }
+
+static void lower(void) {
+  if (blas[0] && (before = get_blas()) > 1) set_blas(1);
 }
 
-static void leave(void) {
-  if (!opscope_blas[0]) return;
+EXPORT void opscope_enter(const word *b) {
   begin();
-  if (!--opscope_lists[1] && before > 1) ((void (*)(int))opscope_blas[1])(before);
-  __atomic_clear(opscope_lists, __ATOMIC_RELEASE);
+  if (!opscope_lists[1]++) lower();
+  end();
+}
+
+EXPORT void opscope_leave(const word *b) {
+  begin();
+  if (opscope_lists[1] && !--opscope_lists[1]) {
+    if (before > 1) set_blas(before);
+    before = 0;
+  }
+  end();
+}
+
+/* for the child of a fork, where nothing runs */
+EXPORT void opscope_forget(const word *b) {
+  opscope_lists[0] = opscope_lists[1] = before = 0;
+}
+
+/* the two functions of the BLAS */
+EXPORT void opscope_use_blas(const word *b) {
+  begin();
+  if (!blas[0]) {
+    blas[0] = (void *)b[0], blas[1] = (void *)b[1];
+    if (opscope_lists[1]) lower();
+  }
+  end();
+}
+
+/* how many threads the BLAS shall have while nothing runs, or 0: it says how many it has then */
+EXPORT void opscope_blas_threads(word *b) {
+  begin();
+  if (b[0] && before)
+    before = b[0];
+  else if (b[0])
+    set_blas(b[0]);
+  else
+    b[0] = before ? before : get_blas();
+  end();
 }
 
 EXPORT void opscope_alone(const word *b) {
-  enter();
+  opscope_enter(b);
   run(b, 0, 1);
-  leave();
+  opscope_leave(b);
 }
 
-EXPORT void opscope_team(const word *b) {
+EXPORT HANDS_OVER void opscope_team(const word *b) {
   const int threads = take_threads();
-  enter();
+  opscope_enter(b);
 #ifdef _OPENMP
   if (threads > 1) {
     LEFT(b);
@@ -88,7 +126,7 @@ EXPORT void opscope_team(const word *b) {
   } else
 #endif
     run(b, 0, 1);
-  leave();
+  opscope_leave(b);
   give_threads(threads);
 }
 
@@ -141,8 +179,42 @@ def library() -> Any:
     found = load(_SOURCE)
     if found is not None and hasattr(os, "register_at_fork"):
         # Lists that ran in other threads are not there in the child of a fork.
-        os.register_at_fork(after_in_child=partial(found.point, "opscope_lists", 0, 0))
+        os.register_at_fork(after_in_child=partial(found.function("opscope_forget"), 0))
     return found
+
+
+@functools.cache
+def hold_blas() -> OpenBlas | None:
+    """NumPy's OpenBLAS, from now on at one thread while lists run; None where there is none.
+
+    Its products differ in the last bits with the number of its threads, which must not follow what
+    other threads of Python run at the moment.
+    """
+    lists, found = library(), openblas()
+    if lists is None or found is None:
+        return None
+    words = np.array([found.get, found.set], np.int64)
+    lists.function("opscope_use_blas")(words.ctypes.data)
+    number = lists.function("opscope_blas_threads")
+
+    def threads(wanted: int) -> int:
+        word = np.array([wanted], np.int64)
+        number(word.ctypes.data)
+        return int(word[0])
+
+    hold(found.path, threads)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(hold, found.path, threads))
+    return found
+
+
+@functools.cache
+def one_blas_thread() -> tuple[Callable[[int], None], Callable[[int], None]] | None:
+    """What begins and what ends a while in which NumPy's OpenBLAS has one thread, each called
+    with 0; None where it has no threads that follow anything."""
+    if hold_blas() is None:
+        return None
+    return library().function("opscope_enter"), library().function("opscope_leave")
 
 
 def load(source: str) -> Any:

@@ -21,7 +21,7 @@ from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, for
 from ..base.scope import Scope, Variable
 from ..base.shape import ArraySpec, Levels
 from ..base.untrusted.limits import limit
-from ..fusion.team import in_order
+from ..fusion.team import in_order, one_blas_thread
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
@@ -37,6 +37,11 @@ _ALIGN = 64
 _COPIED = 1 << 16
 _SMALL_RUN = 1 << 28  # bytes; smaller runs are not compared with the limit
 """Bytes up to which a replaced input is copied."""
+
+
+_LARGE = 4096
+"""Elements of the largest array from which NumPy's BLAS may use threads: its products use them from
+2^18 multiplications on."""
 
 
 class CannotFuseError(Exception):
@@ -91,6 +96,9 @@ class Frame:
         quiet = contextvars.copy_context()
         quiet.run(np.seterr, all="ignore")
         self._quietly = quiet.run
+        self._blas = None
+        if place.kind == "cpu" and any(array.size >= _LARGE for array in self.arrays.values()):
+            self._blas = one_blas_thread()
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -260,6 +268,8 @@ class Frame:
                 the net is running already in this scope, in another thread.
         """
         self.state.context = context
+        if self._blas is not None:
+            self._blas[0](0)
         try:
             if context.hooks or self.place.kind != "cpu":
                 self._quietly(self._run_watched, context)
@@ -272,6 +282,9 @@ class Frame:
                 "this net is running already in this scope; give each thread a Scope of its own, or"
                 " call predict, which several threads may do at once"
             ) from None
+        finally:
+            if self._blas is not None:
+                self._blas[1](0)
 
     def _run_all(self) -> None:
         rest = iter(self.calls)

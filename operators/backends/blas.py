@@ -9,13 +9,12 @@ anyway, are left to NumPy, and so is everything where there is no C compiler.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...framework.base.cpu.numpy_blas import controllers
+from ...framework.base.cpu.numpy_blas import OpenBlas
 from ...framework.base.cpu.threads import follow_by_numpy
 from ...framework.fusion import team
 from ...framework.fusion.compiler import Library
@@ -28,12 +27,6 @@ _ALONE = 1 << 18
 """Multiplications up to which OpenBLAS takes one thread (its interface/gemm.c)."""
 _ALONE_VECTOR = 9216
 """The same of a product with a vector (its interface/gemv.c)."""
-_NAMES = (  # of the functions: their ends around the name, and the bits of a size
-    ("scipy_", "64_", 64),
-    ("", "64_", 64),
-    ("scipy_", "", 32),
-    ("", "", 32),
-)
 _LETTERS = {"float32": "s", "float64": "d"}
 _HANDLE = 11  # words, of which the last two are alpha and beta
 
@@ -54,23 +47,15 @@ GEMM(d32, double, int32_t)
 """
 
 
-class _OpenBlas(NamedTuple):
-    """NumPy's OpenBLAS.
+class _Products(NamedTuple):
+    """NumPy's OpenBLAS, and the functions that call its product with the addresses of a part."""
 
-    Attributes:
-        gemm: dtype -> address of its product. bits: of a size.
-        handle: of the library, which it keeps loaded.
-        code: the compiled functions that call a product with the addresses of a part.
-    """
-
-    gemm: dict[str, int]
-    bits: int
-    handle: Any
+    blas: OpenBlas
     code: Library
 
 
 @functools.cache
-def library() -> _OpenBlas | None:
+def library() -> _Products | None:
     """NumPy's OpenBLAS for the threads of a team; None where NumPy has another BLAS, or there is
     no C compiler. What NumPy computes itself then follows the number of threads."""
     found = _open()
@@ -79,23 +64,11 @@ def library() -> _OpenBlas | None:
     return found
 
 
-def _open() -> _OpenBlas | None:
-    teams = team.library()
-    code = team.load(_SOURCE)
-    if teams is None or code is None:
+def _open() -> _Products | None:
+    if team.library() is None:
         return None
-    for one in controllers():
-        if one.internal_api != "openblas":
-            continue
-        for begin, end, bits in _NAMES:
-            names = [f"{begin}cblas_{letter}gemm{end}" for letter in _LETTERS.values()]
-            names += [f"{begin}openblas_{verb}_num_threads{end}" for verb in ("get", "set")]
-            if not all(hasattr(one.dynlib, name) for name in names):
-                continue
-            at = [ctypes.cast(one.dynlib[name], ctypes.c_void_p).value or 0 for name in names]
-            teams.point("opscope_blas", *at[2:])
-            return _OpenBlas(dict(zip(_LETTERS, at, strict=False)), bits, one.dynlib, code)
-    return None
+    code, found = team.load(_SOURCE), team.hold_blas()
+    return None if code is None or found is None else _Products(found, code)
 
 
 class Gemm:
@@ -108,13 +81,13 @@ class Gemm:
         factors: tuple[float, float],
         sizes: tuple[int, ...],
     ) -> None:
-        blas = library()
-        assert blas is not None, "the caller has seen that it is there"
+        found = library()
+        assert found is not None, "the caller has seen that it is there"
         self._words = np.zeros(_HANDLE, np.int64)
-        self._words[:-2] = blas.gemm[dtype], *transposed, *sizes
+        self._words[:-2] = found.blas.gemm[dtype], *transposed, *sizes
         self._words[-2:].view(np.float64)[:] = factors
         self.handle = self._words.ctypes.data
-        self.address = blas.code.address(f"opscope_{_LETTERS[dtype]}{blas.bits}")
+        self.address = found.code.address(f"opscope_{_LETTERS[dtype]}{found.blas.bits}")
 
 
 _gemm = functools.lru_cache(maxsize=512)(Gemm)

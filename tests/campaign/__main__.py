@@ -19,7 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import faults, sanitised, switches
+from . import faults, repeats, sanitised, switches
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, Until, campaign, examine
 from .progress import Progress, folder_of, table
@@ -71,6 +71,9 @@ def main() -> int:
     parser.add_argument(
         "--switches", type=int, metavar="N", help="run N random nets with each switch instead"
     )
+    parser.add_argument(
+        "--repeats", type=int, metavar="N", help="compute N looped outputs under unrest"
+    )
     parser.add_argument("--read", metavar="FILE", help="read one file that was kept, and stop")
     parser.add_argument(
         "--adopt", metavar="FILE", help="make a file that was kept one of the ordinary tests"
@@ -86,6 +89,8 @@ def main() -> int:
         return faults.main(arguments.faults, arguments.seed or 0, arguments.only)
     if arguments.switches:
         return switches.main(arguments.switches, arguments.seed or 0, arguments.only)
+    if arguments.repeats:
+        return repeats.in_a_process(arguments.repeats)
     if arguments.kills:
         return kill_all(arguments.kills, arguments.seed or 0)
     progress = Progress(KEPT)

@@ -2,139 +2,168 @@
 
     python -m campaign.sharing RUNS
 
-`sanitised.py` runs it with the generated C under the sanitisers of gcc.
+`sanitised.py` runs it with the generated C under the sanitisers of gcc. In the beginning all
+threads run each net at once for the first time, so that they compile, plan and load the same things
+together; then each goes through the nets at its own pace, while the number of free cores seems to
+change; at last somebody sets the number of threads again and again.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import sys
-import tempfile
 import threading
+import time
 import traceback
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from unittest import mock
 
 # gcc must not run under the sanitiser that this process was started with.
 os.environ.pop("LD_PRELOAD", None)
 
 import numpy as np
 
-from opscope import NetBuilder, OpContext, Scope, Sequences, load, save
-from opscope.nnet3.inference.chunks import ChunkComputer
-from opscope.nnet3.inference.looped_computer import LoopedComputer
-from opscope.nnet3.network.nnet import Nnet
+from opscope import set_threads
+from opscope.framework.base.cpu import threads
+
+from . import shared_nets, shared_speech
+from .shared_nets import Results, Work
 
 THREADS = 8
-Work = Callable[[], Mapping[str, np.ndarray]]
+SWITCHES = 1e-4  # seconds after which a thread of Python lets another one go on
+WORKS: dict[str, Callable[[], Work]] = {**shared_nets.WORKS, **shared_speech.WORKS}
+LIBRARIES = ("packed,mkl,blas,xp", "packed,blas,xp")
+"""Kernel libraries: where MKL is installed, its products take the place of NumPy's BLAS."""
+_CLOSE = 0.05
+"""Difference allowed where products may be cut into other parts: updates such as Adam's turn a
+rounding error of a gradient near zero into a step."""
 
 
-def _mlp() -> Work:
-    b, scope = NetBuilder("mlp"), Scope()
-    x = b.input("x", [-1, 64])
-    b.softmax(b.fc(b.fc(x, 300, activation="tanh"), 10), name="y")
-    b.initialize(scope)
-    rows = np.random.default_rng(0).normal(size=(256, 64)).astype(np.float32)
-    return _predict(b, scope, {"x": rows}, "y")
+def same(found: Results, wanted: Results) -> bool:
+    """Whether two results are equal bit for bit."""
+    return found.keys() == wanted.keys() and all(
+        np.asarray(found[name]).tobytes() == np.asarray(wanted[name]).tobytes() for name in wanted
+    )
 
 
-def _predict(b: NetBuilder, scope: Scope, feed: Mapping[str, Any], name: str) -> Work:
-    """A net that all threads run at once; it is saved and loaded for that."""
-    with tempfile.TemporaryDirectory() as folder:
-        save(b, scope, f"{folder}/net")
-        loaded = load(f"{folder}/net")
-
-    def predict() -> Mapping[str, np.ndarray]:
-        value = loaded.predict(feed, name)[name]
-        return {name: getattr(value, "data", value)}
-
-    return predict
+def _close(found: Results, wanted: Results) -> bool:
+    return found.keys() == wanted.keys() and all(
+        np.allclose(found[name], wanted[name], _CLOSE, _CLOSE, equal_nan=True) for name in wanted
+    )
 
 
-def _training() -> Work:
-    """Each thread trains parameters of its own, from the same beginning."""
-    b = NetBuilder("training")
-    x, label = b.input("x", [-1, 64]), b.input("label", [-1], "int64")
-    scores = b.fc(b.fc(x, 200, activation="relu"), 5)
-    cost = b.mean(b.softmax_cross_entropy(scores, label), name="cost")
-    b.backward_from(cost)
-    b.add_optimization(0.01, "adam")
-    rng = np.random.default_rng(1)
-    feed = {
-        "x": rng.normal(size=(300, 64)).astype(np.float32),
-        "label": rng.integers(0, 5, 300),
-    }
+class _Crew:
+    """Threads that run works and count the results that are wrong."""
 
-    def train() -> Mapping[str, np.ndarray]:
-        scope = Scope()
-        b.initialize(scope, OpContext(seed=3), share=True)
-        for _ in range(3):
-            found = b.run(scope, feed=feed, fetch=["cost"])
-        return found
+    def __init__(self, works: Mapping[str, Work]) -> None:
+        self.works = list(works.items())
+        self.wrong: list[str] = []
+        self._begin = threading.Barrier(THREADS)
 
-    return train
+    def start_cold(self) -> dict[str, Results]:
+        """All threads run each work at once; what it gives, which must be the same for all."""
+        found: dict[str, list[Results]] = {name: [] for name, _ in self.works}
 
+        def run(_: int) -> None:
+            for name, work in self.works:
+                self._begin.wait()
+                self._try(name, lambda name=name, work=work: found[name].append(work()) or True)
 
-def _recurrent() -> Work:
-    b, scope = NetBuilder("recurrent"), Scope()
-    b.lstm(b.input("x", [-1, 16], levels=1), 32, name="h")
-    b.initialize(scope)
-    rows = np.random.default_rng(2).normal(size=(90, 16)).astype(np.float32)
-    fed = Sequences(rows, (np.array([0, 40, 60, 90]),))
-    return _predict(b, scope, {"x": fed}, "h")
+        self._together(run)
+        for name, results in found.items():
+            if not all(same(one, results[0]) for one in results):
+                self.wrong.append(f"{name}, cold")
+        return {name: results[0] for name, results in found.items() if results}
 
+    def run(
+        self, runs: int, wanted: Mapping[str, Results], agrees: Callable[[Results, Results], bool]
+    ) -> None:
+        """Each thread makes so many runs, beginning with another work."""
 
-_TDNN = """input-node name=input dim=40
-component name=a type=NaturalGradientAffineComponent input-dim=120 output-dim=256
-component name=r type=RectifiedLinearComponent dim=256
-component name=b type=AffineComponent input-dim=512 output-dim=100
-component name=s type=LogSoftmaxComponent dim=100
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=r component=r input=a
-component-node name=b component=b input=Append(Offset(r, -3), r)
-component-node name=s component=s input=b
-output-node name=output input=s
-"""
+        def run(me: int) -> None:
+            self._begin.wait()
+            for number in range(runs):
+                name, work = self.works[(number + me * 5) % len(self.works)]
+                self._try(name, lambda name=name, work=work: agrees(work(), wanted[name]))
 
+        self._together(run)
 
-def _chunks() -> Work:
-    computer = ChunkComputer(Nnet.from_config_text(_TDNN, 1))
-    rows = np.random.default_rng(3).normal(size=(130, 40)).astype(np.float32)
-    return lambda: {"output": computer.compute(rows)}
+    def _try(self, name: str, right: Callable[[], bool]) -> None:
+        try:
+            if not right():
+                self.wrong.append(name)
+        except Exception:
+            traceback.print_exc()
+            self.wrong.append(name)
 
-
-def _looped() -> Work:
-    computer = LoopedComputer(Nnet.from_config_text(_TDNN, 1))
-    rows = np.random.default_rng(4).normal(size=(70, 40)).astype(np.float32)
-    return lambda: {"output": computer.compute(rows)}
+    def _together(self, run: Callable[[int], None]) -> None:
+        crew = [threading.Thread(target=run, args=(me,)) for me in range(THREADS)]
+        for thread in crew:
+            thread.start()
+        for thread in crew:
+            thread.join()
 
 
-def main(runs: int) -> int:
-    """Run everything in all threads at once; the number of results that differ."""
-    works = [make() for make in (_mlp, _training, _recurrent, _chunks, _looped)]
-    wanted = [dict(work()) for work in works]
-    wrong = [0] * THREADS
-    begin = threading.Barrier(THREADS)
+@contextmanager
+def again_and_again(*calls: Callable[[], None]) -> Iterator[None]:
+    """A thread makes one of the calls after the other, with pauses of random lengths."""
+    ended, rng = threading.Event(), random.Random(0)
 
-    def repeat(me: int) -> None:
-        begin.wait()
-        for number in range(runs):
-            at = (number + me) % len(works)
-            try:
-                found = works[at]()
-                same = all(np.array_equal(found[name], value) for name, value in wanted[at].items())
-            except Exception:
-                traceback.print_exc()
-                same = False
-            wrong[me] += not same
+    def turn() -> None:
+        while not ended.wait(rng.uniform(0, 0.02)):
+            rng.choice(calls)()
 
-    threads = [threading.Thread(target=repeat, args=(me,)) for me in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
         thread.join()
-    print(f"{THREADS} threads, {runs} runs each, {sum(wrong)} results differ")
-    return sum(wrong)
+
+
+def free_cores_change() -> list[Callable[[], None]]:
+    """Calls after which more or fewer cores seem to be free."""
+    return [partial(threads._use, 1 + n) for n in range(threads.most_threads())]
+
+
+def main(runs: int, makers: Mapping[str, Callable[[], Work]] = WORKS) -> int:
+    """Run everything in all threads at once; the number of results that differ.
+
+    Args:
+        runs: of each thread. makers: of the works.
+    """
+    usual, began = sys.getswitchinterval(), time.monotonic()
+    sys.setswitchinterval(SWITCHES)
+    works = {name: make() for name, make in makers.items()}
+    settings = sorted({threads.most_threads(), 1})
+    shares = [runs // 3] * 2
+    wrong: list[str] = []
+    wanted: Mapping[str, Results] = {}
+    for libraries, share in zip(LIBRARIES, shares, strict=True):
+        with mock.patch.dict(os.environ, {"OPSCOPELIBRARIES": libraries}):
+            crew = _Crew(works)
+            wanted = crew.start_cold()
+            wrong += [f"{n}, alone" for n, work in works.items() if not same(work(), wanted[n])]
+            with again_and_again(*free_cores_change()):
+                crew.run(share, wanted, same)
+            wrong += crew.wrong
+    crew = _Crew(works)
+    with again_and_again(*(partial(set_threads, count) for count in settings)):
+        crew.run(runs - sum(shares), wanted, _close)
+    set_threads(None)
+    sys.setswitchinterval(usual)
+    wrong += crew.wrong
+    count = THREADS * (runs + 2 * len(works))
+    print(f"{', '.join(sorted(set(wrong)))}" if wrong else "all equal")
+    print(
+        f"{THREADS} threads, {runs} runs each of {len(works)} works, {count:,} with the cold ones,"
+        f" {time.monotonic() - began:.0f} s: {len(wrong)} results differ"
+    )
+    return len(wrong)
 
 
 if __name__ == "__main__":

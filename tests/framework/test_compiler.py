@@ -325,3 +325,11 @@ def test_unknown_compiler(monkeypatch: Any, caplog: Any) -> None:
     assert not compiler.available()
     assert "no-such-compiler-at-all" in caplog.text
     assert compiler.functions([loop("x0 + 1")]) is None
+
+
+def test_a_text_is_loaded_once(tmp_path: Path, monkeypatch: Any) -> None:
+    """What a library counts it counts for all; without a cache each load was one by itself."""
+    monkeypatch.setattr(library_files, "cache_folder", lambda: None)
+    source = f"EXPORT int64_t counted_{tmp_path.name.replace('-', '_')} = 0;"
+    loaded = [compiler.library(source) for _ in range(2)]
+    assert loaded[0] is loaded[1] is not None

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from opscope.framework.fusion.codegen import FULL, ONE, Loop, Operand, gpu_source
-from opscope.framework.fusion.expression import names, parse, replace_names, written_out
-from opscope.framework.ir.registry import load_operators, lookup, operator_types
+from opscope.framework.fusion.codegen import FULL, ONE, Loop, gpu_source
+from opscope.framework.ir.registry import load_operators, operator_types
+from scalar_loops import loop_of
 
 HEAD = """\
 #include <cuda_fp16.h>
@@ -36,32 +36,6 @@ def nvcc() -> str:
     folders = [os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
     places = [str(Path(folder) / "bin") for folder in folders if folder]
     return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places)) or ""
-
-
-def loop_of(op_type: str, dtype: str, kind: str) -> Loop | None:
-    """A loop of one operator whose inputs after the first are of this kind."""
-    entry = lookup(op_type)
-    slots = [slot.name for slot in entry.inputs]
-    known = {name: ("num", 0.5) for name in entry.attr_specs}
-    operands: list[Operand] = []
-    values, stores = [], []
-    for slot, text in entry.scalar.items():
-        tree = written_out(parse(text), dict.fromkeys(slots, 1))
-        for name in sorted(names(tree) - known.keys()):
-            if name == "grad_scale" and name not in slots:
-                known[name] = ("num", 1.0)
-                continue
-            known[name] = ("var", f"x{len(operands)}")
-            operands.append(Operand(kind if operands else FULL, dtype))
-        known[slot] = ("var", f"v{len(values)}")
-        values.append(replace_names(tree, known))
-    if not values:
-        return None
-    for number, slot in enumerate(entry.scalar):
-        if slot in entry.output_slots:
-            stores.append((len(operands), f"v{number}"))
-            operands.append(Operand(FULL, dtype))
-    return Loop(dtype, tuple(operands), tuple(values), tuple(stores))
 
 
 def kernel(loop: Loop, number: int) -> str:

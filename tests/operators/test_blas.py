@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from matrix_layouts import LAYOUTS, check_adding, check_layouts, maker
-from opscope.framework.base.context import OpContext
+from opscope.framework.base.context import Hook, OpContext
 from opscope.framework.base.cpu.numpy_blas import BlasThreads, controllers
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import team
@@ -159,6 +159,38 @@ def test_set_threads_reaches_numpys_blas() -> None:
     )
     before, chosen, after = map(int, done.stdout.split())
     assert (chosen, after) == (3, before)
+
+
+class _Watch(Hook):
+    """Notes the number of threads while a net runs, and may set another."""
+
+    def __init__(self, then: int = 0) -> None:
+        self.seen: list[int] = []
+        self._then = then
+
+    def before_op(self, frame: Any, index: int) -> None:
+        self.seen.append(controllers()[0].get_num_threads())
+        if self._then:
+            BlasThreads(controllers())(self._then, True)
+
+
+@with_blas
+def test_numpys_products_do_not_follow_other_threads() -> None:
+    """In double its results differ with the number of threads, which lists of others set to 1."""
+    (one,) = controllers()
+    before = one.get_num_threads()
+    net = PlainNet()
+    net.add_op("tanh", {"x": ["x"]}, {"out": ["y"]})
+    try:
+        one.set_num_threads(2)
+        for rows, then, seen, left in ((100, 0, 1, 2), (2, 0, 2, 2), (100, 3, 1, 3)):
+            scope, watch = Scope(), _Watch(then)
+            scope.feed({"x": np.ones((rows, 90))})
+            net.run(scope, OpContext(live_out=["y"], hooks=[watch]))
+            assert (watch.seen, one.get_num_threads()) == ([seen], left)
+        assert BlasThreads([one])._first == [3]
+    finally:
+        one.set_num_threads(before)
 
 
 def test_without_a_compiler_products_are_numpys(monkeypatch: Any) -> None:

@@ -1,0 +1,329 @@
+"""Nets of NetBuilder that threads share, and compiled functions called as kernels call them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import half_nets
+from opscope import NetBuilder, OpContext, Scope, Sequences, load, save
+from opscope.cntk.base.mersenne import Mersenne64
+from opscope.framework.fusion import compiler, conversions, team
+from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
+from opscope.framework.ir.registry import load_operators, lookup, operator_types
+from rnn_layers import feed_for, layer_net, parameters
+from scalar_loops import loop_of
+
+Results = Mapping[str, np.ndarray]
+Work = Callable[[], Results]
+"""A run that several threads may make at once; it gives the same numbers each time."""
+
+_SMALL, _LARGE = (40, 300), (300, 700)
+"""Shapes that compiled loops are run on: on one thread, and on several."""
+_LARGE_LOOPS = 30  # one in so many is run on the larger one
+
+
+def _predicting(b: NetBuilder, feed: Mapping[str, Any], name: str) -> Work:
+    """One loaded net, whose `predict` all threads call."""
+    scope = Scope()
+    b.initialize(scope, OpContext(seed=5))
+    with tempfile.TemporaryDirectory() as folder:
+        save(b, scope, f"{folder}/net")
+        loaded = load(f"{folder}/net")
+
+    def predict() -> Results:
+        value = loaded.predict(feed, name)[name]
+        return {name: getattr(value, "data", value)}
+
+    return predict
+
+
+def _training(b: NetBuilder, feed: Mapping[str, Any], steps: int = 2) -> Work:
+    """One net; each run trains parameters in a scope of its own, from the same beginning."""
+    names = parameters(b)
+
+    def train() -> Results:
+        scope, found = Scope(), {}
+        b.initialize(scope, OpContext(seed=3), share=True)
+        for _ in range(steps):
+            found = b.run(scope, feed=feed, fetch=["cost"])
+        return {**found, **{name: np.array(scope.numpy(name)) for name in names}}
+
+    return train
+
+
+# Dense nets, and nets in every precision
+
+
+def dense() -> Work:
+    """Products in parts for several threads, a chain that they share, a softmax."""
+    b = NetBuilder("dense")
+    x = b.input("x", [-1, 300])
+    b.softmax(b.fc(b.fc(x, 400, activation="tanh"), 10), name="y")
+    rows = np.random.default_rng(0).normal(size=(600, 300)).astype(np.float32)
+    return _predicting(b, {"x": rows}, "y")
+
+
+def wide_training(dtype: str, rate: float = 0.01) -> Work:
+    """Layers whose products, chains, gradients, norms and updates are large enough for threads."""
+    b = NetBuilder("wide", dtype)
+    x, label = b.input("x", [-1, 300]), b.input("label", [-1], "int64")
+    hidden = b.batch_norm(b.fc(b.fc(x, 500, activation="relu"), 300, activation="gelu"))
+    b.mean(b.softmax_cross_entropy(b.fc(hidden, 20), label), name="cost")
+    b.backward_from("cost")
+    b.add_optimization(rate, "adam", clip_norm=1.0)
+    rng = np.random.default_rng(1)
+    feed = {"x": rng.normal(size=(200, 300)).astype(dtype), "label": rng.integers(0, 20, 200)}
+    return _training(b, feed)
+
+
+def kind(name: str, dtype: str) -> Work:
+    """A net of `half_nets.py`."""
+    b, cost, feed = half_nets.NETS[name](dtype)
+    b.backward_from(cost)
+    b.add_optimization(0.05, "momentum")
+    return _training(b, feed)
+
+
+def optimizers() -> Work:
+    """A net for every optimizer."""
+    load_operators()
+    kinds = [
+        op_type
+        for op_type in operator_types()
+        if "." not in op_type and {"param", "grad", "lr"} <= lookup(op_type).input_slots.keys()
+    ]
+    rng = np.random.default_rng(2)
+    feed = {"x": rng.normal(size=(30, 20)).astype(np.float32), "label": rng.integers(0, 4, 30)}
+    made = {}
+    for op_type in kinds:
+        b = NetBuilder(op_type)
+        x, label = b.input("x", [-1, 20]), b.input("label", [-1], "int64")
+        scores = b.fc(b.fc(x, 120, activation="sigmoid"), 4)
+        b.backward_from(b.mean(b.softmax_cross_entropy(scores, label), name="cost"))
+        b.add_optimization(0.01, op_type)
+        made[op_type] = _training(b, feed, 3)
+    return lambda: {f"{op_type} {n}": v for op_type in made for n, v in made[op_type]().items()}
+
+
+def convolutions(dtype: str) -> Work:
+    """Every convolution, over one, two and three axes, large enough for threads."""
+    b = NetBuilder("convolutions", dtype)
+    shapes = {1: [8, 16, 64], 2: [8, 8, 14, 14], 3: [4, 6, 7, 7, 7]}
+    rng, feed, costs = np.random.default_rng(3), {}, []
+    for rank, shape in shapes.items():
+        for family in ("conv", "conv_transpose"):
+            name = f"{family}{rank}"
+            x = b.input(name, [-1, *shape[1:]])
+            feed[name] = rng.normal(size=shape).astype(dtype)
+            costs.append(b.mean(getattr(b, f"{family}{rank}d")(x, 24, 3, activation="relu")))
+    b.backward_from(b.sum(costs, name="cost"))
+    b.add_optimization(0.1, "nesterov")
+    return _training(b, feed)
+
+
+def convolution_prediction() -> Work:
+    """A loaded net of two convolutions, with chains and a pooling between them."""
+    b = NetBuilder("pictures")
+    x = b.conv2d(b.input("x", [-1, 3, 16, 16]), 16, 3, activation="relu")
+    b.assign(b.conv2d(b.max_pool2d(x, kernel=[2, 2]), 32, 3, activation="tanh"), name="y")
+    pictures = np.random.default_rng(14).normal(size=(16, 3, 16, 16)).astype(np.float32)
+    return _predicting(b, {"x": pictures}, "y")
+
+
+def stacks() -> Work:
+    """Products of stacks of matrices, a step of attention, and of matrices in odd places."""
+    b = NetBuilder("stacks")
+    x, y = b.input("x", [-1, 40, 60]), b.input("y", [-1, 60, 50])
+    weights = b.softmax(b.matmul(b.matmul(x, y), b.parameter("w", [50, 70])))
+    turned = b.matmul(b.transpose(x, perm=[1, 0, 2]), b.parameter("v", [60, 30]))
+    costs = [b.mean(b.square(weights)), b.mean(b.square(turned))]
+    b.backward_from(b.sum(costs, name="cost"))
+    b.add_optimization(0.1, "lion")
+    rng = np.random.default_rng(4)
+    return _training(b, {name: rng.normal(size=s) for name, s in _STACKS.items()})
+
+
+_STACKS = {"x": (12, 40, 60), "y": (12, 60, 50)}
+
+
+# Loops over sequences
+
+
+def loop(kind: str, dtype: str, **options: Any) -> Work:
+    """A recurrent layer with initial states, and the gradients of everything."""
+    b, outputs, wrt = layer_net(kind, dtype=dtype, **options)
+    feed = feed_for(b, np.random.default_rng(6), dtype=dtype)
+    names = [*map(str, outputs), *(b.gradient(name) for name in wrt)]
+
+    def run() -> Results:
+        scope = Scope()
+        b.initialize(scope, OpContext(seed=7), share=True)
+        found = b.run(scope, feed=feed, fetch=names)
+        return {name: getattr(value, "data", value) for name, value in found.items()}
+
+    return run
+
+
+def wide_loop(kind: str, dtype: str) -> Work:
+    """A recurrent layer whose steps are shared by a team of threads."""
+    b = NetBuilder("wide", dtype)
+    x = b.input("x", [-1, 40], levels=1)
+    states, _ = getattr(b, kind)(x, 160)
+    b.backward_from(b.mean(b.square(states), name="cost"))
+    b.add_optimization(0.1, "adamw")
+    rng = np.random.default_rng(8)
+    lengths = np.cumsum([0, *rng.integers(4, 13, 40)])
+    rows = rng.normal(size=(lengths[-1], 40)).astype(dtype)
+    return _training(b, {"x": Sequences(rows, (lengths,))})
+
+
+def steps_of_layers() -> Work:
+    """A step net with two memories, one two steps back, and layers that are not one cell."""
+    b = NetBuilder("steps", "float64")
+    x = b.input("x", [-1, 20], levels=1)
+    with b.recurrent("cell", reverse=True) as step:
+        row, before = step.input(x), step.memory(60, value=0.5)
+        far = step.memory(60, delay=2)
+        h = b.layer_norm(b.fc([row, before], size=60, activation="tanh")) + far * 0.5
+        step.update(before, h)
+        step.update(far, b.matmul(h, b.parameter("w", [60, 60])))
+        states = step.output(h)
+    b.backward_from(b.mean(b.square(states), name="cost"))
+    b.add_optimization(0.1, "rmsprop")
+    rng = np.random.default_rng(9)
+    return _training(b, {"x": [rng.normal(size=(n, 20)) for n in (3, 9, 6, 1)]})
+
+
+def recurrent_prediction() -> Work:
+    """A loaded LSTM that goes both ways."""
+    b = NetBuilder("prediction")
+    states, _ = b.lstm(b.input("x", [-1, 16], levels=1), 48, bidirectional=True)
+    b.assign(states, name="y")
+    rows = np.random.default_rng(10).normal(size=(90, 16)).astype(np.float32)
+    return _predicting(b, {"x": Sequences(rows, (np.array([0, 40, 60, 90]),))}, "y")
+
+
+def team_prediction() -> Work:
+    """A loaded GRU whose steps, products of packed weights among them, are shared by a team."""
+    b = NetBuilder("team")
+    states, _ = b.gru(b.input("x", [-1, 40], levels=1), 160)
+    b.assign(states, name="y")
+    rows = np.random.default_rng(13).normal(size=(320, 40)).astype(np.float32)
+    return _predicting(b, {"x": Sequences(rows, (np.arange(0, 321, 8),))}, "y")
+
+
+# Compiled functions
+
+
+def _loops(dtype: str) -> dict[str, Loop]:
+    """The loop of every operator with a scalar expression, in turn with operands of each kind."""
+    load_operators()
+    kinds = FULL, ROW, COLUMN, ONE
+    found = {
+        op_type: loop_of(op_type, dtype, kinds[number % len(kinds)])
+        for number, op_type in enumerate(operator_types())
+    }
+    return {op_type: loop for op_type, loop in found.items() if loop is not None}
+
+
+def every_loop(dtype: str) -> Work:
+    """The loops of all elementwise operators: each by itself, then all by a team of threads."""
+    found = _loops(dtype)
+    rng = np.random.default_rng(11)
+    given = {
+        shape: {
+            FULL: rng.uniform(0.1, 0.9, shape).astype(dtype),
+            ROW: rng.uniform(0.1, 0.9, shape[1]).astype(dtype),
+            COLUMN: rng.uniform(0.1, 0.9, shape[0]).astype(dtype),
+            ONE: np.full(1, 0.7, dtype),
+        }
+        for shape in (_SMALL, _LARGE)
+    }
+
+    def run() -> Results:
+        compiled = compiler.functions(list(found.values()))
+        assert compiled is not None, "a compiler, and loops that it takes"
+        results, tasks = {}, []
+        for number, ((op_type, loop), code) in enumerate(zip(found.items(), compiled, strict=True)):
+            shape = _SMALL if number % _LARGE_LOOPS else _LARGE
+            for way in ("alone", "team"):
+                written = {i for i, _ in loop.stores}
+                arrays = [
+                    np.zeros(shape, dtype) if i in written else given[shape][operand.kind]
+                    for i, operand in enumerate(loop.operands)
+                ]
+                steps = {FULL: shape[1], COLUMN: 1}
+                places = [
+                    (array.ctypes.data, steps.get(operand.kind, 0))
+                    for array, operand in zip(arrays, loop.operands, strict=True)
+                ]
+                words = np.array([*shape, *(word for place in places for word in place)], np.int64)
+                if way == "alone":
+                    code.function(words.ctypes.data)
+                else:
+                    items = ((code.share, words.ctypes.data),)
+                    tasks.append(team.ParallelTask(items, team.ITEM_WORK, (words, arrays)))
+                results.update({f"{op_type} {way} {i}": arrays[i] for i in written})
+        team.run_together(tasks)()
+        return results
+
+    return run
+
+
+def copies() -> Work:
+    """Rows copied, filled and converted, by one thread and by several."""
+    rng = np.random.default_rng(12)
+    source = rng.normal(size=(3000, 200)).astype(np.float32)
+    rows = rng.permutation(3000)
+
+    def run() -> Results:
+        taken, filled = np.empty_like(source), np.empty_like(source)
+        half, back = np.empty(source.shape, np.float16), np.empty_like(source)
+        tasks = [team.copy_task(taken, source, source_rows=rows), team.fill_task(filled, 0.5)]
+        team.run_together([task for task in tasks if task is not None])()
+        conversions.convert_call(np, source, half)()
+        conversions.convert_call(np, half, back)()
+        return {"taken": taken, "filled": filled, "half": half, "back": back}
+
+    return run
+
+
+def random_integers() -> Work:
+    """CNTK's random generator, many turns at once."""
+    return lambda: {"drawn": Mersenne64(5).draw(20_000)}
+
+
+WORKS: dict[str, Callable[[], Work]] = {
+    "dense": dense,
+    "wide training": partial(wide_training, "float32"),
+    "wide training, double": partial(wide_training, "float64"),
+    **{
+        f"{name}, {dtype}": partial(kind, name, dtype)
+        for name in half_nets.NETS
+        for dtype in ("float32", "bfloat16")
+    },
+    "mlp, float16": partial(kind, "mlp", "float16"),
+    "optimizers": optimizers,
+    "convolutions": partial(convolutions, "float32"),
+    "convolutions, double": partial(convolutions, "float64"),
+    "stacks": stacks,
+    "lstm loop": partial(loop, "lstm", "float32", bidirectional=True),
+    "lstm loop, double": partial(loop, "lstm", "float64", peepholes=True),
+    "gru loop": partial(loop, "gru", "float32", reset_after=False),
+    "simple loop": partial(loop, "simple_rnn", "float64", reverse=True),
+    "wide lstm": partial(wide_loop, "lstm", "float32"),
+    "wide gru, double": partial(wide_loop, "gru", "float64"),
+    "steps of layers": steps_of_layers,
+    "recurrent prediction": recurrent_prediction,
+    "team prediction": team_prediction,
+    "convolution prediction": convolution_prediction,
+    "every loop": partial(every_loop, "float32"),
+    "every loop, double": partial(every_loop, "float64"),
+    "copies": copies,
+    "random integers": random_integers,
+}
