@@ -109,7 +109,8 @@ def main() -> int:
     if minutes is None:
         minutes = 0.0 if arguments.inputs else 2.0
     until = Until(arguments.inputs, 60 * minutes * arguments.processes / len(chosen))
-    print(f"seed {seed}, {len(chosen)} readers, {until.seconds:.0f} s each", flush=True)
+    each = f"{arguments.inputs:,} inputs" if arguments.inputs else f"{until.seconds:.0f} s"
+    print(f"seed {seed}, {len(chosen)} readers, {each} each", flush=True)
     results = read_all(chosen, until, seed, progress, arguments.processes)
     print(table(results))
     lines = [line for result in results for line in progress.lines(seed, result.name)]
