@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO, Any
 
+from ..cached import new_lock
 from ..errors import FormatError, OpscopeError, OutsideError
 from ..settings import switch
 
@@ -155,7 +156,7 @@ class _OfThread(threading.local):
     confinement: Confinement | None = None
 
 
-_lock = threading.Lock()
+_lock = new_lock()
 _inside: list[Confinement] = []
 _of_thread = _OfThread()
 
