@@ -63,7 +63,7 @@ LIMITS = {
         ),
         Limit(
             "pixels",
-            1 << 26,
+            1 << 25,
             "pixels",
             "the pixels of one image of a CNTK reader, which is decoded whole",
         ),
