@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("resource")
 
-from campaign import repeats, sharing, switches
+from campaign import switches
 from campaign.__main__ import CORPUS, TARGETS, adopt, outcome_of, read_all, target_of
 from campaign.faults import fail, kill_work
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
@@ -23,6 +23,7 @@ from campaign.limits import Target, Until, campaign, finds
 from campaign.progress import Progress, table
 from campaign.switched import KINDS, Kind, Run
 from campaign.switches import compare
+from campaign.threads import repeats, sharing
 from campaign.trainings import TRAININGS
 from campaign.works import WORKS, Work, files
 
@@ -197,7 +198,7 @@ def test_a_result_that_differs_is_counted(capsys: pytest.CaptureFixture[str]) ->
 def test_no_native_code_is_forgotten() -> None:
     """What there is: C functions of the package, kernels of the registry."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "campaign.families"],
+        [sys.executable, "-P", "-m", "campaign.threads.families"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

@@ -19,10 +19,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import faults, repeats, sanitised, switches
+from . import faults, switches
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, Until, campaign, examine
 from .progress import Progress, folder_of, table
+from .threads import repeats, sanitised
 from .trainings import TRAININGS
 from .works import CNTK_ACTIONS, NNET3_PROGRAMS, Work
 
@@ -33,10 +34,10 @@ _TOLD = 15.0  # seconds between two lines of progress
 
 
 def _targets() -> dict[str, Target]:
-    """The readers by name, of all modules `*_targets.py` of this folder."""
-    names = sorted(module.name for module in pkgutil.iter_modules([str(HERE)]))
+    """The readers by name, of all modules `readers/*_targets.py`."""
+    names = sorted(module.name for module in pkgutil.iter_modules([str(HERE / "readers")]))
     modules = [
-        importlib.import_module(f"{__package__}.{name}")
+        importlib.import_module(f"{__package__}.readers.{name}")
         for name in names
         if name.endswith("_targets")
     ]

@@ -21,7 +21,7 @@ from typing import Any
 
 from opscope.framework.base.errors import OpscopeError
 
-from .mutate import Mutation, damaged
+from .readers.mutate import Mutation, damaged
 
 SECONDS = 2.0
 MEMORY = 1 << 30

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from campaign import network_targets
 from campaign.__main__ import TARGETS
 from campaign.limits import finds
+from campaign.readers import network_targets
 from opscope.framework.base.errors import FormatError
 from opscope.framework.ir.messages import from_message, parse_net, to_message
 from opscope.nnet3.inference.saved import load_nnet, save_nnet

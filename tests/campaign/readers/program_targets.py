@@ -27,7 +27,7 @@ from opscope.nnet3.tables.specifiers import ReadSpecifier, WriteSpecifier
 from opscope.nnet3.tables.tables import TableWriter
 from opscope.python_api.cli.main import main
 
-from .limits import Target
+from ..limits import Target
 from .mutate import BYTES, TEXT, cut, line, splice, word
 from .nnet3_targets import chain_example, example
 

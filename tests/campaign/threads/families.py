@@ -49,7 +49,7 @@ _RICH = (
 
 def exported() -> set[str]:
     """The functions that C texts of the package export; one for each type where that is `_T`."""
-    root = Path(sharing.__file__).resolve().parents[2]
+    root = Path(sharing.__file__).resolve().parents[3]
     folders = ("framework", "operators", "nnet3", "cntk", "python_api")
     found = set()
     for path in (path for folder in folders for path in (root / folder).rglob("*.py")):

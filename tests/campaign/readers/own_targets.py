@@ -17,7 +17,7 @@ from opscope.framework.passes.verify.verifier import verify
 from opscope.proto.net_pb2 import NetDesc
 from opscope.python_api.cli.files import read_arrays
 
-from .limits import Target
+from ..limits import Target
 from .mutate import BYTES, flip, message, word
 
 

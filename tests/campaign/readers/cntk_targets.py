@@ -22,6 +22,7 @@ from opscope.cntk.programs.check import check_file
 from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError
 
+from ..limits import Target
 from .language_seeds import (
     BRAINSCRIPT_SEEDS,
     CONFIG_SEEDS,
@@ -30,7 +31,6 @@ from .language_seeds import (
     NDL_SEEDS,
     REDESIGNED_SEEDS,
 )
-from .limits import Target
 from .mutate import BYTES, TEXT
 
 _NDL = b"""load = ndlMnistMacros:ndlMacros

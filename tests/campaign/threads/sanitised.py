@@ -59,7 +59,7 @@ def run(sanitiser: Sanitiser, runs: int) -> tuple[str, list[str]]:
             sanitiser.variable: sanitiser.options.format(log=log),
         }
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "campaign.sharing", str(runs)],
+            [sys.executable, "-P", "-m", "campaign.threads.sharing", str(runs)],
             env=environment,
             capture_output=True,
             text=True,

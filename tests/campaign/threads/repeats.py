@@ -151,7 +151,7 @@ def run_all(
 
 def in_a_process(count: int) -> int:
     """The exit code of a process in which glibc fills memory that is taken or freed."""
-    command = [sys.executable, "-P", "-m", "campaign.repeats", str(count)]
+    command = [sys.executable, "-P", "-m", "campaign.threads.repeats", str(count)]
     environment = os.environ | {"MALLOC_PERTURB_": _PERTURBED}
     return subprocess.run(command, env=environment, check=False).returncode
 
