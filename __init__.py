@@ -48,6 +48,7 @@ _ERRORS = (
     "SaveError",
     "RunError",
     "NotFiniteError",
+    "RanksError",
     "DeviceError",
 )
 _HOMES = {

@@ -82,6 +82,10 @@ class NotFiniteError(RunError):
     """A NaN or an infinity, found by the checking hook."""
 
 
+class RanksError(RunError):
+    """Ranks that do not fit together, or one that failed or ended while another waits for it."""
+
+
 class DeviceError(OpscopeError):
     """A device or backend that is not present."""
 
