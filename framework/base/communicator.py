@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from .backend import to_host
-from .errors import RanksError
+from .errors import OpscopeError, RanksError
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Message:
 
     Attributes:
         kind: the method: `all_reduce`, `all_gather`, `broadcast` or `exchange`.
-        operator: what asked for it, `%12 all_reduce`; "" outside of a run.
+        operator: what asked for it, `op 12 (all_reduce)`; "" outside of a run.
         nbytes: what this rank puts in.
     """
 
@@ -64,7 +64,6 @@ class Communicator(ABC):
         rank: the number of this rank. size: how many there are.
         operator: the operator that is exchanging values, for messages; operators set it.
         agreed: versions of nets on which all ranks have agreed (see parallel/handshake.py).
-        pending: sums that were started, by the number of their ticket.
     """
 
     kind = ""
@@ -74,14 +73,26 @@ class Communicator(ABC):
         self.size = size
         self.operator = ""
         self.agreed: set[int] = set()
-        self.pending: dict[int, Request] = {}
         self._tickets = 0
+        self._pending: dict[int, tuple[Request, Any]] = {}
 
-    def ticket(self, request: Request) -> int:
-        """Keep a request; the number under which `pending` has it, the same on all ranks."""
+    def keep(self, request: Request, array: Any) -> int:
+        """Keep a sum that is under way; the ticket to take it back with."""
         self._tickets += 1
-        self.pending[self._tickets] = request
+        self._pending[self._tickets] = request, array
         return self._tickets
+
+    def redeem(self, ticket: int) -> Any:
+        """The array of a sum that was kept, when it holds the sum.
+
+        Raises:
+            RanksError: no such sum is under way.
+        """
+        if ticket not in self._pending:
+            raise RanksError(f"no sum is under way with ticket {ticket}")
+        request, array = self._pending.pop(ticket)
+        request.wait()
+        return array
 
     def all_reduce(self, array: Any) -> None:
         """Replace `array` by the sum over all ranks, in the order of ranks."""
@@ -137,9 +148,9 @@ class Communicator(ABC):
 
     def describe_failure(self, error: BaseException) -> str:
         """The one message of a run that ends because this rank failed."""
-        what = str(error) or type(error).__name__
-        if not what.startswith("%") and not isinstance(error, RanksError):
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        what = str(error)
+        if not (what and isinstance(error, OpscopeError)):
+            what = f"{type(error).__name__}: {what}" if what else type(error).__name__
         where = f" (the last exchange was by {self.operator})" if self.operator else ""
         return f"rank {self.rank} of {self.size} has ended the run: {what}{where}"
 

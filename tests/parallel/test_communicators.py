@@ -221,7 +221,7 @@ def test_a_rank_that_does_not_wait_is_ended_too(tmp_path):
     """
     done = run_ranks(2, program, tmp_path, timeout=30)
     assert done.returncode != 0
-    assert "opscope: rank 0 of 2 has ended the run: OpscopeError: no data" in done.stderr
+    assert "opscope: rank 0 of 2 has ended the run: no data" in done.stderr
 
 
 def test_messages_and_the_time_of_a_link_are_recorded():
