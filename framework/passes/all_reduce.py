@@ -284,13 +284,11 @@ class _Inserter:
 
 
 def _first_update(net: OpList) -> int:
-    """Index of the first update operator that reads what a backward operator has written."""
-    written: set[str] = set()
-    for index, op in enumerate(net.ops):
-        if op.role == BACKWARD:
-            written.update(op.output_names())
-        elif op.role == OPTIMIZE and not written.isdisjoint(op.input_names()):
-            return index
+    """Index of the first update operator; some must read what backward operators have written."""
+    written = {name for op in net.ops if op.role == BACKWARD for name in op.output_names()}
+    updates = [(index, op) for index, op in enumerate(net.ops) if op.role == OPTIMIZE]
+    if any(not written.isdisjoint(op.input_names()) for _, op in updates):
+        return updates[0][0]
     raise GradientError(
         "no update operator reads a gradient: add_backward_ops and add_optimizer_ops first"
     )

@@ -21,7 +21,6 @@ from ..ir.names import (
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
 
-_SAVED = ("saved_mean", "saved_inv_std")
 _STATISTICS = {"batch_mean": "MEAN", "batch_variance": "VARIANCE", "count": "COUNT"}
 """Inputs of `batch_norm_apply` -> how their variables are called, behind the name of `out`."""
 
@@ -45,8 +44,7 @@ class SyncBatchNorm:
         """The net with synchronised statistics; `net` itself stays as it is.
 
         Raises:
-            VariableError: the net has no variable `weight`, or another operator reads the mean or
-                deviation that a `batch_norm` has used.
+            VariableError: the net has no variable `weight`.
         """
         net = as_op_list(net)
         known = {var.name for var in net.vars}
@@ -80,7 +78,6 @@ class _Rewriter:
         # Where the gradients are there already, they alone read the weight.
         self.early = {} if any(op.role == BACKWARD for op in net.ops) else self.weight
         self.norms: dict[str, _Norm] = {}  # by the variable of its mean
-        gone: set[str] = set()
         ops: list[OpNode] = []
         for index, node in enumerate(net.ops):
             if node.type == BATCH_NORM_OP:
@@ -91,15 +88,7 @@ class _Rewriter:
                 ops += self._backward(Operator(node, index))
             else:
                 ops.append(node)
-        for norm in self.norms.values():
-            gone.update(name for slot in _SAVED for name in norm.op.outputs.get(slot, ()))
-        for node in ops:
-            for name in gone.intersection(node.input_names()):
-                raise VariableError(
-                    f"{options.name}: {name!r} of a batch_norm is read by {node.type}"
-                )
         self.net.ops = ops
-        self.net.vars = [var for var in net.vars if var.name not in gone]
         declared = {var.name for var in self.net.vars}
         made = [name for op in ops for name in op.output_names()]
         self.net.vars += [
@@ -111,14 +100,15 @@ class _Rewriter:
             return [op.node]
         (out,) = op.outputs["out"]
         norm = _Norm(op, {slot: inner_name(out, part) for slot, part in _STATISTICS.items()})
-        self.norms[op.outputs["saved_mean"][0] if "saved_mean" in op.outputs else out] = norm
+        if "saved_mean" in op.outputs:
+            self.norms[op.outputs["saved_mean"][0]] = norm
         made = norm.statistics
         sums = {
             "mean": made["batch_mean"],
             "variance": made["batch_variance"],
             "count": made["count"],
         }
-        outputs = {slot: list(op.outputs[slot]) for slot in op.outputs if slot not in _SAVED}
+        outputs = {slot: list(names) for slot, names in op.outputs.items()}
         return [
             self._op(op, BATCH_NORM_SUMS_OP, {"x": op.inputs["x"], **self.early}, sums),
             self._op(op, BATCH_NORM_APPLY_OP, _slots(op) | made, outputs, _numbers(op)),
@@ -131,7 +121,8 @@ class _Rewriter:
         outputs = {
             slot: op.outputs[slot] for slot in ("scale_grad", "bias_grad") if slot in op.outputs
         }
-        reads = _slots(norm.op) | made | {"out_grad": grad}
+        saved = {slot: op.inputs[slot][0] for slot in ("saved_mean", "saved_inv_std")}
+        reads = _slots(norm.op) | made | saved | {"out_grad": grad}
         kind = f"{BATCH_NORM_APPLY_OP}_grad"
         if x_grad == EMPTY:
             return [self._op(op, kind, reads, outputs, _numbers(op))]
