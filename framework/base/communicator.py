@@ -125,6 +125,14 @@ class Communicator(ABC):
         self.exchange(b"")
 
     @abstractmethod
+    def check(self) -> None:
+        """Hear from the other ranks without waiting for them.
+
+        Raises:
+            RanksError: one has failed or ended.
+        """
+
+    @abstractmethod
     def fail(self, error: BaseException) -> None:
         """Tell all other ranks that this one ends by `error`."""
 
@@ -177,6 +185,9 @@ class SingleCommunicator(Communicator):
 
     def exchange(self, data: bytes) -> list[bytes]:
         return [data]
+
+    def check(self) -> None:
+        return  # there is nobody to hear from
 
     def fail(self, error: BaseException) -> None:
         return  # there is nobody to tell

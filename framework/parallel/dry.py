@@ -71,6 +71,9 @@ class EchoCommunicator(RecordingCommunicator):
         self.record("exchange", len(data))
         return [data] * self.size
 
+    def check(self) -> None:
+        return  # there is nobody to hear from
+
     def fail(self, error: BaseException) -> None:
         return  # there is nobody to tell
 
@@ -137,6 +140,13 @@ class DryWorld:
         with self._changed:
             self._ended.setdefault(rank, why)
             self._changed.notify_all()
+
+    def check(self, rank: int) -> None:
+        """Raise what another rank has ended by."""
+        with self._changed:
+            for other, why in self._ended.items():
+                if other != rank:
+                    raise RanksError(why)
 
     def bring(
         self, communicator: DryCommunicator, number: int, kind: str, value: Any, join: Any
@@ -209,6 +219,9 @@ class DryCommunicator(RecordingCommunicator):
     def exchange(self, data: bytes) -> list[bytes]:
         number = self._bring("exchange", len(data), data, list)
         return list(self._world.fetch(self, number))
+
+    def check(self) -> None:
+        self._world.check(self.rank)
 
     def fail(self, error: BaseException) -> None:
         self._world.end(self.rank, self.describe_failure(error))

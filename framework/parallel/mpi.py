@@ -216,7 +216,7 @@ class MpiCommunicator(Communicator):
                 return
             time.sleep(_PAUSE)
         self._hear()
-        rank, why = min(self._ended.items(), key=lambda end: (" has finished" in end[1], end))
+        rank, why = min(self._ended.items(), key=lambda end: _finished_last(end[1]))
         doing = self.operator or "an exchange"
         raise RanksError(f"{why}; {doing} of rank {self.rank} waits for rank {rank}")
 
@@ -239,6 +239,11 @@ class MpiCommunicator(Communicator):
         while lowest != self.rank and lowest not in self._ended and time.perf_counter() < until:
             time.sleep(0.01)
             self._hear()
+
+    def check(self) -> None:
+        self._hear()
+        if self._ended:
+            raise RanksError(min(self._ended.values(), key=_finished_last))
 
     def fail(self, error: BaseException) -> None:
         if self._own_end:
@@ -350,6 +355,11 @@ class _Sum:
 def _bytes(array: np.ndarray) -> np.ndarray:
     """The bytes of a contiguous array, which MPI sends whatever they mean."""
     return array.reshape(-1).view(np.uint8)
+
+
+def _finished_last(why: str) -> bool:
+    """A key by which ends are sorted: one that has failed says more than one that has finished."""
+    return " has finished" in why
 
 
 def _is_alive(process: int) -> bool:
