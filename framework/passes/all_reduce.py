@@ -64,7 +64,9 @@ class InsertAllReduce:
             weight, too.
         bucket_bytes: size of a bucket, which is one message. Gradients go into buckets in the order
             in which the backward pass finishes them; the default is that of PyTorch's DDP.
-        overlap: whether a bucket is sent while later backward operators run.
+        overlap: whether a bucket is sent while later backward operators run. Without it buckets
+            are filled in the order in which the updates read the gradients: the same for nets that
+            differ in their backward operators alone.
         rows: rows that gradients of a part of a table may have over all ranks; 0: as many as the
             table.
     """
@@ -172,7 +174,7 @@ class _Inserter:
             for name in read
             if name not in rows
         ]
-        return sorted(found, key=lambda one: one.done)
+        return sorted(found, key=lambda one: one.done) if self.options.overlap else found
 
     def _gradient(self, name: str, done: int, sparse: bool) -> _Gradient:
         var, own = self.vars.get(name), self.vars.get(name.removesuffix(GRAD_SUFFIX))
@@ -308,4 +310,4 @@ def _buckets(gradients: Sequence[_Gradient], limit: int) -> list[_Bucket]:
             bucket = filling[one.dtype] = _Bucket()
             made.append(bucket)
         bucket.members.append(one)
-    return sorted(made, key=lambda bucket: bucket.done)
+    return made
