@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -28,9 +29,14 @@ from ..base.errors import OpscopeError, RanksError
 
 _SMALL = 1 << 14
 """Bytes up to which all ranks get the whole arrays of all and add them themselves: one step."""
-_SPIN = 100e-6
-"""Seconds of waiting without a pause."""
+_SPIN = 0.5
+"""Seconds of waiting without pauses, in which a message goes on as fast as it can: it is MPI's
+tests that move it."""
 _PAUSE = 50e-6
+_give_way = getattr(os, "sched_yield", partial(time.sleep, 0))
+"""Lets another process run that waits for this core; `time.sleep(0)` would take a pause."""
+_LISTEN = 1e-3
+"""Seconds between looks whether another rank has ended."""
 _GRACE = 3.0
 """Seconds that ranks have to end by themselves after one has failed."""
 _LOOK_FOR_DEAD = 0.5
@@ -181,19 +187,22 @@ class MpiCommunicator(Communicator):
         """
         if request.Test():
             return
-        began = time.perf_counter()
-        looked = began
+        began = heard = looked = time.perf_counter()
         while not request.Test():
             now = time.perf_counter()
             if now - began < _SPIN:
+                _give_way()
+            else:
+                time.sleep(_PAUSE)
+            if now - heard < _LISTEN:
                 continue
+            heard = now
             self._hear()
             if self._ended and not request.Test():
                 self._end_with_others(request)
             if now - looked > _LOOK_FOR_DEAD:
                 looked = now
                 self._look_for_dead()
-            time.sleep(0 if now - began < 100 * _SPIN else _PAUSE)
 
     # -- ends ------------------------------------------------------------------------------------
 
