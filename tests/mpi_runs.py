@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,20 +29,48 @@ def mpiexec() -> str:
 
 
 def run_ranks(
-    ranks: int, program: str, folder: Path, timeout: float = 60
+    ranks: int,
+    program: str,
+    folder: Path,
+    timeout: float = 60,
+    *,
+    flags: tuple[str, ...] = (),
+    interrupt_after: float = 0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the text of a program as `ranks` processes, with one thread each."""
+    """Run the text of a program as `ranks` processes, with one thread each.
+
+    `interrupt_after`: seconds after which the launcher gets a Ctrl-C; 0: never.
+    """
     path = folder / "ranks.py"
     path.write_text(textwrap.dedent(program))
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPSCOPE_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, "1")}
     paths = [str(PACKAGE), str(Path(__file__).parent), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(part for part in paths if part)
-    return subprocess.run(
-        [mpiexec(), "-n", str(ranks), sys.executable, "-P", str(path)],
-        capture_output=True,
+    command = [mpiexec(), *flags, "-n", str(ranks), sys.executable, "-P", str(path)]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=timeout,
         env=environment,
         cwd=folder,
-    )
+    ) as running:
+        try:
+            if interrupt_after:
+                while not (folder / "ready").exists():
+                    time.sleep(0.05)
+                time.sleep(interrupt_after)
+                running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=timeout)
+        except BaseException:
+            running.kill()
+            raise
+    return subprocess.CompletedProcess(command, running.returncode, out, err)
+
+
+def needs_mpich() -> None:
+    """Skip a test of what MPICH's launcher alone can be told."""
+    done = subprocess.run([mpiexec(), "--version"], capture_output=True, text=True)
+    if "HYDRA" not in done.stdout:
+        pytest.skip("the mpiexec here is not MPICH's")

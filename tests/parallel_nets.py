@@ -82,6 +82,17 @@ def lstm(dtype: str) -> OpList:
     return b.op_list
 
 
+def halves(dtype: str, loss_scale: float | str = 16.0) -> OpList:
+    """As `mlp`, in half precision with a scaled loss."""
+    b = opscope.NetBuilder("halves", dtype)
+    h = b.fc(b.input("x", [-1, 6]), size=8, activation="tanh")
+    cost = b.softmax_cross_entropy(b.fc(h, size=3), b.input("label", [-1], "int64"))
+    b.mean(cost, name="loss")
+    b.backward_from("loss")
+    b.add_optimization(0.1, "adam", loss_scale=loss_scale)
+    return b.op_list
+
+
 def rows(step: int, count: int, dtype: str) -> dict[str, np.ndarray]:
     """`count` samples for any of the nets over rows."""
     rng = np.random.default_rng(step)

@@ -159,7 +159,9 @@ class Communicator(ABC):
         what = str(error)
         if not (what and isinstance(error, OpscopeError)):
             what = f"{type(error).__name__}: {what}" if what else type(error).__name__
-        where = f" (the last exchange was by {self.operator})" if self.operator else ""
+        where = ""
+        if self.operator and self.operator not in what:
+            where = f" (the last exchange was by {self.operator})"
         return f"rank {self.rank} of {self.size} has ended the run: {what}{where}"
 
     def __repr__(self) -> str:

@@ -242,10 +242,15 @@ class MpiCommunicator(Communicator):
 
     def _let_another_tell(self, gone: int) -> None:
         """Give the lowest rank that is left time to tell of one that is gone: one tells of it."""
-        until = time.perf_counter() + 2 * _LOOK_FOR_DEAD
         lowest = min(rank for rank in range(self.size) if rank != gone and rank not in self._ended)
+        if lowest != self.rank:
+            self._hear_from(lowest)
+
+    def _hear_from(self, rank: int) -> None:
+        """Wait a little for a word of a rank."""
+        until = time.perf_counter() + 2 * _LOOK_FOR_DEAD
         self._hear()
-        while lowest != self.rank and lowest not in self._ended and time.perf_counter() < until:
+        while rank not in self._ended and time.perf_counter() < until:
             time.sleep(0.01)
             self._hear()
 
@@ -258,13 +263,16 @@ class MpiCommunicator(Communicator):
         if self._own_end:
             return
         self._hear()
+        if isinstance(error, KeyboardInterrupt) and self.rank > 0:
+            self._hear_from(0)  # Ctrl-C comes to all ranks
         failed = [why for why in self._ended.values() if " has ended the run" in why]
         self._own_end = self.describe_failure(error)
         for_all = isinstance(error, RanksError) and error.on_all and self.rank > 0
         if not (failed or for_all):
             if not isinstance(error, (OpscopeError, KeyboardInterrupt)):
                 traceback.print_exception(error)
-            print(f"opscope: {self._own_end}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"opscope: {self._own_end}\n")  # in one piece
+            sys.stderr.flush()
         self._tell(self._own_end)
         watchdog = threading.Timer(_GRACE + 1, self._abort)
         watchdog.daemon = True

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpi_runs import run_ranks
+from mpi_runs import needs_mpich, run_ranks
 from opscope.framework.base.communicator import Message, SingleCommunicator
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import OpscopeError, RanksError
@@ -207,6 +207,34 @@ def test_a_killed_rank_ends_all(tmp_path):
     action = "os.kill(os.getpid(), signal.SIGKILL)"
     done = run_ranks(3, FAILING.format(action=action), tmp_path)
     assert done.returncode != 0
+
+
+def test_a_killed_rank_is_missed_where_the_launcher_does_nothing(tmp_path):
+    needs_mpich()
+    action = "os.kill(os.getpid(), signal.SIGKILL)"
+    flags = ("-disable-auto-cleanup",)
+    done = run_ranks(3, FAILING.format(action=action), tmp_path, flags=flags)
+    assert done.returncode != 0
+    told = [line for line in done.stderr.splitlines() if line.startswith("opscope: ")]
+    assert len(told) == 1 and "rank 1 of 3, process" in told[0], done.stderr
+    assert "is gone; %3 all_reduce of rank 0 waits for rank 1" in told[0]
+
+
+def test_a_ctrl_c_ends_all_with_one_message(tmp_path):
+    program = """
+        import time
+        import numpy as np
+        from opscope.framework.parallel.mpi import MpiCommunicator
+        with MpiCommunicator() as c:
+            while True:
+                c.all_reduce(np.ones(3000))
+                open("ready", "w").close()
+                time.sleep(0.01)
+    """
+    done = run_ranks(3, program, tmp_path, interrupt_after=0.2)
+    assert done.returncode != 0
+    told = [line for line in done.stderr.splitlines() if "opscope: " in line]
+    assert len(told) <= 1 and all("KeyboardInterrupt" in line for line in told), done.stderr
 
 
 def test_a_rank_that_does_not_wait_is_ended_too(tmp_path):

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from mpi_runs import run_ranks
 from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
 from parallel_nets import (
     compare,
     cut,
+    halves,
     lstm,
     mlp,
     normalised,
@@ -104,3 +106,46 @@ def test_a_rank_alone_trains_as_without_ranks():
     net = InsertAllReduce().apply(mlp("float64"))
     found = run_steps(net, batches, None)
     assert all((found[name] == wanted[name]).all() for name in wanted)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_half_precision_with_a_scaled_loss(size):
+    """Updates are made in float32 from gradients that were rounded to 11 bits."""
+    batches = parts(size, 20, "float16", UNEQUAL)
+    compare(halves("float16"), batches, 2e-3)
+    # A gradient that overflows on one rank holds the step up on all of them.
+    found = on_ranks(halves("float16", "dynamic"), batches)
+    for name in found[0]:
+        assert len({one[name].tobytes() for one in found}) == 1
+        assert np.isfinite(found[0][name]).all()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_mpi_gives_the_bits_of_dry_ranks(size, tmp_path):
+    program = """
+        import numpy as np
+        from opscope.framework.parallel.mpi import MpiCommunicator
+        from opscope.framework.passes.all_reduce import InsertAllReduce
+        from opscope.framework.passes.pipeline import run_passes
+        from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
+        from parallel_nets import cut, lstm, normalised, rows, run_steps, words
+
+        bounds = np.load("bounds.npy").tolist()
+        with MpiCommunicator() as c:
+            for make in (normalised, words):
+                passes = (SyncBatchNorm(), InsertAllReduce(bucket_bytes=200))
+                net = run_passes(make("float32"), passes)
+                steps = [cut(rows(step, 12, "float32"), bounds)[c.rank] for step in range(10)]
+                np.savez(f"{make.__name__}{c.rank}.npz", **run_steps(net, steps, c))
+    """
+    bounds = [0, 5, 12] if size == 2 else [0, 5, 5, 12]
+    np.save(tmp_path / "bounds.npy", bounds)
+    done = run_ranks(size, program, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    batches = [cut(rows(step, 12, "float32"), bounds) for step in range(10)]
+    for make in (normalised, words):
+        passes = (SyncBatchNorm(), InsertAllReduce(bucket_bytes=200))
+        for rank, dry in enumerate(on_ranks(make("float32"), batches, passes)):
+            with np.load(tmp_path / f"{make.__name__}{rank}.npz") as found:
+                assert set(found.files) == set(dry)
+                assert all(found[name].tobytes() == dry[name].tobytes() for name in dry)
