@@ -260,7 +260,7 @@ class MpiCommunicator(Communicator):
             raise RanksError(min(self._ended.values(), key=_finished_last))
 
     def fail(self, error: BaseException) -> None:
-        if self._own_end:
+        if self._own_end or self.size == 1:
             return
         self._hear()
         if isinstance(error, KeyboardInterrupt) and self.rank > 0:
@@ -293,7 +293,9 @@ class MpiCommunicator(Communicator):
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         """What Python calls for an exception that nobody has caught."""
-        if not self._own_end or " has finished" in self._own_end:
+        if self.size == 1:
+            self._hook(kind, error, trace)
+        elif not self._own_end or " has finished" in self._own_end:
             self._own_end = ""
             self.fail(error)
 

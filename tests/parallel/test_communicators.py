@@ -203,6 +203,18 @@ def test_an_uncaught_exception_outside_a_with_block_ends_all(tmp_path):
     ], done.stderr
 
 
+def test_a_rank_alone_fails_as_any_program(tmp_path):
+    program = """
+        from opscope.framework.parallel.mpi import MpiCommunicator
+        with MpiCommunicator() as c:
+            [][1]
+    """
+    done = run_ranks(1, program, tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback") and "opscope: " not in done.stderr
+    assert done.stderr.rstrip().endswith("IndexError: list index out of range")
+
+
 def test_a_killed_rank_ends_all(tmp_path):
     action = "os.kill(os.getpid(), signal.SIGKILL)"
     done = run_ranks(3, FAILING.format(action=action), tmp_path)
