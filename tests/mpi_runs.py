@@ -34,7 +34,6 @@ def run_ranks(
     folder: Path,
     timeout: float = 60,
     *,
-    flags: tuple[str, ...] = (),
     interrupt_after: float = 0,
 ) -> subprocess.CompletedProcess[str]:
     """Run the text of a program as `ranks` processes, with one thread each.
@@ -47,7 +46,7 @@ def run_ranks(
     environment = {**os.environ, **dict.fromkeys(names, "1")}
     paths = [str(PACKAGE), str(Path(__file__).parent), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(part for part in paths if part)
-    command = [mpiexec(), *flags, "-n", str(ranks), sys.executable, "-P", str(path)]
+    command = [mpiexec(), "-n", str(ranks), sys.executable, "-P", str(path)]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -67,10 +66,3 @@ def run_ranks(
             running.kill()
             raise
     return subprocess.CompletedProcess(command, running.returncode, out, err)
-
-
-def needs_mpich() -> None:
-    """Skip a test of what MPICH's launcher alone can be told."""
-    done = subprocess.run([mpiexec(), "--version"], capture_output=True, text=True)
-    if "HYDRA" not in done.stdout:
-        pytest.skip("the mpiexec here is not MPICH's")
