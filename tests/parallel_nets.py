@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import opscope
+from opscope.framework.base.backend import Place, to_host
 from opscope.framework.base.communicator import Communicator
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
@@ -122,11 +123,17 @@ def joined_values(values: Sequence[Any]) -> Any:
 
 
 def run_steps(
-    net: OpList, batches: Sequence[Batch], communicator: Communicator | None
+    net: OpList,
+    batches: Sequence[Batch],
+    communicator: Communicator | None,
+    place: Place | None = None,
 ) -> dict[str, np.ndarray]:
     """Parameters and states after a step on each batch."""
-    plain, scope = PlainNet(net), Scope()
-    initialize(net, scope, OpContext(seed=3))
+    plain, scope = PlainNet(net), Scope(place)
+    start = Scope()
+    initialize(net, start, OpContext(seed=3))  # on the host: GPUs draw other numbers
+    for name, array in persistent_values(plain.desc, start).items():
+        scope.var(name).set(array)
     context = OpContext(communicator=communicator, seed=1)
     names = [var.name for var in net.vars if var.kind == 1]
     for batch in batches:
@@ -136,17 +143,21 @@ def run_steps(
                 value = opscope.Sequences.from_list(value)
             scope.var(name).set(value)
         plain.run(scope, context)
-    return {name: array.copy() for name, array in persistent_values(plain.desc, scope).items()}
+    found = persistent_values(plain.desc, scope)
+    return {name: to_host(array).copy() for name, array in found.items()}
 
 
 def on_ranks(
-    net: OpList, parts: Sequence[Sequence[Batch]], passes: Sequence[Pass] = PASSES
+    net: OpList,
+    parts: Sequence[Sequence[Batch]],
+    passes: Sequence[Pass] = PASSES,
+    place: Place | None = None,
 ) -> list[dict[str, np.ndarray]]:
     """What each rank has after a step on each of its parts: parts[step][rank]."""
     made = run_passes(net, passes)
 
     def work(c: Communicator) -> dict[str, np.ndarray]:
-        return run_steps(made, [step[c.rank] for step in parts], c)
+        return run_steps(made, [step[c.rank] for step in parts], c, place)
 
     return DryWorld(len(parts[0])).run(work)
 

@@ -6,6 +6,7 @@ import pytest
 from mpi_runs import run_ranks
 from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
+from opscope.testing.device_double import DOUBLE, instead_of_cupy
 from parallel_nets import (
     compare,
     cut,
@@ -149,3 +150,26 @@ def test_mpi_gives_the_bits_of_dry_ranks(size, tmp_path):
             with np.load(tmp_path / f"{make.__name__}{rank}.npz") as found:
                 assert set(found.files) == set(dry)
                 assert all(found[name].tobytes() == dry[name].tobytes() for name in dry)
+
+
+@pytest.mark.parametrize("off", ["OPSCOPE_REUSE", "OPSCOPE_INPLACE"])
+def test_memory_switches_change_no_bit(off, monkeypatch):
+    batches = parts(2, 5, "float32", UNEQUAL)
+    for make in (normalised, words, weighted):
+        wanted = on_ranks(make("float32"), batches)[0]
+        with monkeypatch.context() as switched:
+            switched.setenv(off, "0")
+            found = on_ranks(make("float32"), batches)[0]
+        assert all((found[name] == wanted[name]).all() for name in wanted)
+
+
+@pytest.mark.parametrize("make", [mlp, words, normalised, weighted])
+def test_ranks_with_a_gpu_each(make):
+    """On the stand-in of CuPy."""
+    batches = parts(2, 5, "float64", UNEQUAL)
+    wanted = on_ranks(make("float64"), batches)[0]
+    with instead_of_cupy():
+        first, second = on_ranks(make("float64"), batches, place=DOUBLE)
+    for name, value in wanted.items():
+        assert (first[name] == second[name]).all()
+        np.testing.assert_allclose(first[name], value, rtol=1e-11, atol=1e-13)
