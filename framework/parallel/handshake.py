@@ -19,6 +19,7 @@ from ..base.communicator import Communicator
 from ..base.context import OpContext
 from ..base.errors import RanksError
 from ..base.settings import switch
+from ..ir.desc import KIND_NAMES, PARAMETER, STATE, enum_name
 from ..ir.op_list import OpList
 from ..ir.operation import Operator
 from ..ir.printer import net_text, op_text, var_text
@@ -105,7 +106,10 @@ def _described(
         for name, inner in op.inner_nets():
             yield f"the net {name} of operator {number}", net_text(inner)
     for var in net.vars:
-        yield f"variable {var.name}", var_text(var)
+        # Batches may differ, and with them shapes, but not those of what all ranks have in common.
+        common = var.kind in (PARAMETER, STATE)
+        text = var_text(var) if common else f"{enum_name(KIND_NAMES, var.kind).lower()} {var.dtype}"
+        yield f"variable {var.name}", text
     for number, step in enumerate(net.steps):
         yield f"step net {number}", net_text(step.net)
 

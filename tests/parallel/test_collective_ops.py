@@ -286,7 +286,9 @@ def test_gradients_are_those_of_the_sum_of_all_losses(size, op_type):
             scope.var("w").set(np.array(c.rank + 1.0))
             slots["weight"] = ["w"]
         net.add_op(real, slots, outs, attrs)
-        net.add_op("scale", {"x": ["o"]}, {"out": ["s"]}, {"scale": float(c.rank + 1)})
+        net.add_var(make_var("own", (), "float64", INPUT))
+        scope.var("own").set(np.array(c.rank + 1.0))
+        net.add_op("mul", {"x": ["o"], "y": ["own"]}, {"out": ["s"]})
         net.add_op("sin", {"x": ["s"]}, {"out": ["t"]})
         net.add_op("reduce_sum", {"x": ["t"]}, {"out": ["loss"]})
         if op_type == "batch_norm_sums":

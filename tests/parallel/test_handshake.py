@@ -9,7 +9,7 @@ from mpi_runs import run_ranks
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import NotFiniteError, OpscopeError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, make_var
+from opscope.framework.ir.desc import INPUT, PARAMETER, make_var
 from opscope.framework.parallel import handshake as handshake_module
 from opscope.framework.parallel.dry import DryWorld
 from opscope.framework.parallel.handshake import handshake
@@ -17,10 +17,10 @@ from opscope.framework.runtime.hooks import FiniteCheck
 from opscope.framework.runtime.plain_net import PlainNet
 
 
-def small(middle="add", dtype="float32"):
+def small(middle="add", dtype="float32", kind=INPUT, shape=(3,)):
     net = PlainNet()
     for name in ("x", "y"):
-        net.add_var(make_var(name, (3,), dtype, INPUT))
+        net.add_var(make_var(name, shape, dtype, kind))
     net.add_op("scale", {"x": ["x"]}, {"out": ["a"]}, {"scale": 2.0})
     net.add_op(middle, {"x": ["a"], "y": ["y"]}, {"out": ["b"]})
     net.add_op("all_reduce", {"x": ["b"]}, {"out": ["c"]})
@@ -71,7 +71,11 @@ def test_different_operators_are_named_on_all_ranks():
         ({"settings": {"batch": 16, "clip": 1}}, "rank 1 has the setting clip, `1`, which rank 0"),
         (
             {"net": small(dtype="float64").op_list},
-            "variable x of rank 1 is `input  x  float64[3]`, of rank 0 `input  x  float32[3]`",
+            "variable x of rank 1 is `input float64`, of rank 0 `input float32`",
+        ),
+        (
+            {"net": small(kind=PARAMETER, shape=(2,)).op_list},
+            "variable x of rank 1 is `parameter  x  float32[2]`, of rank 0 `input float32`",
         ),
         ({"net": PlainNet().op_list}, "rank 0 has operator 0, `scale(x=x) -> out=a"),
     ],
@@ -84,6 +88,8 @@ def test_what_differs_is_named(difference, message):
 
     assert all(message in one for one in told(2, work))
     DryWorld(2).run(lambda c: handshake(c, **usual))
+    # A batch of another size is none.
+    DryWorld(2).run(lambda c: handshake(c, small(shape=(3 + c.rank,)).op_list))
 
 
 def test_another_version_is_named(monkeypatch):
