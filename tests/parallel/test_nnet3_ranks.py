@@ -3,14 +3,20 @@
 import numpy as np
 import pytest
 
+from chain_graphs import random_hmm, random_supervision
 from opscope.framework.base.errors import RanksError
 from opscope.framework.parallel.dry import DryWorld
+from opscope.nnet3.chain.denominator import DenominatorGraph
+from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
+from opscope.nnet3.chain.objective import ChainOptions
+from opscope.nnet3.egs.chain_changes import merge_chain_examples
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
-from opscope.nnet3.files.examples import NnetExample
+from opscope.nnet3.files.examples import NnetExample, NnetIo
 from opscope.nnet3.files.sparse import SparseMatrix
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
+from opscope.nnet3.training.chain_objectives import ChainObjectives
 
 CONFIG = """input-node name=input dim=4
 component name=a type={affine} input-dim=12 output-dim=6 l2-regularize=0.01 {extra}
@@ -125,3 +131,74 @@ def test_other_parameters_or_options_are_named():
                 NnetTrainerOptions(momentum=0.1 * c.rank), network(), communicator=c
             )
         )
+
+
+# -- LF-MMI ----------------------------------------------------------------------------------------
+
+CHAIN = """input-node name=input dim=2
+component name=a type=AffineComponent input-dim=6 output-dim=5
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component name=r type=RectifiedLinearComponent dim=5
+component-node name=r component=r input=a
+component name=b type=AffineComponent input-dim=5 output-dim=3
+component-node name=b component=b input=r
+output-node name=output input=b
+component name=x type=AffineComponent input-dim=5 output-dim=3
+component-node name=x component=x input=r
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=s component=s input=x
+output-node name=output-xent input=s
+"""
+
+
+TOLERANCE = 1e-6
+"""Of LF-MMI: a merged lattice holds its costs, sums of those of its parts, in float32."""
+
+
+def chain_example(rng, frames=4):
+    times = np.zeros((frames + 2, 3), np.int32)
+    times[:, 1] = np.arange(-1, frames + 1)
+    features = rng.normal(size=(frames + 2, 2)).astype(np.float32)
+    supervision = random_supervision(rng, frames)
+    weights = np.ones(frames, np.float32)
+    return NnetChainExample(
+        [NnetIo("input", times, features)],
+        [NnetChainSupervision("output", times[1:-1], supervision, weights)],
+    )
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_lattice_free_mmi_on_ranks(size):
+    rng = np.random.default_rng(2)
+    graph = DenominatorGraph.of_fst(random_hmm(rng), 3)
+    steps = [
+        [[chain_example(rng) for _ in range(1 + rank % 2)] for rank in range(size)]
+        for _ in range(10)
+    ]
+
+    def run(batches, communicator=None):
+        settings = ChainOptions(
+            out_of_range_regularize=0.0, l2_regularize=1e-4, xent_regularize=0.1
+        )
+        trainer = NnetTrainer(
+            NnetTrainerOptions(double_precision=True, momentum=0.5),
+            Nnet.from_config_text(CHAIN, 1),
+            log=[].append,
+            objective=ChainObjectives(graph, settings),
+            communicator=communicator,
+        )
+        for batch in batches:
+            trainer.train(merge_chain_examples(batch))
+        totals = {name: info.objective for name, info in trainer.objectives.items()}
+        return trainer.arrays(), totals
+
+    wanted, objectives = run([[one for part in step for one in part] for step in steps])
+    ranks = DryWorld(size).run(lambda c: run([step[c.rank] for step in steps], c))
+    for found, totals in ranks:
+        for name, value in objectives.items():
+            assert totals[name] == pytest.approx(value, rel=TOLERANCE)
+        for name, value in wanted.items():
+            if name.endswith("_params"):
+                assert found[name].tobytes() == ranks[0][0][name].tobytes()
+                gap = np.abs(found[name] - value).max()
+                assert gap <= TOLERANCE * max(1.0, np.abs(value).max()), name
