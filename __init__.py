@@ -49,6 +49,7 @@ _ERRORS = (
     "OutsideError",
     "RunError",
     "NotFiniteError",
+    "RanksError",
     "DeviceError",
 )
 _HOMES = {

@@ -20,6 +20,7 @@ from .framework.base.errors import GradientError as GradientError
 from .framework.base.errors import NotFiniteError as NotFiniteError
 from .framework.base.errors import OpscopeError as OpscopeError
 from .framework.base.errors import OutsideError as OutsideError
+from .framework.base.errors import RanksError as RanksError
 from .framework.base.errors import RunError as RunError
 from .framework.base.errors import SaveError as SaveError
 from .framework.base.errors import ShapeError as ShapeError

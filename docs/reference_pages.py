@@ -284,7 +284,11 @@ def _operators() -> Iterator[str]:
     from opscope.framework.ir.registry import lookup, operator_types
     from opscope.python_api.builder.operator_methods import describe, method_types
 
-    updates = [name for name in operator_types() if lookup(name).module.startswith(_OPTIM)]
+    updates = [
+        name
+        for name in operator_types()
+        if lookup(name).module.startswith(_OPTIM) or "param_out" in lookup(name).output_slots
+    ]
     topics: dict[str, list[str]] = {}
     for name in (*method_types(), *updates):
         module = lookup(name).module

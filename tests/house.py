@@ -19,7 +19,17 @@ FLOORS = {
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "proto": (),
-    "framework": ("base", "ir", "draw", "passes", "fusion", "runtime", "files", "loops"),
+    "framework": (
+        "base",
+        "ir",
+        "parallel",
+        "draw",
+        "passes",
+        "fusion",
+        "runtime",
+        "files",
+        "loops",
+    ),
     "operators": (
         "base",
         "math",
@@ -30,6 +40,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "attention",
         "loss",
         "optim",
+        "collective",
         "control",
         "backends",
         "all",

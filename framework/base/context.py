@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 from .backend import CPUPlace, Place, random_generator
+from .communicator import Communicator
 from .errors import OpscopeError
 
 
@@ -39,6 +40,7 @@ class OpContext:
         live_out: names of temporaries that must be readable after the run. None means all that
             operators outside the run's range may still read, as partial runs need them.
         stream: a CuPy stream; None means the current one.
+        communicator: the ranks that run the same operators together; None means this one alone.
 
     Raises:
         OpscopeError: a seed that is none, or another argument of a wrong type.
@@ -53,6 +55,7 @@ class OpContext:
         hooks: Sequence[Hook] = (),
         live_out: Iterable[str] | None = None,
         stream: Any = None,
+        communicator: Communicator | None = None,
     ) -> None:
         if not (device is None or isinstance(device, Place)):
             raise OpscopeError(
@@ -63,7 +66,13 @@ class OpContext:
             raise OpscopeError(f"OpContext: train is True, False or None, not {train!r}")
         if not isinstance(hooks, Iterable):
             raise OpscopeError(f"OpContext: hooks is a list, hooks=[hook], not {hooks!r}")
+        if not (communicator is None or isinstance(communicator, Communicator)):
+            raise OpscopeError(
+                "OpContext: communicator is MpiCommunicator() or another Communicator, or None, not"
+                f" {communicator!r}"
+            )
         self.device = device
+        self.communicator = communicator
         self.phase = train  # what was said: None is nothing
         self.hooks = list(hooks)
         if isinstance(live_out, str):
@@ -87,7 +96,12 @@ class OpContext:
     def derive(self, *, train: bool, live_out: Iterable[str] | None) -> OpContext:
         """The same device, hooks, stream and random state for another phase or other results."""
         other = OpContext(
-            self.device, train=train, seed=self.seed, live_out=live_out, stream=self.stream
+            self.device,
+            train=train,
+            seed=self.seed,
+            live_out=live_out,
+            stream=self.stream,
+            communicator=self.communicator,
         )
         other.hooks = self.hooks
         other._generators = self._generators

@@ -97,6 +97,18 @@ class NotFiniteError(RunError):
     """A NaN or an infinity, found by the checking hook."""
 
 
+class RanksError(RunError):
+    """Ranks that do not fit together, or one that failed or ended while another waits for it.
+
+    Attributes:
+        on_all: whether all ranks have found the same, so that one of them may tell for all.
+    """
+
+    def __init__(self, text: str, *, on_all: bool = False) -> None:
+        super().__init__(text)
+        self.on_all = on_all
+
+
 class DeviceError(OpscopeError):
     """A device or backend that is not present."""
 

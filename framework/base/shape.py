@@ -45,6 +45,10 @@ class OperatorView(Protocol):
         """All output variables that somebody needs."""
         ...
 
+    def title(self) -> str:
+        """What the operator is called in messages: `op 3 (affine)`, and where it was written."""
+        ...
+
     def describe(self, why: str, specs: Mapping[str, Any]) -> str:
         """An error message that names the operator and all its operands."""
         ...

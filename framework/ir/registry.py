@@ -94,6 +94,8 @@ class OperatorDef:
     split_epilogue: EpilogueSplit | None = None
     kernels: list[KernelEntry] = field(default_factory=list)
     random: bool = False
+    world: bool = False
+    joins: str = ""
     rows: RowsRule | None = None
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
@@ -224,6 +226,7 @@ class OperatorDef:
             shape=shape,
             scalar=scalar,
             no_gradient="the gradient of a gradient is not built",
+            world=self.world,
             takes_halves=self.takes_halves,
         )
 
@@ -300,6 +303,8 @@ def operator(
     scalar: str | Mapping[str, str] | None = None,
     no_gradient: str = "",
     random: bool = False,
+    world: bool = False,
+    joins: str = "",
     rows: RowsRule | None = None,
     accumulates: bool = False,
     column_views: tuple[str, str] | None = None,
@@ -315,6 +320,10 @@ def operator(
             slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
         no_gradient: why there is none.
         random: the result depends on the random state (such operators are never merged).
+        world: it touches the world outside, other ranks say: no pass drops it, merges it, or moves
+            it past another one. Its gradient does, too.
+        joins: an input slot whose variables the plan lays out side by side in memory, where they
+            are temporaries: a bucket, which is sent without packing (see `KernelArgs.joined`).
         rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
         accumulates: its kernels, where all inputs are matrices, add to what the output holds if
             `k.accumulate` says so.
@@ -345,6 +354,8 @@ def operator(
         scalar or {},
         no_gradient,
         random=random,
+        world=world,
+        joins=joins,
         rows=rows,
         accumulates=accumulates,
         column_views=column_views,

@@ -27,7 +27,9 @@ def row_kinds(
     Returns:
         None where the operator is not known to be row-wise.
     """
-    if op.entry.random or any(name not in rows and name not in fixed for name in op.input_vars()):
+    if op.entry.random or op.entry.world:
+        return None
+    if any(name not in rows and name not in fixed for name in op.input_vars()):
         return None
     forward = REGISTERED.get(op.type.removesuffix("_grad")) if op.type.endswith("_grad") else None
     entry = forward or op.entry

@@ -75,7 +75,8 @@ class RemoveIdentities:
 class MergeCommon:
     """Computes equal things once: same type, attributes, and inputs at the same version.
 
-    Random operators and variables that are written several times are left alone.
+    Operators that are random or touch the world outside, and variables that are written several
+    times, are left alone.
     """
 
     live_out: tuple[str, ...] = ()
@@ -123,7 +124,7 @@ class MergeCommon:
         outputs, inputs = op.output_vars(), op.input_vars()
         return (
             bool(outputs)
-            and not op.entry.random
+            and not (op.entry.random or op.entry.world)
             and not any(isinstance(value, OpList) for value in op.attrs.values())
             and not any(name in facts.aliased for name in inputs)
             and all(
@@ -150,9 +151,9 @@ class MergeCommon:
 class RemoveDead:
     """Drops operators whose outputs nobody needs, and temporaries that nothing mentions.
 
-    Needed are `live_out`, OUTPUT variables, the operators that update a PARAMETER or STATE, and all
-    variables that these read. Where a net has neither `live_out` nor OUTPUT variables, every
-    temporary that nobody reads is a result, and needed.
+    Needed are `live_out`, OUTPUT variables, the operators that update a PARAMETER or STATE or touch
+    the world outside, and all variables that these read. Where a net has neither `live_out` nor
+    OUTPUT variables, every temporary that nobody reads is a result, and needed.
     """
 
     live_out: tuple[str, ...] = ()
@@ -167,7 +168,7 @@ class RemoveDead:
             op = Operator(net.ops[index], index)
             outputs = op.output_vars()
             # a dead random operator still moves the random state that a later one sees
-            needed = not outputs or (op.entry.random and random_later)
+            needed = not outputs or op.entry.world or (op.entry.random and random_later)
             if not needed and not any(facts.base(name) in live for name in outputs):
                 continue
             remaining.append(net.ops[index])

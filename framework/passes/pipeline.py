@@ -12,6 +12,7 @@ from typing import Protocol
 from ..base import settings
 from ..ir.op_list import OpList
 from .verify.verifier import verify
+from .verify.world import check_world
 
 
 class Pass(Protocol):
@@ -41,15 +42,17 @@ def run_passes(
         after_each: called with (pass name, net) after every pass: to print, dump or check.
 
     Raises:
-        VariableError, OpscopeError: with OPSCOPE_VERIFY=1, a pass left an invalid net; it is named.
+        VariableError, OpscopeError: with OPSCOPE_VERIFY=1, a pass left an invalid net, or dropped
+            or moved an operator that touches the world outside; the pass is named.
     """
     left_out = set(skip)
     for one in passes:
         if one.name in left_out:
             continue
-        net = one.apply(net)
+        before, net = net, one.apply(net)
         if settings.is_on("OPSCOPE_VERIFY"):
             verify(net, f"after pass {one.name}")
+            check_world(before, net, f"after pass {one.name}")
         if after_each is not None:
             after_each(one.name, net)
     return net

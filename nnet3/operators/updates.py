@@ -20,6 +20,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying
+from ...operators.collective.ranks import ranks_of
 
 _NO_GRADIENT = "an update of parameters"
 _UPDATE_SPEED = 0.125
@@ -243,7 +244,8 @@ constrain_orthonormal = operator(
     doc=(
         "One step of w [M, N] towards orthonormal rows (columns, where it has more rows) of norm"
         " `scale`, or where that is negative, of the norm that leaves w's own size alone. It is"
-        " made in one of four runs, drawn at random, where `wanted` is not 0."
+        " made in one of four runs, drawn at random, where `wanted` is not 0. Of several ranks the"
+        " first one draws for all."
     ),
     inputs=[Slot("w", "[M, N]"), Slot("wanted", "[1]", optional=True)],
     outputs=[Slot("w_out", "[M, N]")],
@@ -254,6 +256,7 @@ constrain_orthonormal = operator(
     source="Kaldi: nnet3/nnet-utils.cc (ConstrainOrthonormal); Povey et al. 2018",
     no_gradient=_NO_GRADIENT,
     random=True,
+    world=True,
 )
 
 
@@ -268,7 +271,7 @@ def constrain_orthonormal_shape(s: ShapeArgs) -> None:
 
 @constrain_orthonormal.kernel
 def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
-    xp, state, wanted = k.xp, k.state, k.get("wanted")
+    xp, state, wanted, ranks = k.xp, k.state, k.get("wanted"), ranks_of(k)
     w = k["w_out"] if k["w"].shape[0] <= k["w"].shape[1] else k["w_out"].T
     gram = k.scratch((len(w), len(w)), w.dtype)
     change = k.scratch(w.shape, w.dtype)
@@ -277,7 +280,9 @@ def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
     def step() -> None:
         if wanted is not None and not state.fetched(wanted)[0]:
             return
-        if state.host_generator.random() >= probability:
+        drawn = np.array([state.host_generator.random()])
+        ranks().broadcast(drawn)
+        if drawn[0] >= probability:
             return
         xp.matmul(w, w.T, out=gram)
         speed, square = _UPDATE_SPEED, given * given

@@ -11,7 +11,9 @@ Source: Kaldi's `nnet3/nnet-training.cc`.
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import sys
 from collections.abc import Hashable
 from typing import Any
 
@@ -19,12 +21,15 @@ import numpy as np
 
 from ...framework.base.backend import Place, on_device
 from ...framework.base.bounded_cache import BoundedCache
+from ...framework.base.communicator import Communicator, SingleCommunicator
 from ...framework.base.context import OpContext
 from ...framework.base.errors import FormatError, check_kind
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.ir.op_list import OpList
+from ...framework.parallel.handshake import handshake
+from ...framework.passes.all_reduce import InsertAllReduce
 from ...framework.passes.to_dtype import ToFloat64
 from ..cache.computations import CachingCompiler
 from ..compiler.verbose import VERBOSE
@@ -68,9 +73,18 @@ class NnetTrainer:
             minibatches backstitch is made.
         log: takes the lines of progress; by default the logger of this module.
         objective: what to train for; by default the linear and quadratic ones of the output nodes.
+        communicator: ranks that train together, each with minibatches of its own; None: this one
+            alone. Gradients are added over ranks before `nnet3.parameter_delta`, so that bounds on
+            changes, momentum and constraints see the sums, and parameters stay equal bit by bit.
+            What belongs to the data of a rank stays with it: the matrices of the natural gradient,
+            which scale its gradient before the sum, the statistics of self-repair and of batch
+            normalisation. All ranks train on as many minibatches, with the same outputs.
 
     Attributes:
         compiler: holds the compiled computations; see `computation_cache`.
+
+    Raises:
+        RanksError: the networks or options of the ranks differ.
     """
 
     def __init__(
@@ -81,6 +95,7 @@ class NnetTrainer:
         seed: int = 0,
         log: Log | None = None,
         objective: Objective | None = None,
+        communicator: Communicator | None = None,
     ) -> None:
         check_kind(options, NnetTrainerOptions, "options")
         check_kind(nnet, Nnet, "the network")
@@ -98,9 +113,14 @@ class NnetTrainer:
             float(options.max_param_change),
         )
         self._seed = seed
-        self._context = OpContext(train=True, seed=seed, live_out=())
+        self._ranks = communicator or SingleCommunicator()
+        if self._ranks.size > 1:
+            handshake(self._ranks, OpList(), settings=_described(nnet, options))
+        self._context = OpContext(train=True, seed=seed, live_out=(), communicator=communicator)
         interval = options.backstitch_training_interval
-        self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
+        turn = np.array([(_BACKSTITCH_SEED + seed) % interval])
+        self._ranks.broadcast(turn)  # ranks may have seeds of their own
+        self._backstitch_turn = int(turn[0])
         self._shared = Scope(place)
         self._statistics: set[str] = set()
         self.compiler = CachingCompiler(
@@ -121,7 +141,9 @@ class NnetTrainer:
         step.feed(self.objective.values(self.nnet, example))
         self._context.renew()
         options = self.options
-        l2 = self.objective.count(example) * options.l2_regularize_factor
+        examples = np.array([float(self.objective.count(example))])
+        self._ranks.all_reduce(examples)
+        l2 = float(examples[0]) * options.l2_regularize_factor
         stitch = options.backstitch_training_scale
         turn = self.minibatches % options.backstitch_training_interval == self._backstitch_turn
         if stitch > 0 and turn:
@@ -150,7 +172,14 @@ class NnetTrainer:
     def _seed_again(self) -> None:
         """Begin a new series of random numbers, which depends on seed and minibatch alone."""
         seed = (self._seed * 1000003 + self.minibatches + 1) & 0x7FFFFFFF
-        self._context = OpContext(train=True, seed=seed, live_out=(), hooks=self._context.hooks)
+        before = self._context
+        self._context = OpContext(
+            train=True,
+            seed=seed,
+            live_out=(),
+            hooks=before.hooks,
+            communicator=before.communicator,
+        )
 
     def _run(
         self, step: Step, scalars: dict[str, float], frozen: bool = False, suffix: str = ""
@@ -163,8 +192,10 @@ class NnetTrainer:
             self._fill(FROZEN, float(frozen))
         step.run(self._context)
         interval = self.options.print_interval
-        for output, *sums in self.objective.outcomes(step.scope):
-            name = output + suffix
+        for output, *own in self.objective.outcomes(step.scope):
+            whole = np.array(own)
+            self._ranks.all_reduce(whole)
+            sums, name = whole.tolist(), output + suffix
             info = self.objectives.setdefault(name, ObjectiveInfo())
             info.update(name, interval, self.minibatches, *sums, log=self.log)
         if FACTORS in step.scope:
@@ -199,10 +230,16 @@ class NnetTrainer:
             for var in desc.vars
             if var.kind == STATE and "/" in var.name and var.dtype == np.float64
         }
+        if self._ranks.size > 1:
+            # One message in the order of the components, whatever the structure of the examples.
+            desc = InsertAllReduce("sum", bucket_bytes=sys.maxsize, overlap=False).apply(desc)
         if options.double_precision:
             desc = ToFloat64().apply(desc)
         self._adopt(desc)
-        return Step(desc, self._shared, trace)
+        step = Step(desc, self._shared, trace)
+        # Ranks meet other structures at other times: what they have in common is compared before.
+        self._ranks.agreed.add(step.net.version)
+        return step
 
     def _size_of_parameters(self, name: str) -> float:
         """The root mean square of a component's parameters."""
@@ -306,3 +343,18 @@ class NnetTrainer:
             raise FormatError(f"no state of a training: {error!r}") from None
         for name, array in arrays.items():
             self._shared.var(name).set(array)
+
+
+def _described(nnet: Nnet, options: NnetTrainerOptions) -> dict[str, str]:
+    """What the networks and options of ranks must have in common."""
+    values = hashlib.sha256()
+    for name, component in updatable(nnet).items():
+        for _, part, fields in parts(name, component):
+            for field in fields:
+                leaf = field.rpartition("/")[2].rpartition(".")[2]
+                values.update(np.ascontiguousarray(getattr(part, leaf)).tobytes())
+    return {
+        "options": repr(options),
+        "network": "\n".join(nnet.config_lines()),
+        "parameters": values.hexdigest(),
+    }

@@ -882,6 +882,62 @@ class BuilderMethods:
         """Fully connected layer: out = x w + b. The axes of x before `num_flatten_dims` are
         rows, the others are flattened to K columns; by default only the last axis is columns. x
         [..., K], w [K, N], b [N] -> out [..., N]."""
+    def all_gather(
+        self,
+        x: Var | str,
+        *,
+        ranks: int,
+        name: str = "",
+    ) -> Var:
+        """The arrays of all ranks, one after the other along the first axis, by rank: out [ranks
+        * n, ...] of x [n, ...]; a scalar gives [ranks]."""
+    def all_gather_rows(
+        self,
+        x: Var | str,
+        rows: Var | str,
+        like: Var | str,
+        weight: Var | str | None = None,
+        total: Var | str | None = None,
+        *,
+        mode: str = "sum",
+        most: int = 0,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Sum over all ranks of gradients with rows for a part of a table, which stay so: only
+        the rows that a rank has are sent. Rows of one number are summed, rank after rank; their
+        numbers ascend, and the rest of rows_out is -1. With `weight`, it is the mean weighted by
+        it."""
+    def all_reduce(
+        self,
+        x: Sequence[Var | str],
+        weight: Var | str | None = None,
+        total: Var | str | None = None,
+        *,
+        mode: str = "sum",
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Sum over all ranks, the same bits on each: out = x0 + x1 + ..., added in the order of
+        ranks. mode=mean divides by the number of ranks. With `weight`, the mean weighted by it:
+        out = sum(weight x) / sum(weight)."""
+    def all_reduce_start(
+        self,
+        x: Sequence[Var | str],
+        weight: Var | str | None = None,
+        total: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Begins what `all_reduce` does and `all_reduce_wait` ends. In between other operators
+        run, which leave the variables of `lent` alone."""
+    def all_reduce_wait(
+        self,
+        x: Sequence[Var | str],
+        ticket: Var | str,
+        *,
+        mode: str = "sum",
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Ends what `all_reduce_start` has begun: out are the sums, or with mode=mean the means."""
     def arange(
         self,
         *,
@@ -1025,6 +1081,33 @@ class BuilderMethods:
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
         end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
         padding at the end never counts."""
+    def batch_norm_apply(
+        self,
+        x: Var | str,
+        scale: Var | str,
+        bias: Var | str,
+        batch_mean: Var | str,
+        batch_variance: Var | str,
+        count: Var | str,
+        mean: Var | str,
+        variance: Var | str,
+        *,
+        momentum: float = 0.1,
+        epsilon: float = 1e-05,
+        name: str = "",
+    ) -> Var:
+        """Normalises x [N, C, ...] with given statistics, channel by channel: out = (x -
+        batch_mean) / sqrt(batch_variance + epsilon) * scale + bias."""
+    def batch_norm_sums(
+        self,
+        x: Var | str,
+        weight: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Mean and (biased) variance of each channel of x [N, C, ...] over the batches of all
+        ranks, and how many values they are of. While testing nothing is exchanged, and they are
+        0, 1 and 0."""
     def bernoulli_random(
         self,
         *,
@@ -1035,6 +1118,14 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """1 with probability p, else 0."""
+    def broadcast(
+        self,
+        x: Sequence[Var | str],
+        *,
+        root: int = 0,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """The values of one rank on all of them."""
     def cast(
         self,
         x: Var | str,
@@ -1202,6 +1293,15 @@ class BuilderMethods:
         insertions, deletions and substitutions. x [N, S] and label [N, T] are integers, padded;
         x_length and label_length [N] say how many of a row count (default: all). out [N];
         `normalized` divides by the length of the label, or by 1 where that is 0."""
+    def element_count(
+        self,
+        x: Var | str,
+        mask: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> Var:
+        """How many elements x has: out [], float64. With mask, sum(mask) times the number of
+        elements of x that each of its entries goes for: what `masked_mean` divides by."""
     def elu(
         self,
         x: Var | str,

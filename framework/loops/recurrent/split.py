@@ -41,11 +41,15 @@ class Phases:
 
 
 def live_operators(step: StepNet, wanted: Collection[str]) -> list[Operator]:
-    """The operators that states, links or `wanted` depend on, and all that draw random numbers."""
+    """The operators that states, links or `wanted` depend on, and those that must run anyway.
+
+    These draw random numbers, or touch the world outside.
+    """
     needed = {*wanted, *step.outputs, *step.sums, *(memory.state for memory in step.memories)}
     live = []
     for op in reversed(step.operators):
-        if op.entry.random or any(name in needed for name in op.output_vars()):
+        must = op.entry.random or op.entry.world
+        if must or any(name in needed for name in op.output_vars()):
             live.append(op)
             needed.update(op.input_vars())
     return live[::-1]
@@ -141,7 +145,7 @@ class _Splitter:
     def _is_static(self, op: Operator) -> bool:
         outputs = op.output_vars()
         return (
-            not op.entry.random
+            not (op.entry.random or op.entry.world)
             and all(name in self.fixed for name in op.input_vars())
             and not any(name in self.linked for name in outputs)
         )

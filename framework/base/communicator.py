@@ -1,0 +1,215 @@
+"""Ranks that run the same list of operators together, and how they exchange arrays.
+
+A rank is one of `size` runs of the same program, numbered from 0. Operators that exchange values
+between ranks (operators/collective/) find their communicator in the context of the run:
+`OpContext(communicator=...)`. This module holds the interface and the communicator of one rank;
+framework/parallel/ has those of several.
+
+Every rank must call the same methods in the same order. Sums are formed in the order of ranks,
+((x0 + x1) + x2) + x3, so that all ranks get the same bits, whichever communicator adds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from .backend import to_host
+from .errors import OpscopeError, RanksError
+
+
+@dataclass(frozen=True)
+class Message:
+    """One exchange as a rank sees it.
+
+    Attributes:
+        kind: the method: `all_reduce`, `all_gather`, `broadcast` or `exchange`.
+        operator: what asked for it, `op 12 (all_reduce)`; "" outside of a run.
+        nbytes: what this rank puts in.
+    """
+
+    kind: str
+    operator: str
+    nbytes: int
+
+
+class Request:
+    """A sum that is under way; the array must not be touched before `wait` has returned."""
+
+    def __init__(self, finish: Callable[[], None] | None = None) -> None:
+        self._finish = finish
+
+    def wait(self) -> None:
+        """Let the array hold the sum over all ranks; a second call does nothing."""
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+
+
+class Communicator(ABC):
+    """The ranks that work together, seen from one of them; a context manager.
+
+    Arrays are NumPy's or CuPy's, and equal in dtype and, where nothing else is said, in shape on
+    all ranks. Every method may raise `RanksError` where another rank has failed or ended.
+
+    Leaving the `with` block by an exception tells all other ranks, whose next or present exchange
+    raises `RanksError`: an error, Ctrl-C or an early end on one rank ends all.
+
+    Attributes:
+        rank: the number of this rank. size: how many there are.
+        operator: the operator that is exchanging values, for messages; operators set it.
+        agreed: versions of nets on which all ranks have agreed (see parallel/handshake.py).
+    """
+
+    kind = ""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self.operator = ""
+        self.agreed: set[int] = set()
+        self._tickets = 0
+        self._pending: dict[int, tuple[Request, Any]] = {}
+
+    def keep(self, request: Request, array: Any) -> int:
+        """Keep a sum that is under way; the ticket to take it back with."""
+        self._tickets += 1
+        self._pending[self._tickets] = request, array
+        return self._tickets
+
+    def redeem(self, ticket: int) -> Any:
+        """The array of a sum that was kept, when it holds the sum.
+
+        Raises:
+            RanksError: no such sum is under way.
+        """
+        if ticket not in self._pending:
+            raise RanksError(f"no sum is under way with ticket {ticket}")
+        request, array = self._pending.pop(ticket)
+        request.wait()
+        return array
+
+    def all_reduce(self, array: Any) -> None:
+        """Replace `array` by the sum over all ranks, in the order of ranks."""
+        self.start_all_reduce(array).wait()
+
+    @abstractmethod
+    def start_all_reduce(self, array: Any) -> Request:
+        """Begin to replace `array`, contiguous, by the sum over all ranks."""
+
+    @abstractmethod
+    def all_gather(self, array: Any, out: Any) -> None:
+        """Fill `out`, [size, *shape of array], with the arrays of all ranks."""
+
+    @abstractmethod
+    def broadcast(self, array: Any, root: int = 0) -> None:
+        """Replace `array` by that of rank `root`."""
+
+    @abstractmethod
+    def exchange(self, data: bytes) -> list[bytes]:
+        """The bytes of all ranks, by rank; their lengths may differ."""
+
+    def all_gather_rows(self, array: Any) -> list[np.ndarray]:
+        """The arrays of all ranks, by rank, on the host; their numbers of rows may differ."""
+        own = np.ascontiguousarray(to_host(array))
+        parts = self.exchange(own.tobytes())
+        return [np.frombuffer(part, own.dtype).reshape(-1, *own.shape[1:]) for part in parts]
+
+    def barrier(self) -> None:
+        """Return when all ranks have come here."""
+        self.exchange(b"")
+
+    @abstractmethod
+    def check(self) -> None:
+        """Hear from the other ranks without waiting for them.
+
+        Raises:
+            RanksError: one has failed or ended.
+        """
+
+    @abstractmethod
+    def fail(self, error: BaseException) -> None:
+        """Tell all other ranks that this one ends by `error`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Tell all other ranks that this one takes part no more."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            self.close()
+        else:
+            self.fail(error)
+
+    def describe_failure(self, error: BaseException) -> str:
+        """The one message of a run that ends because this rank failed."""
+        what = str(error)
+        if not (what and isinstance(error, OpscopeError)):
+            what = f"{type(error).__name__}: {what}" if what else type(error).__name__
+        where = ""
+        if self.operator and self.operator not in what:
+            where = f" (the last exchange was by {self.operator})"
+        return f"rank {self.rank} of {self.size} has ended the run: {what}{where}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: rank {self.rank} of {self.size}>"
+
+
+class SingleCommunicator(Communicator):
+    """One rank alone: every exchange leaves the values as they are."""
+
+    kind = "single"
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def start_all_reduce(self, array: Any) -> Request:
+        return Request()
+
+    def all_gather(self, array: Any, out: Any) -> None:
+        out[0] = array
+
+    def broadcast(self, array: Any, root: int = 0) -> None:
+        check_root(root, self)
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        return [data]
+
+    def check(self) -> None:
+        return  # there is nobody to hear from
+
+    def fail(self, error: BaseException) -> None:
+        return  # there is nobody to tell
+
+    def close(self) -> None:
+        return
+
+
+def check_root(root: int, ranks: Communicator) -> None:
+    """Refuse a rank that is not there.
+
+    Raises:
+        RanksError: that is so.
+    """
+    if not 0 <= root < ranks.size:
+        raise RanksError(f"there is no rank {root}: the ranks are 0 to {ranks.size - 1}")
+
+
+def sum_in_order(parts: Sequence[Any], out: Any) -> None:
+    """out = ((parts[0] + parts[1]) + parts[2]) + ..., which every communicator adds in this way."""
+    out[...] = parts[0]
+    for part in parts[1:]:
+        out += part

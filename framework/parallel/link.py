@@ -1,0 +1,43 @@
+"""A simulated link between ranks, and what an exchange over it costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..base.errors import OpscopeError
+
+
+@dataclass(frozen=True)
+class Link:
+    """What it takes to send n bytes from one rank to another: latency + n / bandwidth seconds.
+
+    Attributes:
+        latency: seconds a message. bandwidth: bytes a second.
+
+    Source: the alpha-beta model, as in Thakur, Rabenseifner and Gropp 2005.
+    """
+
+    latency: float = 0.0
+    bandwidth: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not (self.latency >= 0 and self.bandwidth > 0):
+            raise OpscopeError(
+                "a link wants a latency of at least 0 s and a bandwidth above 0 bytes/s, not"
+                f" {self.latency} and {self.bandwidth}"
+            )
+
+    def seconds(self, kind: str, nbytes: int, ranks: int) -> float:
+        """The time of one exchange of `ranks` ranks; `kind` is that of a `Message`.
+
+        A sum goes round a ring twice, in `ranks` pieces; what is gathered goes round once; a
+        broadcast takes a binary tree.
+        """
+        if ranks == 1:
+            return 0.0
+        if kind == "all_reduce":
+            return 2 * (ranks - 1) * (self.latency + nbytes / ranks / self.bandwidth)
+        if kind == "broadcast":
+            return math.ceil(math.log2(ranks)) * (self.latency + nbytes / self.bandwidth)
+        return (ranks - 1) * (self.latency + nbytes / self.bandwidth)

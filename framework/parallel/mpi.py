@@ -1,0 +1,398 @@
+"""Ranks that are processes of an MPI program.
+
+Sums take two steps, so that each byte travels as often as in a ring and the order of ranks is kept:
+every rank gets one piece of the arrays of all (MPI_Ialltoallv), adds these in order, and the sums
+are gathered (MPI_Iallgatherv). Waiting is done by testing, so that a rank that waits hears that
+another has failed, and can be interrupted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..base.backend import copy_into, to_host
+from ..base.communicator import Communicator, Request, check_root, sum_in_order
+from ..base.errors import OpscopeError, RanksError
+
+_SMALL = 1 << 14
+"""Bytes up to which all ranks get the whole arrays of all and add them themselves: one step."""
+_SPIN = 0.5
+"""Seconds of waiting without pauses, in which a message goes on as fast as it can: it is MPI's
+tests that move it."""
+_PAUSE = 50e-6
+_give_way = getattr(os, "sched_yield", partial(time.sleep, 0))
+"""Lets another process run that waits for this core; `time.sleep(0)` would take a pause."""
+_LISTEN = 1e-3
+"""Seconds between looks whether another rank has ended."""
+_GRACE = 3.0
+"""Seconds that ranks have to end by themselves after one has failed."""
+_LOOK_FOR_DEAD = 0.5
+"""Seconds between looks whether the processes of this machine are alive."""
+
+
+def _mpi() -> Any:
+    """The module mpi4py.MPI.
+
+    Raises:
+        OpscopeError: it, or an MPI library, is not installed.
+    """
+    # The message that names rank and operator is ours; MPICH would add one for each rank.
+    os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise OpscopeError(
+            f"ranks over MPI want mpi4py and an MPI library: pip install opscope[mpi] ({error})"
+        ) from None
+    return MPI
+
+
+class MpiCommunicator(Communicator):
+    """This process as a rank of the MPI program that it was started in (`mpiexec -n 4 ...`).
+
+    Only the failing rank writes a message; all end with an exit code other than 0, within five
+    seconds. Those that do not end by themselves by then are ended by MPI_Abort.
+
+    Args:
+        comm: an mpi4py communicator; None means MPI.COMM_WORLD.
+
+    Raises:
+        OpscopeError: mpi4py is not installed.
+    """
+
+    kind = "mpi"
+
+    def __init__(self, comm: Any = None) -> None:
+        self._mpi = _mpi()
+        comm = self._mpi.COMM_WORLD if comm is None else comm
+        super().__init__(comm.Get_rank(), comm.Get_size())
+        # First steps, second steps and notices do not meet: each has a communicator of its own.
+        self._data, self._second, self._notices = comm.Dup(), comm.Dup(), comm.Dup()
+        self._sums: deque[_Sum] = deque()  # under way, first started first
+        self._buffers: dict[int, list[np.ndarray]] = {}
+        self._ended: dict[int, str] = {}  # rank -> why it takes part no more
+        self._sent: list[Any] = []
+        self._own_end = ""
+        own = json.dumps([platform.node(), os.getpid()]).encode()
+        self._processes = [tuple(json.loads(part)) for part in self.exchange(own)]
+        self._hook = sys.excepthook
+        sys.excepthook = self._uncaught
+        atexit.register(self._at_exit)
+
+    # -- exchanges -------------------------------------------------------------------------------
+
+    def start_all_reduce(self, array: Any) -> Request:
+        if not isinstance(array, np.ndarray):
+            return self._start_from_device(array)
+        if not array.flags.c_contiguous:
+            raise RanksError(f"a sum wants a contiguous array, not one of strides {array.strides}")
+        self._advance()
+        one = _Sum(self, array.reshape(-1))
+        self._sums.append(one)
+        return Request(one.finish)
+
+    def _start_from_device(self, array: Any) -> Request:
+        host = np.ascontiguousarray(to_host(array))
+        request = self.start_all_reduce(host)
+
+        def finish() -> None:
+            request.wait()
+            copy_into(array, host.reshape(array.shape))
+
+        return Request(finish)
+
+    def _advance(self) -> None:
+        """Give sums that are under way a push, in the order in which they began."""
+        for one in self._sums:
+            if not one.advance():
+                break
+
+    def finish_sums(self, last: _Sum) -> None:
+        """Bring all sums to their end up to `last`."""
+        while last in self._sums:
+            one = self._sums[0]
+            self.wait(one.step)
+            if one.advance():
+                self._sums.popleft()
+
+    def all_gather(self, array: Any, out: Any) -> None:
+        own = np.ascontiguousarray(to_host(array))
+        parts = out if isinstance(out, np.ndarray) else np.empty(out.shape, own.dtype)
+        if not parts.flags.c_contiguous:
+            parts = np.empty(out.shape, own.dtype)
+        self.wait(self._data.Iallgather(_bytes(own), _bytes(parts)))
+        if parts is not out:
+            copy_into(out, parts)
+
+    def broadcast(self, array: Any, root: int = 0) -> None:
+        check_root(root, self)
+        own = np.ascontiguousarray(to_host(array))
+        self.wait(self._data.Ibcast(_bytes(own), root))
+        if self.rank != root:
+            copy_into(array, own.reshape(array.shape))
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        sizes = np.empty(self.size, np.int64)
+        self.wait(self._data.Iallgather(np.array([len(data)]), sizes))
+        out = np.empty(int(sizes.sum()), np.uint8)
+        starts = sizes.cumsum() - sizes
+        layout = [out, sizes.tolist(), starts.tolist(), self._mpi.BYTE]
+        self.wait(self._data.Iallgatherv(np.frombuffer(data, np.uint8), layout))
+        return [out[a : a + n].tobytes() for a, n in zip(starts, sizes, strict=True)]
+
+    def take_buffer(self, nbytes: int) -> np.ndarray:
+        """Memory for one sum, used again by later ones."""
+        free = self._buffers.setdefault(nbytes, [])
+        return free.pop() if free else np.empty(nbytes, np.uint8)
+
+    def give_buffer(self, buffer: np.ndarray) -> None:
+        """Hand memory back."""
+        self._buffers[buffer.nbytes].append(buffer)
+
+    def data_step(self, send: Any, receive: Any) -> Any:
+        """The first step of a sum, as an MPI request."""
+        return self._data.Ialltoallv(send, receive)
+
+    def whole_step(self, send: np.ndarray, receive: np.ndarray) -> Any:
+        """The only step of a small sum."""
+        return self._data.Iallgather(send, receive)
+
+    def second_step(self, receive: Any) -> Any:
+        """The second step of a sum; second steps begin in the order of their sums."""
+        return self._second.Iallgatherv(self._mpi.IN_PLACE, receive)
+
+    @property
+    def byte(self) -> Any:
+        """MPI's type of a byte."""
+        return self._mpi.BYTE
+
+    def wait(self, request: Any) -> None:
+        """Wait for an MPI request; whoever hears of an end that it would wait for for ever, fails.
+
+        Raises:
+            RanksError: another rank has failed, ended, or its process is gone.
+        """
+        if request.Test():
+            return
+        began = heard = looked = time.perf_counter()
+        while not request.Test():
+            now = time.perf_counter()
+            if now - began < _SPIN:
+                _give_way()
+            else:
+                time.sleep(_PAUSE)
+            if now - heard < _LISTEN:
+                continue
+            heard = now
+            self._hear()
+            if self._ended and not request.Test():
+                self._end_with_others(request)
+            if now - looked > _LOOK_FOR_DEAD:
+                looked = now
+                self._look_for_dead()
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Read the notices of ranks that have ended."""
+        status = self._mpi.Status()
+        while self._notices.Iprobe(self._mpi.ANY_SOURCE, 1, status):
+            data = bytearray(status.Get_count(self.byte))
+            self._notices.Recv([data, self.byte], status.Get_source(), 1)
+            self._ended[status.Get_source()] = data.decode()
+
+    def _end_with_others(self, request: Any) -> None:
+        """Raise what others have ended by, unless the exchange comes to its end without them.
+
+        A rank that has finished may have left its part of the last exchanges behind.
+        """
+        until = time.perf_counter() + 0.2
+        while time.perf_counter() < until:
+            if request.Test():
+                return
+            time.sleep(_PAUSE)
+        self._hear()
+        rank, why = min(self._ended.items(), key=lambda end: _finished_last(end[1]))
+        doing = self.operator or "an exchange"
+        raise RanksError(f"{why}; {doing} of rank {self.rank} waits for rank {rank}")
+
+    def _look_for_dead(self) -> None:
+        """Notice processes of this machine that are gone without a word, killed for example."""
+        here = self._processes[self.rank][0]
+        for rank, (node, process) in enumerate(self._processes):
+            if rank != self.rank and node == here and rank not in self._ended:
+                if not _is_alive(int(process)):
+                    self._let_another_tell(rank)
+                    self._ended.setdefault(
+                        rank, f"rank {rank} of {self.size}, process {process} of {node}, is gone"
+                    )
+
+    def _let_another_tell(self, gone: int) -> None:
+        """Give the lowest rank that is left time to tell of one that is gone: one tells of it."""
+        lowest = min(rank for rank in range(self.size) if rank != gone and rank not in self._ended)
+        if lowest != self.rank:
+            self._hear_from(lowest)
+
+    def _hear_from(self, rank: int) -> None:
+        """Wait a little for a word of a rank."""
+        until = time.perf_counter() + 2 * _LOOK_FOR_DEAD
+        self._hear()
+        while rank not in self._ended and time.perf_counter() < until:
+            time.sleep(0.01)
+            self._hear()
+
+    def check(self) -> None:
+        self._hear()
+        if self._ended:
+            raise RanksError(min(self._ended.values(), key=_finished_last))
+
+    def fail(self, error: BaseException) -> None:
+        if self._own_end or self.size == 1:
+            return
+        self._hear()
+        if isinstance(error, KeyboardInterrupt) and self.rank > 0:
+            self._hear_from(0)  # Ctrl-C comes to all ranks
+        failed = [why for why in self._ended.values() if " has ended the run" in why]
+        self._own_end = self.describe_failure(error)
+        for_all = isinstance(error, RanksError) and error.on_all and self.rank > 0
+        if not (failed or for_all):
+            if not isinstance(error, (OpscopeError, KeyboardInterrupt)):
+                traceback.print_exception(error)
+            sys.stderr.write(f"opscope: {self._own_end}\n")  # in one piece
+            sys.stderr.flush()
+        self._tell(self._own_end)
+        watchdog = threading.Timer(_GRACE + 1, self._abort)
+        watchdog.daemon = True
+        watchdog.start()
+
+    def close(self) -> None:
+        if not self._own_end:
+            self._own_end = f"rank {self.rank} of {self.size} has finished"
+            self._tell(self._own_end)
+
+    def _tell(self, why: str) -> None:
+        data = why.encode()
+        for rank in range(self.size):
+            if rank != self.rank:
+                self._sent.append(self._notices.Isend([data, self.byte], rank, 1))
+
+    def _uncaught(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        """What Python calls for an exception that nobody has caught."""
+        if self.size == 1:
+            self._hook(kind, error, trace)
+        elif not self._own_end or " has finished" in self._own_end:
+            self._own_end = ""
+            self.fail(error)
+
+    def _at_exit(self) -> None:
+        """Before MPI is finalised, which would wait for ranks that do not come any more."""
+        self.close()
+        self._hear()
+        ends = [self._own_end, *self._ended.values()]
+        if all(" has finished" in why for why in ends):
+            return
+        until = time.perf_counter() + _GRACE
+        while len(self._ended) < self.size - 1 and time.perf_counter() < until:
+            time.sleep(0.01)
+            self._hear()
+        self._abort()
+
+    def _abort(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._mpi.COMM_WORLD.Abort(1)
+
+
+class _Sum:
+    """A sum under way.
+
+    Attributes:
+        step: the MPI request of the step under way.
+    """
+
+    def __init__(self, ranks: MpiCommunicator, flat: np.ndarray) -> None:
+        self._ranks = ranks
+        self._flat = flat
+        self._small = flat.nbytes <= _SMALL or flat.size < ranks.size
+        size, item = ranks.size, flat.itemsize
+        bounds = [flat.size * rank // size for rank in range(size + 1)]
+        self._own = flat[bounds[ranks.rank] : bounds[ranks.rank + 1]]
+        counts = [(b - a) * item for a, b in zip(bounds, bounds[1:], strict=False)]
+        self._layout = [_bytes(flat), counts, [a * item for a in bounds[:-1]], ranks.byte]
+        if self._small:
+            self._buffer = ranks.take_buffer(size * flat.nbytes)
+            self.step = ranks.whole_step(_bytes(flat), self._buffer)
+        else:
+            own = self._own.nbytes
+            self._buffer = ranks.take_buffer(size * own)
+            places = [rank * own for rank in range(size)]
+            received = [self._buffer, [own] * size, places, ranks.byte]
+            self.step = ranks.data_step(self._layout, received)
+        self._on_second = False
+        self._done = False
+
+    def advance(self) -> bool:
+        """Go on to the next step where the one under way has ended; whether all steps have."""
+        if self._done:
+            return True
+        if not self.step.Test():
+            return False
+        if self._on_second:
+            self._done = True
+            return True
+        out = self._flat if self._small else self._own
+        parts = self._buffer.view(out.dtype).reshape(self._ranks.size, out.size)
+        sum_in_order(list(parts), out)
+        self._ranks.give_buffer(self._buffer)
+        if self._small:
+            self._done = True
+            return True
+        self.step = self._ranks.second_step(self._layout)
+        self._on_second = True
+        return False
+
+    def finish(self) -> None:
+        """Return when the array holds the sum."""
+        self._ranks.finish_sums(self)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """The bytes of a contiguous array, which MPI sends whatever they mean."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _finished_last(why: str) -> bool:
+    """A key by which ends are sorted: one that has failed says more than one that has finished."""
+    return " has finished" in why
+
+
+def _is_alive(process: int) -> bool:
+    """Whether a process of this machine runs; one that has ended and is not collected does not."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        if os.name != "posix":
+            return True  # there a signal 0 would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

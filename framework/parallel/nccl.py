@@ -1,0 +1,128 @@
+"""Ranks with a GPU each: arrays there are exchanged by NCCL, all else by the ranks' processes."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import numpy as np
+
+from ..base.backend import Place, on_device
+from ..base.communicator import Communicator, Request, check_root
+from ..base.errors import DeviceError, RanksError
+
+_PAUSE = 50e-6
+
+
+class NcclCommunicator(Communicator):
+    """Ranks of `host` whose GPU arrays travel by NCCL; it is what CuPy brings (`cupy.cuda.nccl`).
+
+    Sums run on a stream of their own, beside the operators that come after `start_all_reduce`.
+    NCCL adds in an order of its own: all ranks get the same bits, but not always those that other
+    communicators give. While a rank waits it hears from `host` that another has failed.
+
+    Args:
+        host: exchanges the id of the NCCL communicator, and arrays of the host; MpiCommunicator().
+        place: the GPU of this rank; ranks of one machine have different ones.
+
+    Raises:
+        DeviceError: CuPy has no NCCL, or there is no such GPU.
+    """
+
+    kind = "nccl"
+
+    def __init__(self, host: Communicator, place: Place) -> None:
+        super().__init__(host.rank, host.size)
+        if place.kind == "cpu":
+            raise DeviceError("NCCL wants a GPU: NcclCommunicator(MpiCommunicator(), GPUPlace(0))")
+        self._host = host
+        self._cuda = place.xp.cuda
+        nccl = getattr(self._cuda, "nccl", None)
+        if nccl is None or not getattr(nccl, "available", False):
+            raise DeviceError(
+                "this CuPy has no NCCL: install nvidia-nccl-cu12 (or -cu13) beside CuPy, or use"
+                " MpiCommunicator, which sends arrays of GPUs through the host"
+            )
+        self._nccl: Any = nccl
+        self._types = {
+            np.dtype(name): getattr(nccl, f"NCCL_{name.upper()}")
+            for name in ("int8", "uint8", "int32", "uint32", "int64", "uint64")
+        } | {
+            np.dtype(name): getattr(nccl, f"NCCL_{name.upper()}")
+            for name in ("float16", "float32", "float64")
+        }
+        with on_device(place):
+            own = nccl.get_unique_id() if self.rank == 0 else ()
+            made = host.exchange(json.dumps([int(one) for one in own]).encode())[0]
+            self._comm = nccl.NcclCommunicator(self.size, tuple(json.loads(made)), self.rank)
+            self._stream = self._cuda.Stream(non_blocking=True)
+
+    def start_all_reduce(self, array: Any) -> Request:
+        if isinstance(array, np.ndarray):
+            return self._by_host().start_all_reduce(array)
+        kind, stream = self._begin(array)
+        pointer = array.data.ptr
+        total = self._nccl.NCCL_SUM
+        self._comm.allReduce(pointer, pointer, array.size, kind, total, stream)
+        return self._request()
+
+    def all_gather(self, array: Any, out: Any) -> None:
+        if isinstance(array, np.ndarray):
+            self._by_host().all_gather(array, out)
+            return
+        kind, stream = self._begin(array, out)
+        self._comm.allGather(array.data.ptr, out.data.ptr, array.size, kind, stream)
+        self._request().wait()
+
+    def broadcast(self, array: Any, root: int = 0) -> None:
+        check_root(root, self)
+        if isinstance(array, np.ndarray):
+            self._by_host().broadcast(array, root)
+            return
+        kind, stream = self._begin(array)
+        pointer = array.data.ptr
+        self._comm.broadcast(pointer, pointer, array.size, kind, root, stream)
+        self._request().wait()
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        return self._by_host().exchange(data)
+
+    def check(self) -> None:
+        self._by_host().check()
+
+    def fail(self, error: BaseException) -> None:
+        self._by_host().fail(error)
+        self._comm.abort()  # otherwise the GPU waits for the others for ever
+
+    def close(self) -> None:
+        self._host.close()
+
+    def _by_host(self) -> Communicator:
+        self._host.operator = self.operator
+        return self._host
+
+    def _begin(self, *arrays: Any) -> tuple[int, int]:
+        """NCCL's number for the arrays' dtype, and the stream, which waits for what made them."""
+        for array in arrays:
+            if not array.flags.c_contiguous:
+                raise RanksError(
+                    f"NCCL wants a contiguous array, not one of strides {array.strides}"
+                )
+        kind = self._types.get(arrays[0].dtype)
+        if kind is None:
+            raise RanksError(f"NCCL exchanges no {arrays[0].dtype}")
+        self._stream.wait_event(self._cuda.get_current_stream().record())
+        return kind, self._stream.ptr
+
+    def _request(self) -> Request:
+        """What waits for the work that the stream has been given so far."""
+        event = self._stream.record()
+
+        def finish() -> None:
+            while not event.done:
+                self.check()
+                time.sleep(_PAUSE)
+            self._cuda.get_current_stream().wait_event(event)
+
+        return Request(finish)

@@ -1,0 +1,204 @@
+"""nnet3 training on ranks: the sums of gradients, and what stays with each rank."""
+
+import numpy as np
+import pytest
+
+from chain_graphs import random_hmm, random_supervision
+from opscope.framework.base.errors import RanksError
+from opscope.framework.parallel.dry import DryWorld
+from opscope.nnet3.chain.denominator import DenominatorGraph
+from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
+from opscope.nnet3.chain.objective import ChainOptions
+from opscope.nnet3.egs.chain_changes import merge_chain_examples
+from opscope.nnet3.egs.merging import merge_examples
+from opscope.nnet3.egs.rows import example_io
+from opscope.nnet3.files.examples import NnetExample, NnetIo
+from opscope.nnet3.files.sparse import SparseMatrix
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
+from opscope.nnet3.training.chain_objectives import ChainObjectives
+
+CONFIG = """input-node name=input dim=4
+component name=a type={affine} input-dim=12 output-dim=6 l2-regularize=0.01 {extra}
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component name=r type=SigmoidComponent dim=6 self-repair-scale={repair}
+component-node name=r component=r input=a
+component name=d type=DropoutComponent dim=6 dropout-proportion={dropout}
+component-node name=d component=d input=r
+component name=b type={affine} input-dim=6 output-dim=3
+component-node name=b component=b input=d
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=s component=s input=b
+output-node name=output input=s objective=linear
+"""
+
+
+def network(affine="AffineComponent", repair=0.0, dropout=0.0, extra="", seed=1):
+    return Nnet.from_config_text(CONFIG.format(**locals()), seed)
+
+
+def example(rng, size, frames=5):
+    """`size` examples merged into one."""
+    batch = []
+    for _ in range(size):
+        features = rng.normal(size=(frames + 2, 4)).astype(np.float32)
+        targets = SparseMatrix.from_dense(np.eye(3)[rng.integers(0, 3, frames)])
+        batch.append(
+            NnetExample([example_io("input", features, -1), example_io("output", targets)])
+        )
+    return batch
+
+
+def minibatches(steps, size, sizes):
+    rng = np.random.default_rng(0)
+    return [[example(rng, sizes[rank % len(sizes)]) for rank in range(size)] for _ in range(steps)]
+
+
+def trained(make, options, batches, communicator=None, seed=0):
+    """All that has changed in training, and the total objective."""
+    trainer = NnetTrainer(options, make(), seed=seed, log=[].append, communicator=communicator)
+    for batch in batches:
+        trainer.train(merge_examples(batch))
+    total = trainer.objectives["output"]
+    return trainer.arrays(), (total.weight, total.objective)
+
+
+def on_ranks(make, options, steps, seed=0):
+    size = len(steps[0])
+    return DryWorld(size).run(
+        lambda c: trained(make, options, [step[c.rank] for step in steps], c, seed + c.rank)
+    )
+
+
+OPTIONS = {
+    "plain": {},
+    "momentum": {"momentum": 0.5},
+    "l2_and_bounds": {"l2_regularize_factor": 0.5, "max_param_change": 0.05},
+    "backstitch": {"backstitch_training_scale": 0.3, "backstitch_training_interval": 2},
+}
+
+
+@pytest.mark.parametrize("sizes", [(2,), (1, 3)], ids=["equal", "unequal"])
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_ranks_train_as_one_process(kind, size, sizes):
+    options = NnetTrainerOptions(double_precision=True, **OPTIONS[kind])
+    steps = minibatches(20, size, sizes)
+    joined = [[one for part in step for one in part] for step in steps]
+    wanted, objective = trained(network, options, joined)
+    for found, total in on_ranks(network, options, steps, seed=0):
+        np.testing.assert_allclose(total, objective, rtol=1e-12)
+        for name, value in wanted.items():
+            if name[:2] in ("a/", "b/"):  # others are statistics of a rank's own data
+                gap = np.abs(found[name] - value).max()
+                assert gap <= 1e-12 * max(1.0, np.abs(value).max()), name
+
+
+def natural():
+    """Natural gradient, self-repair, dropout and an orthonormal constraint."""
+    return network(
+        "NaturalGradientAffineComponent",
+        repair=1.0,
+        dropout=0.2,
+        extra="orthonormal-constraint=1.0",
+    )
+
+
+def test_parameters_stay_equal_where_much_is_a_matter_of_a_rank():
+    options = NnetTrainerOptions(momentum=0.5, max_param_change=1.0)
+    steps = minibatches(12, 3, (1, 2, 3))
+    ranks = [arrays for arrays, _ in on_ranks(natural, options, steps, seed=5)]
+    moved = natural()
+    for name in ("a/linear_params", "a/bias_params", "b/linear_params", "b/bias_params"):
+        assert len({one[name].tobytes() for one in ranks}) == 1, name
+        component, _, field = name.partition("/")
+        assert (ranks[0][name] != getattr(moved.components[component], field)).any()
+    own = [name for name in ranks[0] if len({one[name].tobytes() for one in ranks}) > 1]
+    assert {"r/value_sum", "r/deriv_sum"} <= set(own)
+    assert any(name.startswith("a/") for name in own), "the natural gradient is a rank's own"
+
+
+def test_other_parameters_or_options_are_named():
+    def work(c):
+        options = NnetTrainerOptions()
+        trained(lambda: network(seed=1 + c.rank), options, [], c)
+
+    with pytest.raises(RanksError, match="the setting parameters of rank 1 is"):
+        DryWorld(2).run(work)
+    with pytest.raises(RanksError, match="the setting options of rank 1 is"):
+        DryWorld(2).run(
+            lambda c: NnetTrainer(
+                NnetTrainerOptions(momentum=0.1 * c.rank), network(), communicator=c
+            )
+        )
+
+
+# -- LF-MMI ----------------------------------------------------------------------------------------
+
+CHAIN = """input-node name=input dim=2
+component name=a type=AffineComponent input-dim=6 output-dim=5
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component name=r type=RectifiedLinearComponent dim=5
+component-node name=r component=r input=a
+component name=b type=AffineComponent input-dim=5 output-dim=3
+component-node name=b component=b input=r
+output-node name=output input=b
+component name=x type=AffineComponent input-dim=5 output-dim=3
+component-node name=x component=x input=r
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=s component=s input=x
+output-node name=output-xent input=s
+"""
+
+
+TOLERANCE = 1e-6
+"""Of LF-MMI: a merged lattice holds its costs, sums of those of its parts, in float32."""
+
+
+def chain_example(rng, frames=4):
+    times = np.zeros((frames + 2, 3), np.int32)
+    times[:, 1] = np.arange(-1, frames + 1)
+    features = rng.normal(size=(frames + 2, 2)).astype(np.float32)
+    supervision = random_supervision(rng, frames)
+    weights = np.ones(frames, np.float32)
+    return NnetChainExample(
+        [NnetIo("input", times, features)],
+        [NnetChainSupervision("output", times[1:-1], supervision, weights)],
+    )
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_lattice_free_mmi_on_ranks(size):
+    rng = np.random.default_rng(2)
+    graph = DenominatorGraph.of_fst(random_hmm(rng), 3)
+    steps = [
+        [[chain_example(rng) for _ in range(1 + rank % 2)] for rank in range(size)]
+        for _ in range(10)
+    ]
+
+    def run(batches, communicator=None):
+        settings = ChainOptions(
+            out_of_range_regularize=0.0, l2_regularize=1e-4, xent_regularize=0.1
+        )
+        trainer = NnetTrainer(
+            NnetTrainerOptions(double_precision=True, momentum=0.5),
+            Nnet.from_config_text(CHAIN, 1),
+            log=[].append,
+            objective=ChainObjectives(graph, settings),
+            communicator=communicator,
+        )
+        for batch in batches:
+            trainer.train(merge_chain_examples(batch))
+        totals = {name: info.objective for name, info in trainer.objectives.items()}
+        return trainer.arrays(), totals
+
+    wanted, objectives = run([[one for part in step for one in part] for step in steps])
+    ranks = DryWorld(size).run(lambda c: run([step[c.rank] for step in steps], c))
+    for found, totals in ranks:
+        for name, value in objectives.items():
+            assert totals[name] == pytest.approx(value, rel=TOLERANCE)
+        for name, value in wanted.items():
+            if name.endswith("_params"):
+                assert found[name].tobytes() == ranks[0][0][name].tobytes()
+                gap = np.abs(found[name] - value).max()
+                assert gap <= TOLERANCE * max(1.0, np.abs(value).max()), name
