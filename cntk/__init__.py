@@ -5,7 +5,7 @@ operators, lower, readers, models, ndl, mel, brainscript, run, sgd, actions, pro
 imports from those before it. May import operators and below.
 """
 
-from ..framework.base.lazy_names import lazy_names
+from ..framework.base.python.lazy_names import lazy_names
 
 _HOMES = {
     # models: open, evaluate, save

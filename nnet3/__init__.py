@@ -3,7 +3,7 @@
 Names are looked up on first use (PEP 562).
 """
 
-from ..framework.base.lazy_names import lazy_names
+from ..framework.base.python.lazy_names import lazy_names
 
 _HOMES = {
     "Nnet": ".network.nnet",

@@ -12,10 +12,10 @@ MOST_FILES = {
     "second run": 10,
     "nnet3 config": 8,
     "nnet3 compile and lower": 45,  # lower/requests.py: recurrences as commands or as operators
-    "nnet3 computer": 11,  # base/cached.py: properties that a fork leaves open
+    "nnet3 computer": 11,  # base/python/cached.py: properties that a fork leaves open
     "nnet3 run": 29,  # run/given.py checks what callers give; one thread for NumPy's products
     "NDL to Network": 30,  # the door: values, limits and roots
-    "NDL net": 16,  # base/cached.py
+    "NDL net": 16,  # base/python/cached.py
 }
 """What they enter now: a change that enters more files says here why it must."""
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import OpscopeError
+from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.values import read_file
 
 MOST_ERRORS = 100  # of one text that are told, before a reading that goes on ends

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..base.cached import cached_property
+from ..base.python.cached import cached_property
 from .expression import Tree, cost, nodes, parts
 
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"

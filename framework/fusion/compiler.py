@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base import settings
-from ..base.cached import new_rlock
 from ..base.cpu import threads
+from ..base.python.cached import new_rlock
 from . import library_files
 from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
 

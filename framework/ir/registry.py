@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
-from ..base.cached import new_waiting_rlock
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
 from ..base.plugins import load_plugin
+from ..base.python.cached import new_waiting_rlock
 from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
 from .gradient_args import GradientArgs, GradientMaker
 from .kernel_args import Call, KernelArgs

@@ -18,6 +18,7 @@ import time
 import traceback
 from collections import deque
 from functools import partial
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 
@@ -52,12 +53,11 @@ def _mpi() -> Any:
     # The message that names rank and operator is ours; MPICH would add one for each rank.
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
     try:
-        from mpi4py import MPI
+        return import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
         raise OpscopeError(
             f"ranks over MPI want mpi4py and an MPI library: pip install opscope[mpi] ({error})"
         ) from None
-    return MPI
 
 
 class MpiCommunicator(Communicator):

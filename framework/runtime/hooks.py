@@ -24,10 +24,10 @@ import numpy as np
 
 from ..base.atomic import write_atomically
 from ..base.backend import to_host
-from ..base.cached import new_lock
 from ..base.context import Hook
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
+from ..base.python.cached import new_lock
 from ..base.untrusted.values import file_path
 from ..ir.names import EMPTY
 from .executor import Frame

@@ -12,10 +12,10 @@ from typing import Any
 from ...proto import net_pb2 as pb
 from ..base import settings
 from ..base.backend import Place, on_device, require_dtype
-from ..base.cached import new_lock
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
 from ..base.errors import OpscopeError, VariableError, nearest
+from ..base.python.cached import new_lock
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, make_var

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.errors import OpscopeError, check_kind
-from ...framework.base.gc_disabled import gc_disabled
+from ...framework.base.python.bounded_cache import BoundedCache
+from ...framework.base.python.gc_disabled import gc_disabled
 from ..compiler.computation import Computation
 from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet

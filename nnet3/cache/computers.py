@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ...framework.base.backend import Place
-from ...framework.base.bounded_cache import BoundedCache
-from ...framework.base.gc_disabled import gc_disabled
+from ...framework.base.python.bounded_cache import BoundedCache
+from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ..compiler.computation import Computation
 from ..compiler.verbose import VERBOSE

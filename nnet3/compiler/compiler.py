@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
+from ...framework.base.python.cached import cached_property
 from ..components.base.precompute import precompute_indexes
 from ..graph.graph import Graph
 from ..graph.request import ComputationRequest

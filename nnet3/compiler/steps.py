@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import ShapeError
+from ...framework.base.python.cached import cached_property
 from ..components.base.dependence import SAME
 from ..graph.graph import Graph, Segment
 from ..graph.request import ComputationRequest

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import FormatError
+from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.limits import check_limit
 from .kaldi_io import Reader
 from .transition_model import HmmState, TransitionModel, read_topology

@@ -16,8 +16,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.python.cached import cached_property
 from ..index.indexes import format_indexes, pack_tx, unpack_tx
 from .computable import COMPUTABLE, Explorer, Row
 from .request import ComputationRequest

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.python.cached import cached_property
 from ..language.descriptor import (
     BinarySumDescriptor,
     Descriptor,

@@ -12,8 +12,8 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import ShapeError
+from ...framework.base.python.cached import cached_property
 from .time_sets import Series, series
 
 NO_TIME = -(1 << 31)  # the t of a padding row: Kaldi's kNoTime

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
+from ...framework.base.python.cached import cached_property
 from .indexes import IndexList
 
 

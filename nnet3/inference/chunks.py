@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.cached import cached_property, new_lock
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
+from ...framework.base.python.cached import cached_property, new_lock
 from ..cache.computers import ComputerCache
 from ..graph.context import reads_further_ahead
 from ..graph.graph import NotComputableError

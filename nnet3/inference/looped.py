@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.gc_disabled import gc_disabled
+from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation

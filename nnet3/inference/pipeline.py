@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...framework.base.errors import ShapeError, check_kind
-from ...framework.base.gc_disabled import gc_disabled
+from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation

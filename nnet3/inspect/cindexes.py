@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import FormatError, ShapeError, nearest
+from ...framework.base.python.cached import cached_property
 from ..graph.computable import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN, Explorer
 from ..graph.graph import group_sequences
 from ..graph.request import ComputationRequest

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.cached import cached_property
 from ...framework.base.errors import FormatError, OpscopeError, check_kind
-from ...framework.base.gc_disabled import gc_disabled
+from ...framework.base.python.cached import cached_property
+from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation

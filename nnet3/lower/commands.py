@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.cached import cached_property
+from ...framework.base.python.cached import cached_property
 from ...framework.ir.desc import BACKWARD, FORWARD, INPUT, OUTPUT, PARAMETER, TEMPORARY, make_op
 from ...framework.ir.messages import FORMAT_VERSION
 from ...framework.ir.names import grad_name

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.errors import AttributeTypeError, OpscopeError, nearest
+from ...framework.base.python.bounded_cache import BoundedCache
 from ...framework.base.settings import is_on
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation

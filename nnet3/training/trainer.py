@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import Place, on_device
-from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.communicator import Communicator, SingleCommunicator
 from ...framework.base.context import OpContext
 from ...framework.base.errors import FormatError, check_kind
-from ...framework.base.gc_disabled import gc_disabled
+from ...framework.base.python.bounded_cache import BoundedCache
+from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.ir.op_list import OpList

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ...framework.base.cached import cached_property
+from ...framework.base.python.cached import cached_property
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying, stacked

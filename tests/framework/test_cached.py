@@ -16,7 +16,7 @@ import pytest
 
 import opscope
 from house import FLOORS
-from opscope.framework.base.cached import (
+from opscope.framework.base.python.cached import (
     cached_property,
     new_lock,
     new_rlock,
@@ -162,4 +162,4 @@ def test_nothing_holds_a_lock_that_a_fork_leaves_closed() -> None:
         for path in (folder / floor).rglob("*.py")
         if re.search("|".join(_CLOSED), path.read_text(encoding="utf-8"))
     ]
-    assert found == [str(Path("framework", "base", "cached.py"))]
+    assert found == [str(Path("framework", "base", "python", "cached.py"))]

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from opscope.framework.base.gc_disabled import gc_disabled
+from opscope.framework.base.python.gc_disabled import gc_disabled
 
 
 @pytest.mark.parametrize("on", [True, False])

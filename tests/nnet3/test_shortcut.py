@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opscope.framework.base.bounded_cache import BoundedCache
 from opscope.framework.base.errors import OpscopeError
+from opscope.framework.base.python.bounded_cache import BoundedCache
 from opscope.framework.ir.messages import serialize_net
 from opscope.nnet3.cache.computations import CachingCompiler
 from opscope.nnet3.compiler.compiler import Compiler

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ....framework.base.cached import new_lock
+from ....framework.base.python.cached import new_lock
 
 MAX_NESTING = 2_000  # levels of one expression in the text
 MAX_OPERATORS = 4_000  # in a row, such as a + b + c

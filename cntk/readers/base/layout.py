@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....framework.base.cached import cached_property
+from ....framework.base.python.cached import cached_property
 
 
 @dataclass(eq=False)

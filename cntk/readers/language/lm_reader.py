@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....framework.base.cached import cached_property
 from ....framework.base.errors import FormatError
+from ....framework.base.python.cached import cached_property
 from ...base.std_shuffle import mersenne32, shuffled
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream, ranges

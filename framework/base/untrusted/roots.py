@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO, Any
 
-from ..cached import new_lock
 from ..errors import FormatError, OpscopeError, OutsideError
+from ..python.cached import new_lock
 from ..settings import switch
 
 SWITCH = "OPSCOPE_ROOT"

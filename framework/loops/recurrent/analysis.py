@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...base.cached import cached_property
 from ...base.errors import OpscopeError
+from ...base.python.cached import cached_property
 from ...base.shape import ArraySpec, Levels
 from ...ir.infer import infer_specs
 from ...ir.op_list import OpList

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.bounded_cache import BoundedCache
+from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope, Variable
 from ...base.sequence import Schedule, make_schedule, offsets_of
 from ...base.shape import ArraySpec, Levels

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from ...base.cached import cached_property
+from ...base.python.cached import cached_property
 from ...base.shape import ArraySpec
 from ...ir.names import EMPTY
 from ...ir.operation import Operator

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...base.cached import cached_property
+from ...base.python.cached import cached_property
 from ...fusion.row_copies import fill_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call

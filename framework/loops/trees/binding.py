@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...base.backend import to_host
-from ...base.bounded_cache import BoundedCache
 from ...base.context import OpContext
 from ...base.errors import OpscopeError, TreeError
+from ...base.python.bounded_cache import BoundedCache
 from ...base.shape import ArraySpec, Levels
 from ...ir.kernel_args import KernelArgs
 from ...runtime.executor import Frame, as_view, frame_of

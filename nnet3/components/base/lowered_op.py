@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....framework.base.cached import cached_property
+from ....framework.base.python.cached import cached_property
 from ....framework.ir.desc import attr_values
 from ....framework.ir.messages import attr_type
 from ....framework.ir.op_list import OpNode

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from .errors import OpscopeError
+from ..errors import OpscopeError
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
