@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 # The texts that C's strtod and strtol read to their end.
 _DOUBLE = re.compile(
-    r"[ \t]*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)",
+    r"[ \t]*[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)",
     re.IGNORECASE,
 )
 _HEX_DOUBLE = re.compile(
-    r"[ \t]*[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?", re.IGNORECASE
+    r"[ \t]*[+-]?0x(?:[0-9a-f]+(?:\.[0-9a-f]*)?|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?", re.IGNORECASE
 )
 _HASH_INFINITY = re.compile(r"[ \t]*[+-]?[0-9.]*#inf", re.IGNORECASE)
 _LONG = re.compile(r"[ \t]*[+-]?[0-9]{1,40}")

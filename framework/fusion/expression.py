@@ -34,7 +34,7 @@ FUNCTIONS = {
 _SUM = "sum"
 _CHEAP = frozenset("ceil copysign fabs floor fma fmax fmin rint signbit sqrt trunc".split())
 _TOKEN = re.compile(
-    r"\s*(?:(?P<num>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
+    r"\s*(?:(?P<num>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<sign>\|\||&&|[=!<>]=|[-+*/<>!?:(),]))"
 )
 _LEVELS = (("||",), ("&&",), ("==", "!="), ("<", ">", "<=", ">="), ("+", "-"), ("*", "/"))

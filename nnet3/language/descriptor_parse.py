@@ -35,7 +35,7 @@ from .forms import FORMS
 
 _TOKEN = re.compile(r"[ \t]*([(),]|[^ \t(),]+)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z")
+_NUMBER = re.compile(r"[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,11}\Z")
 _MAX_DEPTH = 100
 _MAX_TERMS = 100_000

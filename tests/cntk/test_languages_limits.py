@@ -12,7 +12,7 @@ from operations import growth, operations
 from opscope.cntk.base.text import Source
 from opscope.cntk.brainscript.build import build_network, evaluate_text
 from opscope.cntk.config.files import load_config, parse_config, read_source
-from opscope.cntk.config.value import ConfigArray
+from opscope.cntk.config.value import ConfigArray, parse_double
 from opscope.cntk.mel.parse import parse_mel
 from opscope.cntk.ndl.builder import build_ndl_file
 from opscope.cntk.ndl.parse import parse_ndl
@@ -402,3 +402,11 @@ def test_long_lines_are_not_copied_for_each_error() -> None:
     place = Source("f", "x" * 1_000_000).locate(500_000)
     assert len(place.caret()) < 400
     assert place.caret().startswith("    ...xxx")
+
+
+def test_long_numbers_are_read_once() -> None:
+    """300,000 digits: an expression that can cut them in two anywhere takes hours."""
+    digits = "9" * 300_000
+    assert parse_double(digits) == float("inf")
+    assert parse_double(digits + "x") is None
+    assert parse_double("0x" + digits + "y") is None
