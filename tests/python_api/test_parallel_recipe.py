@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 import opscope
+from job_scripts import InProcess
 from opscope.framework.base.errors import AttributeTypeError, FormatError, RunError, SaveError
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.python_api.cli.main import main
-from opscope.python_api.jobs.job import Resources, Script
 from opscope.python_api.jobs.local import LocalRunner
 from opscope.python_api.jobs.lock import folder_lock
 from opscope.python_api.recipe.nnet3_options import RecipeOptions
@@ -63,22 +63,6 @@ def data(tmp_path, monkeypatch):
             alis.write(f"u{number:02}", labels)
     Path("net.xconfig").write_text(XCONFIG)
     return tmp_path
-
-
-class InProcess(LocalRunner):
-    """Runs jobs here, one after the other, which saves their start; notes their names."""
-
-    def __init__(self):
-        super().__init__(Resources())
-        self.ran: list[str] = []
-
-    def submit(self, script: Script) -> str:
-        name = script.name.rpartition(".")[0]
-        self.ran.append(name)
-        folder = Path(script.path).parent
-        read_job(str(folder / f"{name}.job")).run(lambda line: None)
-        (folder / f"{script.name}.status").write_text("0")
-        return "0@"
 
 
 def recipe(runner=None, jobs=None, lines=None, **changes):

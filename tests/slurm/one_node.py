@@ -52,7 +52,7 @@ JobCompType=jobcomp/none
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={memory} State=UNKNOWN
-PartitionName=tests Nodes={host} Default=YES MaxTime=INFINITE State=UP
+PartitionName=shared Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 
 
