@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from .errors import OpscopeError, RunError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -77,6 +79,13 @@ class Plugins(Generic[T]):
         if any(self.same(known, name) for known in self._added):
             return f"the {self.what} {name!r}"
         return f"the {self.what} {name!r} of another package ({self.group})"
+
+
+def entry_points(*, group: str) -> Iterable[EntryPoint]:
+    """The entry points of a group, in all installed packages."""
+    import importlib.metadata  # slow to load, seldom needed
+
+    return importlib.metadata.entry_points(group=group)
 
 
 def load_plugin(point: EntryPoint) -> object:

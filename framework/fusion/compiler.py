@@ -18,7 +18,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -205,6 +204,8 @@ def _library(compiler: str, source: str) -> Library:
         if path is not None:
             with contextlib.suppress(OSError):  # of another system, or not ours: made again
                 return Library(path, names)
+    import tempfile  # slow to load, needed when something is compiled
+
     with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
         made = Path(passing, "loops.so")
         _compile(compiler, source, str(made))

@@ -18,7 +18,6 @@ entry-point group `opscope.operators`.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
-from ..base.plugins import load_plugin
+from ..base.plugins import entry_points, load_plugin
 from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
 from .gradient_args import GradientArgs, GradientMaker
 from .kernel_args import Call, KernelArgs
@@ -387,7 +386,7 @@ def load_operators() -> None:
         _load_state = "loading"
         try:
             importlib.import_module(BUILTIN_OPERATORS, __package__)
-            for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+            for entry_point in entry_points(group=ENTRY_POINTS):
                 load_plugin(entry_point)
         except Exception as error:
             _load_error = error

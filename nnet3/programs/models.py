@@ -21,9 +21,9 @@ from ..network.edits import apply_edits, parse_edits
 from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
+from .base.file_kinds import kind_of_file
 from .base.options import BINARY
 from .base.program import KaldiCommand, Option, program
-from .listing import kind_of_file
 
 _SRAND = Option("srand", 0, "Seed for random numbers, those of components in config files")
 _CHANGES = (

@@ -34,12 +34,11 @@ from .base.options import (
     GPU,
     SRAND,
     UNUSED,
-    chosen_passes,
     chosen_place,
     errors_tell,
-    optimization_options,
     shown,
 )
+from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, program
 
 COMPILER = (

@@ -28,7 +28,8 @@ from ...nnet3.network import adjust
 from ...nnet3.network.edits import apply_edits, parse_edits
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.optimize import OptimizeOptions
-from ...nnet3.programs.base.options import chosen_place, errors_tell, open_fst
+from ...nnet3.programs.base.graphs import open_fst
+from ...nnet3.programs.base.options import chosen_place, errors_tell
 from ...nnet3.tables.streams import open_reader
 from ...nnet3.tables.tables import read_table
 from ...nnet3.training import NnetTrainer, NnetTrainerOptions

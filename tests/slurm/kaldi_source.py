@@ -78,7 +78,7 @@ def write_data(recipe: Path, utterances: int = 24, frames: int = 40) -> None:
             speaker = name[:2]
             feats.write(name, matrix)
             ids.write(name, classes)
-            (first, second)[number % 2].write(name, 2 * classes + 1)
+            (first, second)[2 * number // utterances].write(name, 2 * classes + 1)
             sums = np.zeros((2, 5))
             sums[:, :4] = matrix.sum(0), (matrix**2).sum(0)
             sums[0, 4] = frames

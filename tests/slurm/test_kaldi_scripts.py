@@ -49,7 +49,7 @@ COMMON = """--use-gpu=no --cleanup.remove-egs=false --trainer.optimization.num-j
 DNN = """steps/nnet3/train_dnn.py --feat-dir=data --lang=data --ali-dir=ali --egs.frames-per-eg=2
  --feat.cmvn-opts=--norm-means=true --trainer.samples-per-iter=300 --trainer.num-epochs=1
  --trainer.optimization.minibatch-size=64,1:32 --trainer.dropout-schedule=0,0.2,0
- --trainer.num-jobs-compute-prior=2 --trainer.prior-subset-size=50 --stage=-10"""
+ --trainer.num-jobs-compute-prior=2 --trainer.prior-subset-size=150 --stage=-10"""
 RNN = """steps/nnet3/train_raw_rnn.py --feat-dir=data --targets-scp=targets.scp
  --use-dense-targets=false --egs.chunk-width=8 --egs.chunk-left-context=4 --stage=-10
  --trainer.samples-per-iter=60 --trainer.num-epochs=2 --trainer.rnn.num-chunk-per-minibatch=16,1:8
@@ -125,7 +125,7 @@ def train(recipe, script: str, xconfig: str, *options: str) -> Path:
 
 def test_train_dnn(recipe):
     write_data(recipe[0])
-    made = train(recipe, DNN, XCONFIG, "--egs.opts=--num-utts-subset 4")
+    made = train(recipe, DNN, XCONFIG, "--egs.opts=--num-utts-subset 4 --nj 2")
     model = AmNnetSimple.read(made / "final.mdl")
     assert model.priors.sum() == pytest.approx(1, rel=1e-5)
     assert (made / "log" / "train.2.2.log").exists()
@@ -133,7 +133,7 @@ def test_train_dnn(recipe):
 
 def test_train_raw_rnn(recipe):
     write_data(recipe[0])
-    made = train(recipe, RNN, LSTM, "--egs.opts=--num-utts-subset 4")
+    made = train(recipe, RNN, LSTM, "--egs.opts=--num-utts-subset 4 --nj 2")
     assert Nnet.read(made / "final.raw").num_parameters > 100
 
 
