@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -232,6 +234,18 @@ def test_the_job_that_kubernetes_gets(tmp_path):
     }
     assert container["volumeMounts"] == [{"name": "volume-0", "mountPath": "/data"}]
     assert made["spec"]["backoffLimit"] == 0
+
+
+def test_the_job_of_the_documentation():
+    """docs/scale_out_kaldi.md shows what its command gives to Kubernetes."""
+    from opscope.python_api.jobs.job import Script
+
+    page = (Path(opscope.__file__).parent / "docs" / "scale_out_kaldi.md").read_text()
+    command = re.search(r'--cmd "(kubernetes .*)"', page)[1]
+    shown = json.loads(re.search(r"```json\n(.*?)```", page, re.S)[1])
+    folder, run = "/data/exp/jobs", "0123456789"
+    script = Script("train.0.1.1", f"{folder}/train.0.1.1.sh", f"{folder}/train.0.1.1.out", run)
+    assert make_runner(command)._manifest("0123456789-train-0-1-1", script) == shown
 
 
 def test_two_runs_in_one_folder(tmp_path):

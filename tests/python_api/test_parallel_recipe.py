@@ -25,6 +25,7 @@ from opscope.python_api.recipe.nnet3_options import RecipeOptions
 from opscope.python_api.recipe.parallel import ParallelRecipe
 from opscope.python_api.recipe.parallel_options import ParallelOptions
 from opscope.python_api.recipe.train_job import TrainJob, read_job, write_job
+from reference_folders import KALDI
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs are shell scripts")
 XCONFIG = """input dim=4 name=input
@@ -125,6 +126,69 @@ def test_a_job_equals_the_pipeline_of_programs(data, frame):
     )
     assert Path("p.raw").read_bytes() == Path("job.raw").read_bytes()
     assert Path("p.raw").read_bytes() != Path("b.raw").read_bytes()
+
+
+CHAIN_XCONFIG = """input dim=40 name=input
+relu-batchnorm-layer name=tdnn1 dim=8 input=Append(-2,0,2)
+output-layer name=output include-log-softmax=false dim=20
+output-layer name=output-xent input=tdnn1 dim=20
+"""
+
+
+@pytest.fixture
+def chain(data):
+    """Chain examples in the layout of Kaldi's get_egs.sh, made of reference data."""
+    folder = KALDI / "chain"
+    if not folder.exists():
+        pytest.skip(f"{folder} is missing")
+    egs = data / "cegs"
+    (egs / "info").mkdir(parents=True)
+    for name in ("cegs.1.ark", "cegs.2.ark", "combine.cegs", "valid_diagnostic.cegs"):
+        (egs / name).write_bytes((folder / "egs.two.ark").read_bytes())
+    (egs / "info" / "num_archives").write_text("2\n")
+    (egs / "info" / "frames_per_eg").write_text("60\n")
+    (data / "chain.xconfig").write_text(CHAIN_XCONFIG)
+    return folder / "den.fst"
+
+
+def chain_recipe(den_fst, runner):
+    jobs = {"jobs_initial": 1, "jobs_final": 2, "egs_dir": "cegs", "den_fst": str(den_fst)}
+    jobs |= {"xent_regularize": 0.1, "leaky_hmm_coefficient": 0.1, "deriv_truncate_margin": 4}
+    changes = {"feats": "", "targets": "", "network": "chain.xconfig", "epochs": 1}
+    changes |= {"minibatch": "2,1", "dropout_schedule": "", "frame_subsampling_factor": 3}
+    return recipe(runner, jobs=jobs, backstitch_training_scale=0.3, **changes)
+
+
+def test_lf_mmi_by_jobs(chain, monkeypatch):
+    """A job equals Kaldi's pipeline of programs for chain examples; frame shifts take turns."""
+    told: list[TrainJob] = []
+    kept: dict[str, bytes] = {}
+    run = TrainJob.run
+
+    def noting(self, log):
+        told.append(self)
+        run(self, log)
+        kept[self.output] = Path(self.output).read_bytes()
+        kept[self.model] = Path(self.model).read_bytes()
+
+    monkeypatch.setattr(TrainJob, "run", noting)
+    made = chain_recipe(chain, InProcess())
+    made.run()
+    assert [job.shift for job in told] == [1, 2, 2, 0, 0, 1][: len(told)] and len(told) == 6
+    assert [job.trainer["backstitch_training_scale"] for job in told[:2]] == [0.0, 0.3 / 15]
+    assert made.history["eval_loss"][-1] < made.history["eval_loss"][0]
+    job = told[2]
+    Path("model.raw").write_bytes(kept[job.model])
+    program("nnet3-copy", f"--learning-rate={job.learning_rate!r}", "model.raw", "a.raw")
+    program("nnet3-chain-copy-egs", f"--frame-shift={job.shift}", f"ark:{job.archive}", "ark:a.ark")
+    buffer = f"--buffer-size={job.buffer}"
+    program("nnet3-chain-shuffle-egs", buffer, f"--srand={job.seed}", "ark:a.ark", "ark:b.ark")
+    program("nnet3-chain-merge-egs", "--minibatch-size=2,1", "ark:b.ark", "ark:c.ark")
+    options = [f"--{name.replace('_', '-')}={value!r}" for name, value in job.trainer.items()]
+    options += ["--xent-regularize=0.1", "--leaky-hmm-coefficient=0.1", f"--srand={job.seed}"]
+    options += [f"--optimization.{k.replace('_', '-')}={v}" for k, v in job.passes.items()]
+    program("nnet3-chain-train", *options, "a.raw", chain, "ark:c.ark", "p.raw")
+    assert Path("p.raw").read_bytes() == kept[job.output]
 
 
 def test_models_are_averaged_as_nnet3_average_does(data, monkeypatch):

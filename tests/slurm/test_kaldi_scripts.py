@@ -128,7 +128,7 @@ def test_train_dnn(recipe):
     made = train(recipe, DNN, XCONFIG, "--egs.opts=--num-utts-subset 4 --nj 2")
     model = AmNnetSimple.read(made / "final.mdl")
     assert model.priors.sum() == pytest.approx(1, rel=1e-5)
-    assert (made / "log" / "train.2.2.log").exists()
+    assert (made / "log" / "train.1.2.log").exists()
 
 
 def test_train_raw_rnn(recipe):

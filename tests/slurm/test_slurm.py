@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -107,3 +109,23 @@ def test_spoken_digits(slurm, tmp_path, monkeypatch):
         assert [int(jobs) for jobs in made.history["jobs"]] == [2, 3, 3, 4]
         assert made.history["eval_accuracy"][-1] > 0.5
     assert Path("slurm/final.raw").read_bytes() == Path("here/final.raw").read_bytes()
+
+
+def test_the_script_of_the_documentation(slurm, tmp_path, monkeypatch):
+    """docs/scale_out_kaldi.md: its data, its network, and its script as a job of Slurm."""
+    monkeypatch.chdir(tmp_path)
+    root = Path(opscope.__file__).resolve().parent
+    page = (root / "docs" / "scale_out_kaldi.md").read_text()
+    monkeypatch.setenv("PYTHONPATH", str(root.parent))
+    data = re.search(r"```python\n(.*?)```", page, re.S)[1]
+    subprocess.run([sys.executable, "-P", "-c", data], check=True)
+    Path("net.xconfig").write_text(re.search(r"```xconfig\n(.*?)```", page, re.S)[1])
+    script = re.search(r"```text\n(#!/bin/bash\n.*?)```", page, re.S)[1]
+    Path("bin").mkdir()
+    Path("bin/opscope").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m opscope "$@"\n')
+    Path("bin/opscope").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    Path("train.sh").write_text(script)
+    subprocess.run(["sbatch", "--wait", "--output=train.log", "train.sh"], timeout=280)
+    assert Path("exp/final.raw").exists(), Path("train.log").read_text()
+    assert len(Path("exp/history.csv").read_text().splitlines()) == 3
