@@ -36,7 +36,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-chain-merge-egs": ("chain_egs", "Merge chain examples into minibatches."),
     "nnet3-chain-shuffle-egs": ("chain_egs", "Copy chain examples in random order."),
     "nnet3-chain-subset-egs": ("chain_egs", "Draw chain examples at random."),
-    "nnet3-average": ("train", "Average nnet3 networks."),
+    "nnet3-average": ("models", "Average nnet3 networks."),
     "nnet3-combine": ("train", "Average the networks that do best on examples."),
     "nnet3-show-progress": ("train", "How a network changed."),
     "nnet3-acc-lda-stats": ("lda", "Statistics for LDA of a network's output."),

@@ -28,8 +28,8 @@ from ...framework.base.atomic import write_atomically
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import AttributeTypeError, FormatError, OpscopeError
 from ...framework.base.settings import SWITCHES
+from ...nnet3.network.averaging import average
 from ...nnet3.network.nnet import Nnet
-from ...nnet3.training.combination import average
 from ...nnet3.training.progress import Log
 from ...nnet3.training.schedule import (
     NO_OBJECTIVE,

@@ -46,7 +46,7 @@ def test_programs_for_examples_load_no_networks(program):
     assert len([name for name in loaded if name.startswith("opscope")]) < 75
 
 
-@pytest.mark.parametrize("program", ["nnet3-copy", "nnet3-info", "nnet3-am-copy"])
+@pytest.mark.parametrize("program", ["nnet3-copy", "nnet3-info", "nnet3-am-copy", "nnet3-average"])
 def test_programs_for_models_load_no_compiler(program):
     loaded = modules(program)
     rooms = ("optimize", "xconfig", "chain", "lower", "training", "draw.svg")

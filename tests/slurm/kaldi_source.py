@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from opscope.nnet3.files.kaldi_io import Writer
 from opscope.nnet3.tables.tables import TableWriter
 
 _NAMES = ("egs/wsj/s5/steps", "egs/wsj/s5/utils", "egs/wsj/s5/path.sh", "tools/config")
@@ -134,10 +133,3 @@ def write_features(data: Path, dim: int) -> None:
         feats.write("s0-u0", np.zeros((3, dim), np.float32))
     for name in ("utt2spk", "spk2utt"):
         (data / name).write_text("s0-u0 s0\n" if name == "utt2spk" else "s0 s0-u0\n")
-
-
-def int_vector(values: list[int]) -> bytes:
-    """A vector of integers in Kaldi's binary form."""
-    writer = Writer(True)
-    writer.write_int_vector(np.array(values, np.int32))
-    return writer.getvalue()
