@@ -77,6 +77,11 @@ def test_a_job_that_never_comes_back(tmp_path, runner):
     with pytest.raises(RunError, match=r"slow: job .* did not come back within 0\.02 minutes"):
         pool(tmp_path, runner, minutes=0.02).run(jobs)
     assert runs(tmp_path) == ["slow"]
+    identifier = json.loads((tmp_path / "jobs" / "slow.json").read_text())["id"]
+    end = time.monotonic() + 10
+    while runner.poll([identifier]):  # it was cancelled
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_job_that_always_fails(tmp_path, runner):

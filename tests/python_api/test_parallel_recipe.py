@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,6 +127,29 @@ def test_a_job_equals_the_pipeline_of_programs(data, frame):
     )
     assert Path("p.raw").read_bytes() == Path("job.raw").read_bytes()
     assert Path("p.raw").read_bytes() != Path("b.raw").read_bytes()
+
+
+def test_examples_that_are_given(data):
+    """In the layout of Kaldi's get_egs.sh; the archives are taken as they are."""
+    recipe(InProcess(), dir="first").run()
+    (data / "given" / "info").mkdir(parents=True)
+    names = {"diagnostic": "train_diagnostic.egs", "valid": "valid_diagnostic.egs"}
+    for name, given in names.items():
+        os.rename(f"first/egs/{name}.ark", f"given/{given}")
+    shutil.copy("given/valid_diagnostic.egs", "given/combine.egs")
+    for number in (1, 2):
+        os.rename(f"first/egs/egs.{number}.ark", f"given/egs.{number}.ark")
+    Path("given/info/num_archives").write_text("2\n")
+    Path("given/info/frames_per_eg").write_text("8,4\n")
+    jobs = JOBS | {"egs_dir": "given"}
+    made = recipe(InProcess(), jobs=jobs, feats="", targets="")
+    made.run()
+    rows = [Path(name, "history.csv").read_text().splitlines() for name in ("first", "exp")]
+    cut = [[row.rsplit(",", 1)[0] for row in each] for each in rows]
+    assert cut[0] == cut[1]
+    os.remove("given/egs.2.ark")
+    with pytest.raises(FormatError, match=r"egs\.2\.ark: there is no such file, though"):
+        recipe(InProcess(), jobs=jobs, feats="", targets="", dir="other").run()
 
 
 CHAIN_XCONFIG = """input dim=40 name=input
