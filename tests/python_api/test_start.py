@@ -50,6 +50,7 @@ def test_programs_for_examples_load_no_networks(program):
 def test_programs_for_models_load_no_compiler(program):
     loaded = modules(program)
     rooms = ("optimize", "xconfig", "chain", "lower", "training", "draw.svg")
+    assert "google.protobuf" not in loaded
     assert not {f"opscope.nnet3.{room}" for room in rooms} & loaded
     assert not SLOW & loaded
     assert len([name for name in loaded if name.startswith("opscope")]) < 165
