@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from opscope.framework.base.cpu.threads import threads_set
 from opscope.python_api.jobs.job import Job, Resources, Script
 from opscope.python_api.jobs.local import LocalRunner
 from opscope.python_api.recipe.train_job import read_job
@@ -123,6 +124,7 @@ class InProcess(LocalRunner):
         name = script.name.rpartition(".")[0]
         self.ran.append(name)
         folder = Path(script.path).parent
-        read_job(str(folder / f"{name}.job")).run(lambda line: None)
+        with threads_set(1):  # as many as the jobs of the other runners have here
+            read_job(str(folder / f"{name}.job")).run(lambda line: None)
         (folder / f"{script.name}.status").write_text("0")
         return "0@"

@@ -53,6 +53,7 @@ def data(tmp_path, monkeypatch):
     """A folder with features, class ids and an xconfig."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(opscope.__file__).resolve().parent.parent))
+    monkeypatch.setenv("OPSCOPE_THREADS", "1")
     rng = np.random.default_rng(0)
     with (
         TableWriter("ark:feats.ark", "matrix") as feats,
