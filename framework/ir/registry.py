@@ -22,10 +22,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
@@ -37,6 +36,9 @@ from .messages import encode_attr
 from .op_list import OpNode
 from .rows import RowsRule
 from .schema import REQUIRED, AttrSpec, Slot
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 ENTRY_POINTS = "opscope.operators"
 BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
