@@ -91,6 +91,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "metrics",
         "generate",
         "to_python",
+        "jobs",
         "recipe",
         "convert",
         "cli",

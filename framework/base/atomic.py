@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
@@ -249,6 +248,8 @@ def _keep_beside(path: str, stack: contextlib.ExitStack) -> str | None:
         try:
             os.link(path, backup)
         except OSError:  # not every file system knows links
+            import shutil  # slow to load
+
             shutil.copy2(path, backup)
         stack.callback(_remove, backup)
         with contextlib.suppress(FileNotFoundError):

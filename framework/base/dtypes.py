@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...proto import net_pb2 as pb
 from .errors import ShapeError, nearest
 
 try:  # an optional package: NumPy itself has no bfloat16
@@ -31,7 +30,20 @@ _NO_BFLOAT16 = "bfloat16 needs the package ml_dtypes: pip install opscope[bf16]"
 _BY_NAME = {name: np.dtype(name) for name in _NAMES if name != "bfloat16"}
 if bfloat16 is not None:
     _BY_NAME["bfloat16"] = np.dtype(bfloat16)
-_TO_PB = {dtype: getattr(pb, name.upper()) for name, dtype in _BY_NAME.items()}
+WIRE_VALUES = {
+    "bool": 1,
+    "int8": 2,
+    "int16": 3,
+    "int32": 4,
+    "int64": 5,
+    "uint8": 6,
+    "float16": 7,
+    "float32": 8,
+    "float64": 9,
+    "bfloat16": 10,
+}
+"""`DataType` of net.proto, which never changes: no message has to be loaded for it."""
+_TO_PB = {dtype: WIRE_VALUES[name] for name, dtype in _BY_NAME.items()}
 _FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
 DTYPES = frozenset(_TO_PB)
 """The dtypes that a net can hold."""
@@ -68,7 +80,7 @@ def to_dtype(value: Any) -> np.dtype:
     if isinstance(value, int) and not isinstance(value, bool):
         if value in _FROM_PB:
             return _FROM_PB[value]
-        if value == pb.BFLOAT16:
+        if value == WIRE_VALUES["bfloat16"]:
             raise ShapeError(_NO_BFLOAT16)
         raise ShapeError(f"dtype number {value} is none of a net's dtypes")
     dtype: np.dtype | None = None

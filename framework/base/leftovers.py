@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import time
 
 try:
@@ -27,7 +26,7 @@ def temporary_name(path: str) -> str:
     """A name that nobody has, beside `path`; what killed programs left there is removed."""
     folder, name = os.path.split(path)
     _clean(folder or ".")
-    return os.path.join(folder, f".{name[:_BEGINNING]}.{secrets.token_hex(6)}.tmp")
+    return os.path.join(folder, f".{name[:_BEGINNING]}.{os.urandom(6).hex()}.tmp")
 
 
 def hold(handle: int, path: str) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from .errors import OpscopeError, RunError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -87,6 +89,13 @@ def _points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """The entry points of a group, of the packages in the folders of `sys.path`; to find them, a
     file of each package is read."""
     return tuple(entry_points(group=group))
+
+
+def entry_points(*, group: str) -> Iterable[EntryPoint]:
+    """The entry points of a group, in all installed packages."""
+    import importlib.metadata  # slow to load, seldom needed
+
+    return importlib.metadata.entry_points(group=group)
 
 
 def load_plugin(point: EntryPoint) -> object:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..ir.desc import FORWARD
 from ..ir.op_list import OpList
-from .pictures import to_svg
-from .summary import Summary, summarize
+
+if TYPE_CHECKING:
+    from .summary import Summary
 
 MOST_DRAWN = 150
 """Forward operators up to which a notebook draws a net."""
@@ -38,6 +40,8 @@ class Shown(abc.ABC):
             VariableError: `shapes` names no input.
             ShapeError: shapes that do not fit.
         """
+        from .summary import summarize  # programs that show nothing start without it
+
         return summarize(self.op_list, shapes, batch)
 
     def _repr_svg_(self) -> str | None:
@@ -51,6 +55,8 @@ class Shown(abc.ABC):
 
 def picture(net: OpList) -> str | None:
     """The forward operators of a net as SVG; None where they are too many to look at."""
+    from .pictures import to_svg  # as above
+
     forward = net.copy()
     forward.ops = [op for op in net.ops if op.role == FORWARD]
     used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}
@@ -61,6 +67,8 @@ def picture(net: OpList) -> str | None:
 
 def page(net: OpList) -> str:
     """HTML of a net: its picture where it is small enough, and its summary."""
+    from .summary import summarize  # as above
+
     drawn = picture(net)
     if drawn is None:
         above = (

@@ -212,6 +212,7 @@ def _library(compiler: str, source: str) -> Library:
         if path is not None:
             with contextlib.suppress(OSError):  # of another system, or not ours: made again
                 return Library(path, names)
+
     with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
         made = Path(passing, "loops.so")
         _compile(compiler, source, str(made))

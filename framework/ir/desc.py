@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from ..base.errors import AttributeTypeError, FormatError
 from .messages import attr_value
 from .op_list import OpList, OpNode, SlotNames, SourceLocation, StepDecl, VarDecl, View
 
-NetDesc = pb.NetDesc
+if TYPE_CHECKING:
+    NetDesc = pb.NetDesc
 
 FORWARD, BACKWARD, OPTIMIZE = 0, 1, 2  # OpDesc.Role
 TEMPORARY, INPUT, PARAMETER, STATE, OUTPUT = 0, 1, 2, 3, 4  # VarDesc.Kind
@@ -26,6 +27,12 @@ KIND_NAMES = ("TEMPORARY", "INPUT", "PARAMETER", "STATE", "OUTPUT")
 TYPE_NAMES = ("PLAIN", "RECURRENT", "RECURSIVE")
 
 SlotMap = Mapping[str, str | Sequence[str]]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "NetDesc":  # the message, which is loaded where one is made or read
+        return pb.NetDesc
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def enum_name(names: Sequence[str], value: int) -> str:

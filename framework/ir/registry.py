@@ -18,18 +18,16 @@ entry-point group `opscope.operators`.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
-from ..base.plugins import load_plugin
+from ..base.plugins import entry_points, load_plugin
 from ..base.python.cached import new_waiting_rlock
 from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
 from .gradient_args import GradientArgs, GradientMaker
@@ -38,6 +36,9 @@ from .messages import encode_attr
 from .op_list import OpNode
 from .rows import RowsRule
 from .schema import REQUIRED, AttrSpec, Slot
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 ENTRY_POINTS = "opscope.operators"
 BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
@@ -398,7 +399,7 @@ def load_operators() -> None:
         _load_state = "loading"
         try:
             importlib.import_module(BUILTIN_OPERATORS, __package__)
-            for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+            for entry_point in entry_points(group=ENTRY_POINTS):
                 load_plugin(entry_point)
         except Exception as error:
             _load_error = error

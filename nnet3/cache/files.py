@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
-from google.protobuf import text_format
 
 from ...framework.base.errors import FormatError
 from ...framework.ir.attributes.checked import attribute
-from ...framework.ir.desc import NetDesc, make_op
+from ...framework.ir.desc import make_op
 from ...framework.ir.messages import (
     FORMAT_VERSION,
     from_message,
@@ -28,6 +27,7 @@ from ...framework.ir.messages import (
     to_message,
 )
 from ...framework.ir.op_list import OpList
+from ...proto import net_pb2 as pb
 from ..components import Component
 from ..components.composite import CompositeComponent
 from ..files.kaldi_io import Reader, Writer
@@ -56,6 +56,8 @@ def write_cache(compiler: CachingCompiler, nnet: Nnet, writer: Writer) -> None:
     if writer.binary:
         writer.write_raw(serialize_net(net))
     else:
+        from google.protobuf import text_format  # slow to load, and text is rare
+
         writer.write_raw(text_format.MessageToString(to_message(net)))
 
 
@@ -72,7 +74,9 @@ def read_cache(compiler: CachingCompiler, nnet: Nnet, reader: Reader) -> int:
     if reader.binary:
         desc = parse_net(data, reader.name)
     else:
-        desc = NetDesc()
+        from google.protobuf import text_format  # as above
+
+        desc = pb.NetDesc()
         try:
             text_format.Parse(data, desc)
         except (text_format.ParseError, UnicodeDecodeError, RecursionError) as error:

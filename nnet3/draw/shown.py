@@ -5,12 +5,8 @@ from __future__ import annotations
 import abc
 
 from ...framework.base.errors import ShapeError
-from ...framework.draw.svg_text import escaped
 from ..components.base.component import Component
 from ..language.nodes import NetworkNode
-from .layers import drawing
-from .summary import summary_lines, unusual_components
-from .svg import to_svg
 
 MOST_DRAWN = 600
 """Nodes up to which a notebook draws a network; `to_svg` draws any."""
@@ -48,6 +44,8 @@ class ShownNnet(abc.ABC):
         Unusual are numbers that are infinite or NaN, batch norm without statistics or in test mode,
         parameters that are all zero, nodes and components that no output uses.
         """
+        from .summary import summary_lines  # programs that show nothing start without it
+
         lines = summary_lines(
             self.nodes, self.components, self.node_dims(), self.outputs(), self._contexts()
         )
@@ -70,6 +68,10 @@ class ShownNnet(abc.ABC):
         parameters, a row for each node with the component's type, its dimensions and the descriptor
         in short form, arrows where data flows. Tool tips have the config lines in full.
         """
+        from .layers import drawing
+        from .summary import unusual_components
+        from .svg import to_svg
+
         drawn = drawing(
             self.nodes, self.components, self.node_dims(), unusual_components(self.components)
         )
@@ -82,6 +84,8 @@ class ShownNnet(abc.ABC):
 
     def _repr_html_(self) -> str:
         """The picture and the summary, for notebooks."""
+        from ...framework.draw.svg_text import escaped
+
         drawn = self._repr_svg_()
         picture = f'<div style="overflow:auto;max-width:100%">{drawn}</div>' if drawn else ""
         lines = "\n".join(map(escaped, self.summary().split("\n")))

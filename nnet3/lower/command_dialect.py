@@ -33,7 +33,6 @@ from ...framework.ir.desc import (
     INPUT,
     OUTPUT,
     TEMPORARY,
-    NetDesc,
     make_op,
     make_var,
 )
@@ -43,6 +42,7 @@ from ...framework.ir.messages import (
     attr_value,
 )
 from ...framework.ir.op_list import OpList, OpNode, SlotNames, View
+from ...proto import net_pb2 as pb
 from ..compiler.command import Command
 from ..compiler.computation import Computation, MatrixInfo, SubMatrix, numbered_sources
 from ..components.attention import AttentionRows
@@ -117,7 +117,7 @@ def to_desc(computation: Computation, name: str = "commands") -> OpList:
     return _Writer(computation.explicit(), name).net
 
 
-def from_desc(net: OpList | NetDesc, topology: Topology | None) -> Computation:
+def from_desc(net: OpList | pb.NetDesc, topology: Topology | None) -> Computation:
     """The computation of a description.
 
     Args:

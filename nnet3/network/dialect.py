@@ -19,7 +19,7 @@ These operators only describe; they do not run. `lower` the network to run it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...framework.base.untrusted.values import INT32, plain, shown
 from ...framework.ir import desc
 from ...framework.ir.attributes.checked import attribute
-from ...framework.ir.desc import PARAMETER, STATE, NetDesc, make_op, make_var
+from ...framework.ir.desc import PARAMETER, STATE, make_op, make_var
 from ...framework.ir.messages import FORMAT_VERSION, as_op_list, attr_value
 from ...framework.ir.op_list import OpList, OpNode, SlotNames
 from ..components import Component, new_component
@@ -45,6 +45,9 @@ from ..language.nodes import (
     lines_of,
     nodes_from_lines,
 )
+
+if TYPE_CHECKING:
+    from ...framework.ir.desc import NetDesc
 
 DIALECT: Final = "nnet3"
 _ARRAYS: Final = {"vector": 1, "matrix": 2}  # the rank of each kind

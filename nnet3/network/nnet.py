@@ -14,13 +14,12 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind, nearest
-from ...framework.ir.desc import NetDesc
 from ...framework.ir.op_list import OpList
 from ..components import Component, new_component
 from ..components.base.initial import generator_of
@@ -47,6 +46,9 @@ from ..language.nodes import (
 )
 from .dialect import arrays, from_desc, to_desc
 from .model_file import read_model_file
+
+if TYPE_CHECKING:
+    from ...framework.ir.desc import NetDesc
 
 _MOST_COMPONENTS = 100000  # as many Kaldi reads at most
 _node_facts = attrgetter(  # the facts of a node that a topology depends on

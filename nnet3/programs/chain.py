@@ -19,18 +19,9 @@ from ..training import NnetTrainer
 from ..training.chain_objectives import ChainObjectives
 from ..training.chain_prob import NnetChainComputeProb
 from ..training.chain_request import XENT
-from .base.options import (
-    ALLOCATOR,
-    BINARY,
-    DEBUG,
-    GPU,
-    SRAND,
-    UNUSED,
-    chosen_passes,
-    chosen_place,
-    open_fst,
-    optimization_options,
-)
+from .base.graphs import open_fst
+from .base.options import ALLOCATOR, BINARY, DEBUG, GPU, SRAND, UNUSED, chosen_place
+from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, program
 from .train import (
     CACHE,

@@ -30,7 +30,8 @@ from ..egs.splitting import Chunk
 from ..files.transition_model import TransitionModel, Transitions
 from ..tables.streams import open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
-from .base.options import COMPRESS, SRAND, errors_tell, open_fst, shown
+from .base.graphs import open_fst
+from .base.options import COMPRESS, SRAND, errors_tell, shown
 from .base.program import Option, program
 from .egs import (
     COPYING,

@@ -28,16 +28,8 @@ from ..run.given import warn_of_nan
 from ..tables.streams import open_output, open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from ..training.example_request import example_request
-from .base.options import (
-    DEBUG,
-    GPU,
-    UNUSED,
-    chosen_passes,
-    chosen_place,
-    errors_tell,
-    optimization_options,
-    shown,
-)
+from .base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell, shown
+from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, program
 
 _CHUNKS = (

@@ -6,15 +6,12 @@ matrices or vectors, requests, config files and xconfigs. Errors name the file a
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import open_file
 from ...framework.ir.op_list import OpList
 from ..chain.examples import NnetChainExample
 from ..files.compressed import CompressedMatrix
@@ -28,45 +25,8 @@ from ..tables.kinds import KINDS, Kind, guess_kind
 from ..tables.specifiers import ReadSpecifier
 from ..tables.streams import Files, open_reader
 from ..tables.tables import first_kind, read_table
-from ..xconfig import layer_types, xconfig_to_configs
-
-_SPECIFIER = re.compile(r"(ark|scp)[a-z, ]*:")
-_REQUEST = re.compile(
-    r"(input|output) [^=\s]+( has_deriv=| -?\d+[,:@]|$)"
-    r"|(need_model_derivative|store_component_stats)="
-)
-_CONFIG = re.compile(r"\s*(component|(input|output|component|dim-range)-node)\s[^=\n]+=", re.M)
-_NAMED = re.compile(r"([a-z][-a-z0-9]+) [^=]+=")
-_SNIFFED = 1 << 12
-
-
-def kind_of_file(name: str) -> str:
-    """`table`, `value`, `request`, `config` or `xconfig`; empty for anything else."""
-    if _SPECIFIER.match(name):
-        return "table"
-    try:
-        with open_file(name) as file:
-            start = file.read(_SNIFFED)
-    except OSError:
-        return ""
-    if start.removeprefix(b"\0B").startswith(b"<ComputationRequest>"):
-        return "request"
-    if start.startswith(b"\0B"):
-        return "value"
-    lines = start.decode("utf-8", "replace").splitlines()
-    line = next((line for line in map(str.strip, lines) if line and line[0] != "#"), "")
-    named = _NAMED.match(line)
-    if _REQUEST.match(line):
-        return "request"
-    if named and named[1] in layer_types():
-        return "xconfig"
-    if b"\0" not in start and _CONFIG.search("\n".join(lines)):
-        return "config"
-    if line.startswith("["):
-        return "value"
-    if os.path.splitext(name)[1] in (".ark", ".scp") or re.match(rb"[!-~]+ \0B", start):
-        return "table"
-    return ""
+from ..xconfig import xconfig_to_configs
+from .base.file_kinds import TABLE
 
 
 def listing(name: str, kind: str) -> Iterator[str]:
@@ -159,7 +119,7 @@ def _value(name: str) -> Any:
 
 def _entries(name: str) -> Iterator[tuple[str, Any]]:
     """Keys and values of a table; its kind is that of the first value."""
-    if not _SPECIFIER.match(name):
+    if not TABLE.match(name):
         name = f"{'scp' if name.endswith('.scp') else 'ark'}:{name}"
     kind = _kind(name)
     return iter(()) if kind is None else read_table(name, kind)

@@ -1,4 +1,4 @@
-"""Kaldi's programs for nnet3 models: nnet3-init, nnet3-copy, nnet3-info, and those for `.mdl`.
+"""Kaldi's programs for nnet3 models: nnet3-init, nnet3-copy, nnet3-info, nnet3-average, `.mdl`.
 
 File names are Kaldi's rxfilenames and wxfilenames: a path, `-`, or, where OPSCOPE_PIPES=1 allows
 it, a command with `|`. Source: Kaldi's `nnet3bin`.
@@ -16,14 +16,15 @@ from ..files.kaldi_io import Writer
 from ..files.transition_model import TransitionModel, convert
 from ..language.config import ConfigLine, split_lines
 from ..network import adjust
+from ..network.averaging import average
 from ..network.collapse import prepare_for_test
 from ..network.edits import apply_edits, parse_edits
 from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
-from .base.options import BINARY
+from .base.file_kinds import kind_of_file
+from .base.options import BINARY, UNUSED
 from .base.program import KaldiCommand, Option, program
-from .listing import kind_of_file
 
 _SRAND = Option("srand", 0, "Seed for random numbers, those of components in config files")
 _CHANGES = (
@@ -131,6 +132,32 @@ def nnet3_am_copy(options: SimpleNamespace, source: str, output: str) -> None:
 @program("nnet3-am-info", "Print what an nnet3 acoustic model is made of.", ("<nnet>",))
 def nnet3_am_info(options: SimpleNamespace, source: str) -> None:
     click.echo(_read_model(source).info(options.verbose > 1), nl=False)
+
+
+@program(
+    "nnet3-average",
+    "Average the parameters and statistics of raw nnet3 networks.",
+    ("<model>...", "<model-out>"),
+    BINARY,
+    Option("weights", "", "Weights of the models, with ':' between; made to sum to 1"),
+    Option("num-threads", -1, UNUSED),
+)
+def nnet3_average(options: SimpleNamespace, *files: str) -> None:
+    *models, output = files
+    weights = [1.0] * len(models)
+    if options.weights:
+        try:
+            weights = [float(word) for word in options.weights.split(":")]
+        except ValueError:
+            raise FormatError(f"--weights={options.weights} are no numbers") from None
+        if len(weights) != len(models):
+            raise FormatError(f"--weights={options.weights}: want {len(models)} weights")
+        if abs(sum(weights) - 1.0) > 0.01:
+            total = sum(weights)
+            options.program.warn(f"Normalizing weights to sum to one, sum was {total:g}")
+    nnet = average((Nnet.read_any(open_reader(name)) for name in models), weights)
+    _write(nnet, output, options.binary)
+    options.program.log(f"Averaged parameters of {len(models)} neural nets, and wrote to {output}")
 
 
 def _read_nnet(program: KaldiCommand, name: str) -> Nnet:

@@ -1,7 +1,7 @@
-"""Kaldi's programs that train, judge, average and combine nnet3 networks.
+"""Kaldi's programs that train, judge and combine nnet3 networks.
 
-Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-average.cc`,
-`nnet3-combine.cc`, `nnet3-show-progress.cc`.
+Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-combine.cc`,
+`nnet3-show-progress.cc`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
 from ..tables.tables import read_table
 from ..training import NnetTrainer, NnetTrainerOptions
-from ..training.combination import MakeProb, average, combine, frame_prob, show_progress
+from ..training.combination import MakeProb, combine, frame_prob, show_progress
 from ..training.compute_prob import NnetComputeProb, NnetComputeProbOptions
 from .base.options import (
     ALLOCATOR,
@@ -33,13 +33,11 @@ from .base.options import (
     DEBUG,
     GPU,
     SRAND,
-    UNUSED,
-    chosen_passes,
     chosen_place,
     errors_tell,
-    optimization_options,
     shown,
 )
+from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, program
 
 COMPILER = (
@@ -247,32 +245,6 @@ def nnet3_compute_prob(options: SimpleNamespace, model: str, examples: str) -> N
     in_turn(examples, prob.compute, "compute")
     if not prob.print_total_stats(options.program.log):
         raise click.exceptions.Exit(1)
-
-
-@program(
-    "nnet3-average",
-    "Average the parameters and statistics of raw nnet3 networks.",
-    ("<model>...", "<model-out>"),
-    BINARY,
-    Option("weights", "", "Weights of the models, with ':' between; made to sum to 1"),
-    Option("num-threads", -1, UNUSED),
-)
-def nnet3_average(options: SimpleNamespace, *files: str) -> None:
-    *models, output = files
-    weights = [1.0] * len(models)
-    if options.weights:
-        try:
-            weights = [float(word) for word in options.weights.split(":")]
-        except ValueError:
-            raise FormatError(f"--weights={options.weights} are no numbers") from None
-        if len(weights) != len(models):
-            raise FormatError(f"--weights={options.weights}: want {len(models)} weights")
-        if abs(sum(weights) - 1.0) > 0.01:
-            total = sum(weights)
-            options.program.warn(f"Normalizing weights to sum to one, sum was {total:g}")
-    nnet = average((read_raw(name) for name in models), weights)
-    write_raw(nnet, output, options.binary)
-    options.program.log(f"Averaged parameters of {len(models)} neural nets, and wrote to {output}")
 
 
 @program(

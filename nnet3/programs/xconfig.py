@@ -18,7 +18,7 @@ from ..language.nodes import DESCRIPTOR
 from ..network.edits import apply_edits, parse_edits
 from ..network.nnet import Nnet
 from ..xconfig import Configs, xconfig_to_configs
-from .listing import kind_of_file
+from .base.file_kinds import kind_of_file
 
 
 @click.command()

@@ -10,10 +10,11 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import ShapeError, VariableError, check_kind, nearest
 from ...framework.base.scope import Scope, Variable
-from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, NetDesc
+from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE
 from ...framework.ir.names import grad_name
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
+from ...proto import net_pb2 as pb
 from ..components import part_of, set_statistic
 from ..lower.commands import MODEL_DERIVATIVE
 from ..lower.spans import CommandSpans
@@ -53,14 +54,14 @@ class NnetComputer:
 
     def __init__(
         self,
-        net: OpList | NetDesc,
+        net: OpList | pb.NetDesc,
         nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
         spans: CommandSpans | None = None,
         say: Callable[[str], None] = print,
     ):
-        check_kind(net, OpList | NetDesc, "the compiled request (see compile_request)")
+        check_kind(net, OpList | pb.NetDesc, "the compiled request (see compile_request)")
         check_kind(shared, Scope | None, "shared")
         self._nnet = nnet_of(nnet)
         self._net = PlainNet(net)

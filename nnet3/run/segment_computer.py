@@ -10,8 +10,9 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, VariableError
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import INPUT, OUTPUT, NetDesc
+from ...framework.ir.desc import INPUT, OUTPUT
 from ...framework.ir.op_list import OpList
+from ...proto import net_pb2 as pb
 from ..lower.spans import CommandSpans
 from ..network.for_inference import Model
 from ..operators.marks import GOTO, LABEL, SEGMENT, mark
@@ -44,7 +45,7 @@ class SegmentComputer(NnetComputer):
 
     def __init__(
         self,
-        net: OpList | NetDesc,
+        net: OpList | pb.NetDesc,
         nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,

@@ -1,6 +1,6 @@
-"""Networks of one structure: averaged, combined over held-out examples, compared.
+"""Networks of one structure: combined over held-out examples, compared.
 
-Source: Kaldi's `nnet3bin/nnet3-average.cc`, `nnet3-combine.cc`, `nnet3-show-progress.cc`.
+Source: Kaldi's `nnet3bin/nnet3-combine.cc`, `nnet3-show-progress.cc`.
 """
 
 from __future__ import annotations
@@ -15,35 +15,11 @@ from ...framework.base.errors import AttributeTypeError, ShapeError
 from ..components.batch_norm import BatchNormComponent
 from ..files.examples import NnetExample
 from ..network import adjust
+from ..network.averaging import average
 from ..network.nnet import Nnet
 from .compute_prob import NnetComputeProb, NnetComputeProbOptions
 from .progress import Log, number
 from .update_pass import updatable
-
-
-def average(nnets: Iterable[Nnet], weights: Sequence[float]) -> Nnet:
-    """The weighted mean of parameters and statistics; weights are made to sum to 1.
-
-    Raises:
-        AttributeTypeError: not one weight for each network, or they sum to 0.
-        ShapeError: the networks' structures differ.
-    """
-    total = float(sum(weights))
-    if not total:
-        raise AttributeTypeError("the weights of an average sum to 0")
-    mean: Nnet | None = None
-    count = 0
-    for weight, nnet in zip(weights, nnets, strict=True):
-        count += 1
-        share = weight / total
-        if mean is None:
-            mean = nnet.copy()
-            adjust.scale(mean, share)
-        else:
-            adjust.add(mean, nnet, share)
-    if mean is None or count != len(weights):
-        raise AttributeTypeError(f"{len(weights)} weights for {count} networks")
-    return mean
 
 
 class Prob(Protocol):

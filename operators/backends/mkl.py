@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.metadata
 import logging
 import os
 from collections.abc import Callable
@@ -45,6 +44,8 @@ def library() -> Any:
 
     It shares GNU's thread pool with compiled loops, and takes as many threads as they do.
     """
+    import importlib.metadata  # slow to load
+
     try:
         files = importlib.metadata.files("mkl") or []
     except importlib.metadata.PackageNotFoundError:

@@ -60,7 +60,7 @@ def kaldi_kind(path: str) -> str:
     """The kind of a Kaldi file that is no model (see `nnet3/programs/listing.py`), or ""."""
     if path.endswith((NET_SUFFIX, SUFFIX)) or is_nnet3(path):
         return ""
-    from ...nnet3.programs.listing import kind_of_file
+    from ...nnet3.programs.base.file_kinds import kind_of_file
 
     return kind_of_file(path)
 

@@ -23,7 +23,7 @@ from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.files.kaldi_io import Writer
 from opscope.nnet3.network.adjust import set_batchnorm_test_mode
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.programs.base.options import open_fst
+from opscope.nnet3.programs.base.graphs import open_fst
 from opscope.nnet3.tables.tables import read_table
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.nnet3.training.chain_objectives import ChainObjectives

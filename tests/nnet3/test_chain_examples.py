@@ -18,7 +18,7 @@ from opscope.nnet3.chain.fst_io import read_fst, write_fst
 from opscope.nnet3.chain.supervision import Supervision, merge_supervision, state_times
 from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.programs.base.options import open_fst
+from opscope.nnet3.programs.base.graphs import open_fst
 
 both = pytest.mark.parametrize("binary", [True, False])
 

@@ -36,6 +36,21 @@ def test_links_run(call):
     assert Nnet.read("out file").config_lines() == Nnet.read("net.raw").config_lines()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the scripts are for Unix shells")
+def test_links_know_the_switches_that_were_set(call, monkeypatch):
+    """Jobs of a cluster get PATH alone: the executables take what was set when they were made."""
+    root = Path(opscope.__file__).resolve().parent.parent
+    monkeypatch.setenv("OPSCOPE_PIPES", "1")
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    done(call("links", "bin"))
+    command = ["bin/nnet3-copy", "cat net.raw |", "out.raw"]
+    bare = {"PATH": os.environ["PATH"]}
+    found = subprocess.run(command, env=bare, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    found = subprocess.run(command, env=bare | {"OPSCOPE_PIPES": "0"}, capture_output=True)
+    assert found.returncode == 1 and b"OPSCOPE_PIPES=1" in found.stderr
+
+
 def test_links_spare_what_is_there(call):
     os.mkdir("bin")
     Path("bin/nnet3-info").write_text("the original\n")

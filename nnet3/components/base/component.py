@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 from enum import IntFlag
 from functools import cache
-from importlib.metadata import entry_points
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final, Self
 
@@ -27,7 +26,7 @@ from ....framework.base.errors import (
     UnknownOperatorError,
     nearest,
 )
-from ....framework.base.plugins import load_plugin
+from ....framework.base.plugins import entry_points, load_plugin
 from ....framework.base.untrusted.limits import check_limit
 from ...files.kaldi_io import Reader, Writer
 from ...index.indexes import Columns, IndexList

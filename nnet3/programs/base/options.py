@@ -1,20 +1,14 @@
-"""Options that Kaldi's programs for nnet3 share: where to compute, and passes of the compiler."""
+"""Options that Kaldi's programs for nnet3 share: where to compute, seeds, forms of files."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ....framework.base.backend import GPUPlace, Place, gpu_present
 from ....framework.base.errors import FormatError, OpscopeError
-from ...chain.fst import Fst
-from ...chain.fst_io import read_fst
-from ...optimize import OptimizeOptions
-from ...tables.streams import open_reader
 from .program import Option
 
 Entry = TypeVar("Entry")
@@ -38,48 +32,6 @@ ALLOCATOR = (
     Option("cuda-cache-memory", True, UNUSED),
     Option("cuda-memory-proportion", 0.5, UNUSED),
 )
-_LAST = (1 << 31) - 1
-_OPTIMIZATION = {
-    "optimize": True,
-    "consolidate-model-update": True,
-    "propagate-in-place": True,
-    "backprop-in-place": True,
-    "extend-matrices": True,
-    "optimize-row-ops": True,
-    "split-row-ops": True,
-    "convert-addition": True,
-    "remove-assignments": True,
-    "allow-left-merge": True,
-    "allow-right-merge": True,
-    "initialize-undefined": True,
-    "move-sizing-commands": True,
-    "allocate-from-other": True,
-    "min-deriv-time": -_LAST - 1,
-    "max-deriv-time": _LAST,
-    "max-deriv-time-relative": _LAST,
-    "snip-row-ops": True,
-    "memory-compression-level": 1,
-}
-_PASSES = {field.name for field in fields(OptimizeOptions)}
-
-
-def optimization_options() -> Iterator[Option]:
-    """Kaldi's switches of passes; switches of passes that opscope lacks have no effect."""
-    for name, default in _OPTIMIZATION.items():
-        known = name == "optimize" or name.replace("-", "_") in _PASSES
-        about = "Whether to optimize computations at all" if name == "optimize" else "As in Kaldi"
-        yield Option(f"optimization.{name}", default, about if known else UNUSED)
-
-
-def chosen_passes(options: SimpleNamespace) -> bool | OptimizeOptions:
-    """The passes that the command line asks for, as `compile_request` takes them."""
-    if not options.optimization_optimize:
-        return False
-    values = vars(options)
-    switches: dict[str, Any] = {
-        name: values[f"optimization_{name}"] for name in _PASSES if f"optimization_{name}" in values
-    }
-    return OptimizeOptions(**switches)
 
 
 def chosen_place(use_gpu: str) -> Place | None:
@@ -104,17 +56,6 @@ def errors_tell(place: str) -> Iterator[None]:
         told = type(error)(f"{place}: {error}")
         vars(told).update(vars(error))  # such as an explanation
         raise told from error
-
-
-def open_fst(name: str) -> Fst:
-    """The FST in a file, binary or text.
-
-    Raises:
-        FormatError: it is none.
-    """
-    reader = open_reader(name)
-    reader.offset, reader.binary = 0, False
-    return read_fst(reader)
 
 
 def shown(entries: Iterable[Entry], what: str, unit: str) -> Iterable[Entry]:

@@ -1,0 +1,61 @@
+"""What programs load at their start: counted, since network file systems feel every file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import opscope
+
+COUNT = """
+import json, sys
+from opscope.python_api.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+SLOW = {"importlib.metadata", "tempfile", "secrets", "html", "email"}
+"""Of the standard library: what is needed seldom, and takes long."""
+
+
+def modules(program: str) -> set[str]:
+    """The modules that a program has loaded when it knows its options."""
+    root = str(Path(opscope.__file__).resolve().parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", COUNT, program, "--help"],
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("program", ["nnet3-copy-egs", "nnet3-shuffle-egs", "nnet3-merge-egs"])
+def test_programs_for_examples_load_no_networks(program):
+    loaded = modules(program)
+    assert not {"opscope.nnet3.components", "google.protobuf", "opscope.framework.ir"} & loaded
+    assert not SLOW & loaded
+    assert len([name for name in loaded if name.startswith("opscope")]) < 75
+
+
+@pytest.mark.parametrize("program", ["nnet3-copy", "nnet3-info", "nnet3-am-copy", "nnet3-average"])
+def test_programs_for_models_load_no_compiler(program):
+    loaded = modules(program)
+    rooms = ("optimize", "xconfig", "chain", "lower", "training", "draw.svg")
+    assert "google.protobuf" not in loaded
+    assert not {f"opscope.nnet3.{room}" for room in rooms} & loaded
+    assert not SLOW & loaded
+    assert len([name for name in loaded if name.startswith("opscope")]) < 165
+
+
+def test_training_loads_nothing_for_pictures_or_plug_ins():
+    loaded = modules("nnet3-train")
+    assert not {"opscope.nnet3.draw.svg", "matplotlib", *SLOW} & loaded
