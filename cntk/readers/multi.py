@@ -55,6 +55,14 @@ class MultiReader(DataReader):
             )
         return counts[0]
 
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """See `DataReader.take_share`."""
+        if all([reader.take_share(rank, ranks) for reader in self._readers]):
+            return True
+        for reader in self._readers:
+            reader.take_share(0, 1)
+        return False
+
     def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
         """See `DataReader.start_minibatch_loop`."""
         self._epochs = [minibatches(one, size, epoch, epoch_size) for one in self._readers]

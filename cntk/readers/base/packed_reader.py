@@ -39,6 +39,11 @@ class PackedReader(DataReader):
         """See `DataReader.parallel`."""
         return self._packer.parallel
 
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """See `DataReader.take_share`."""
+        self._wait()
+        return self._packer.take_share(rank, ranks)
+
     def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
         """See `DataReader.start_minibatch_loop`."""
         self._wait()
@@ -54,7 +59,7 @@ class PackedReader(DataReader):
         self.last = self._packer.read() if coming is None else coming.result()
         if not self.last.end_of_epoch:
             self._read_ahead()
-        return self.last or None
+        return None if self.last.end_of_epoch and not self.last else self.last
 
     def label_mapping(self, stream: str) -> Mapping[int, str]:
         """See `DataReader.label_mapping`."""

@@ -41,6 +41,17 @@ class DataReader(ABC):
             epoch_size: in samples; None: one sweep over the data.
         """
 
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """From the next epoch on read only what one of several ranks is to see; (0, 1): all.
+
+        Every rank then gives as many samples as its part of a minibatch has, which may be none: an
+        empty `Minibatch` that is not the end of the epoch.
+
+        Returns:
+            Whether the reader can; if not, it gives the same to all ranks, who cut it themselves.
+        """
+        return ranks == 1
+
     @abstractmethod
     def get_minibatch(self) -> Minibatch | None:
         """The next minibatch; None at the end of the epoch.

@@ -106,7 +106,7 @@ class _OneByOne(FileOrder):
         """See `Enumerator.start_epoch`. Every epoch is the whole list."""
         super().start_epoch(0, WHOLE_SWEEP)
 
-    def next_batch(self, size: int) -> Batch:
+    def next_batch(self, size: int, own: int | None = None) -> Batch:
         """See `Enumerator.next_batch`."""
         return super().next_batch(1)
 
