@@ -80,6 +80,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "mel",
         "brainscript",
         "run",
+        "parallel",
         "sgd",
         "actions",
         "programs",

@@ -67,23 +67,36 @@ def sub_minibatches(minibatch: Minibatch, count: int) -> list[Minibatch]:
     Raises:
         ShapeError: another stream has not as many sequences.
     """
-    main = max(minibatch.layouts.values(), key=lambda layout: layout.columns)
-    count = min(count, main.parallel)
+    count = min(count, _main(minibatch).parallel)
     if count <= 1:
         return [minibatch]
+    parts = (sub_minibatch(minibatch, number, count) for number in range(count))
+    return [part for part in parts if part]
+
+
+def sub_minibatch(minibatch: Minibatch, number: int, count: int) -> Minibatch:
+    """One of `count` parts of a minibatch, as `sub_minibatches`; empty where no sequence is in it.
+
+    Raises:
+        ShapeError: another stream has not as many sequences.
+    """
+    main = _main(minibatch)
     for name, layout in minibatch.layouts.items():
         if len(layout.slot) != len(main.slot):
             raise ShapeError(
                 f"{name} has {len(layout.slot)} sequences, another stream {len(main.slot)}: such a "
-                "minibatch cannot be computed in parts (numSubminibatches, maxSamplesInRAM)"
+                "minibatch cannot be computed in parts (numSubminibatches, maxSamplesInRAM, "
+                "ParallelTrain without distributedMBReading)"
             )
-    bounds = [main.parallel * number // count for number in range(count + 1)]
-    found = []
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
-        chosen = np.flatnonzero((main.slot >= first) & (main.slot < last))
-        if len(chosen):
-            found.append(_part(minibatch, main, chosen, first, last))
-    return found
+    first, last = (main.parallel * n // count for n in (number, number + 1))
+    chosen = np.flatnonzero((main.slot >= first) & (main.slot < last))
+    if not len(chosen):
+        return Minibatch(end_of_epoch=minibatch.end_of_epoch)
+    return _part(minibatch, main, chosen, first, last)
+
+
+def _main(minibatch: Minibatch) -> Layout:
+    return max(minibatch.layouts.values(), key=lambda layout: layout.columns)
 
 
 def _part(
