@@ -40,6 +40,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "attention",
         "loss",
         "optim",
+        "collective",
         "control",
         "backends",
         "all",

@@ -140,6 +140,13 @@ class KernelArgs:
         """Shapes of all variables of an input slot."""
         return [self._specs[name][0] for name in self.op.inputs.get(slot, ())]
 
+    def joined(self, slot: str) -> Any:
+        """The one array in which the variables of a slot lie side by side; None where they do not.
+
+        See `OperatorDef.joins`: so they do where all are temporaries.
+        """
+        return getattr(self.frame, "joined", {}).get(self.op.inputs[slot])
+
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
         """Memory for use within one call of the kernel; its contents do not last between calls."""
         return self.frame.scratch(shape, dtype)

@@ -152,8 +152,8 @@ class RemoveDead:
     """Drops operators whose outputs nobody needs, and temporaries that nothing mentions.
 
     Needed are `live_out`, OUTPUT variables, the operators that update a PARAMETER or STATE or touch
-    the world outside, and all variables that these read. Where a net has neither `live_out` nor OUTPUT variables, every
-    temporary that nobody reads is a result, and needed.
+    the world outside, and all variables that these read. Where a net has neither `live_out` nor
+    OUTPUT variables, every temporary that nobody reads is a result, and needed.
     """
 
     live_out: tuple[str, ...] = ()

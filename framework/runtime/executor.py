@@ -52,6 +52,7 @@ class Frame:
     Attributes:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
+        joined: buckets: names of arrays that lie side by side -> the one array of all.
         prepared: in a loop, weights packed before it starts, keyed by array; else None.
         net_version: of the operator list that the plan was made for.
         scope_version: of the scope tree when the results were last published.
@@ -78,6 +79,7 @@ class Frame:
         self.state = RunState(place)
         self.scope_version = -1
         self.arrays: dict[str, Any] = {}
+        self.joined: dict[tuple[str, ...], Any] = {}
         self._scratch = ScratchPool(self.xp)
         self._fused = fused
         self._borrowed: set[str] = set()
@@ -135,6 +137,8 @@ class Frame:
         blocks = self._blocks()
         for name, block in plan.placement.items():
             self.arrays[name] = as_view(blocks[block], plan.specs[name])
+        for names in plan.joined:
+            self._join(names, blocks[plan.placement[names[0]]])
         for name in plan.live_out:
             if name in self.arrays:
                 continue
@@ -143,6 +147,15 @@ class Frame:
             if array is None or array.shape != shape or array.dtype != dtype:
                 array = xp.empty(shape, dtype)
             self.arrays[name] = to_place(array, self.place)
+
+    def _join(self, names: tuple[str, ...], block: Any) -> None:
+        """Lay variables out side by side in a block of memory."""
+        end = 0
+        for name in names:
+            self.arrays[name] = as_view(block[end:], self.plan.specs[name])
+            end += self.plan.nbytes(name)
+        dtype = self.plan.specs[names[0]][1]
+        self.joined[names] = block[:end].view(dtype)
 
     def _blocks(self) -> list[Any]:
         """Memory of temporaries, shared by all frames of the scope: one of them runs at a time."""

@@ -90,6 +90,7 @@ class Plan:
         steps: the callables to bind, in order.
         offsets: sequence offsets of variables that hold sequences.
         blocks: sizes of blocks of memory, in bytes. placement: temporary -> number of its block.
+        joined: temporaries that lie side by side in one block, in order (see `OperatorDef.joins`).
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
     """
 
@@ -102,6 +103,7 @@ class Plan:
     offsets: Mapping[str, Levels] = field(default_factory=dict)
     blocks: list[int] = field(default_factory=list)
     placement: dict[str, int] = field(default_factory=dict)
+    joined: list[tuple[str, ...]] = field(default_factory=list)
     options: PlanOptions = PlanOptions()
     loops: dict[int, Any] = field(default_factory=dict)
 
@@ -269,6 +271,8 @@ def _lay_out(plan: Plan, span: Range) -> None:
         for name in (*step.reads, *step.writes):
             last_use[views.get(name, name)] = index
     bases = set(views.values())
+    plan.joined = _joined(plan, span, outside | bases | set(views))
+    buckets = {name: names for names in plan.joined for name in names}
     free = _FreeBlocks()
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
@@ -277,19 +281,40 @@ def _lay_out(plan: Plan, span: Range) -> None:
             root = views.get(name, name)
             if root in outside or root in plan.placement:
                 continue
-            block = None
-            if plan.options.inplace and root not in bases:
-                block = _inplace_block(plan, step, root, index, last_use, outside, bases)
+            members, block = buckets.get(root, (root,)), None
+            if plan.options.inplace and root not in bases and root not in buckets:
+                fixed = bases | buckets.keys()
+                block = _inplace_block(plan, step, root, index, last_use, outside, fixed)
             if block is None:
-                block = _take_block(plan, free, _nbytes(plan.specs[root]))
-            plan.placement[root] = block
-            busy_until[block] = max(busy_until.get(block, 0), last_use[root])
-            ends.setdefault(last_use[root], set()).add(block)
+                size = sum(_nbytes(plan.specs[name]) for name in members)
+                block = _take_block(plan, free, size)
+            for name in members:
+                plan.placement[name] = block
+            last = max(last_use[name] for name in members)
+            busy_until[block] = max(busy_until.get(block, 0), last)
+            ends.setdefault(last, set()).add(block)
         for block in sorted(ends.pop(index, ())):
             if busy_until.get(block) == index:
                 del busy_until[block]
                 if plan.options.reuse:
                     free.add(block, plan.blocks[block])
+
+
+def _joined(plan: Plan, span: Range, fixed: set[str]) -> list[tuple[str, ...]]:
+    """The buckets that operators want, of temporaries that some operator of the range writes.
+
+    Args:
+        fixed: variables that have their places already.
+    """
+    written = {name for step in plan.steps for name in step.writes}
+    taken: set[str] = set()
+    found = []
+    for op in span.operators:
+        names = op.inputs.get(op.entry.joins, ())
+        if len(set(names) - fixed - taken) == len(names) > 1 and written.issuperset(names):
+            found.append(names)
+            taken.update(names)
+    return found
 
 
 def _inplace_block(
@@ -299,7 +324,7 @@ def _inplace_block(
     index: int,
     last_use: Mapping[str, int],
     outside: set[str],
-    bases: set[str],
+    fixed: set[str],
 ) -> int | None:
     """The block of an input that `name` may write over, if there is one."""
     for op in step.operators:
@@ -312,7 +337,7 @@ def _inplace_block(
                 if (
                     candidate in plan.placement
                     and candidate not in outside
-                    and candidate not in bases
+                    and candidate not in fixed
                     and reads == 1
                     and last_use[candidate] == index
                     and plan.specs[candidate][1] == plan.specs[name][1]

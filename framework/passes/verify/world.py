@@ -11,7 +11,7 @@ from ...ir.registry import lookup
 
 
 def world_types(net: OpList) -> list[str]:
-    """The types of the operators that touch the world outside, in order, those of inner nets too."""
+    """The types of the operators that touch the world outside, in order, inner nets included."""
     found = []
     for op in net.ops:
         if lookup(op.type).world:

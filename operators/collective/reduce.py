@@ -1,0 +1,194 @@
+"""Sums over ranks: at once, or begun and waited for, so that other operators run meanwhile."""
+
+from __future__ import annotations
+
+from ...framework.base.backend import address, to_host
+from ...framework.base.communicator import Communicator
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import Slot, operator
+from .ranks import (
+    EVERYWHERE,
+    MODE,
+    TOTAL,
+    WEIGHT,
+    Bucket,
+    check_weight,
+    one_dtype,
+    ranks_of,
+    scale,
+    share_of,
+    unpacking,
+)
+
+_BUCKET = "any shapes, equal on all ranks, one dtype: a bucket, which is one message"
+_SOURCE = "MPI_Allreduce; Li et al. 2020, PyTorch Distributed, for buckets and overlap"
+
+all_reduce = operator(
+    "all_reduce",
+    doc="""Sum over all ranks, the same bits on each: out = x0 + x1 + ..., added in the order of
+ranks. mode=mean divides by the number of ranks. With `weight`, the mean weighted by it:
+out = sum(weight x) / sum(weight).
+
+Its gradient takes the loss to be the sum of the losses of all ranks.""",
+    inputs=[
+        Slot("x", _BUCKET, duplicable=True, not_in_gradient=True),
+        WEIGHT,
+        TOTAL,
+    ],
+    outputs=[
+        Slot(
+            "out",
+            "the sums; may be the variables of x",
+            duplicable=True,
+            inplace="x",
+            not_in_gradient=True,
+        )
+    ],
+    attrs=[MODE],
+    source=_SOURCE,
+    world=True,
+    joins="x",
+    takes_halves=EVERYWHERE,
+)
+
+
+@all_reduce.shape_rule
+def all_reduce_shape(s: ShapeArgs) -> None:
+    one_dtype(s, "x", floats=s.has("weight") or s.attrs["mode"] == "mean")
+    check_weight(s)
+    if s.has("weight") and s.attrs["mode"] == "mean":
+        s.fail("with a weight the mean is a weighted one already: leave mode=mean out")
+    s.set("out", *s.specs("x"))
+
+
+@all_reduce.kernel
+def all_reduce_kernel(k: KernelArgs) -> Call:
+    ranks, share, bucket = ranks_of(k), share_of(k), Bucket(k, "x", "out")
+    mean = k.attrs["mode"] == "mean"
+
+    def run() -> None:
+        if bucket.pack is not None:
+            bucket.pack()
+        others = ranks()
+        if share is not None:
+            scale(bucket.flat, share(others))
+        others.all_reduce(bucket.flat)
+        if mean:
+            scale(bucket.flat, 1 / others.size)
+        if bucket.unpack is not None:
+            bucket.unpack()
+
+    return run
+
+
+@all_reduce.backward("x")
+def all_reduce_grad_kernel(k: KernelArgs) -> Call:
+    ranks, share, bucket = ranks_of(k), share_of(k), Bucket(k, "out_grad", "x_grad")
+    mean = k.attrs["mode"] == "mean"
+
+    def factor(others: Communicator) -> float:
+        if share is not None:
+            return share(others)
+        return 1 / others.size if mean else 1.0
+
+    def run() -> None:
+        if bucket.pack is not None:
+            bucket.pack()
+        others = ranks()
+        by = factor(others)
+        others.all_reduce(bucket.flat)
+        scale(bucket.flat, by)
+        if bucket.unpack is not None:
+            bucket.unpack()
+
+    return run
+
+
+all_reduce_start = operator(
+    "all_reduce_start",
+    doc="""Begins what `all_reduce` does and `all_reduce_wait` ends. In between other operators run,
+which leave the variables of `lent` alone.""",
+    inputs=[Slot("x", _BUCKET, duplicable=True), WEIGHT, TOTAL],
+    outputs=[
+        Slot(
+            "lent",
+            "shapes of x: values on their way, to be read by the wait alone; may be the variables"
+            " of x",
+            duplicable=True,
+            inplace="x",
+        ),
+        Slot("ticket", "[], int64: what the wait takes the sum back with"),
+    ],
+    source=_SOURCE,
+    no_gradient="differentiate `all_reduce`, and divide it afterwards",
+    world=True,
+    joins="x",
+    takes_halves=EVERYWHERE,
+)
+
+
+@all_reduce_start.shape_rule
+def all_reduce_start_shape(s: ShapeArgs) -> None:
+    one_dtype(s, "x", floats=s.has("weight"))
+    check_weight(s)
+    s.set("lent", *s.specs("x"))
+    s.set("ticket", ((), "int64"))
+
+
+@all_reduce_start.kernel
+def all_reduce_start_kernel(k: KernelArgs) -> Call:
+    ranks, share, bucket = ranks_of(k), share_of(k), Bucket(k, "x", "lent")
+    ticket = k["ticket"]
+
+    def run() -> None:
+        if bucket.pack is not None:
+            bucket.pack()
+        others = ranks()
+        if share is not None:
+            scale(bucket.flat, share(others))
+        ticket.fill(others.keep(others.start_all_reduce(bucket.flat), bucket.flat))
+
+    return run
+
+
+all_reduce_wait = operator(
+    "all_reduce_wait",
+    doc="Ends what `all_reduce_start` has begun: out are the sums, or with mode=mean the means.",
+    inputs=[
+        Slot("x", "the variables lent to the start", duplicable=True),
+        Slot("ticket", "that of the start, []"),
+    ],
+    outputs=[Slot("out", "the sums; may be the variables of x", duplicable=True, inplace="x")],
+    attrs=[MODE],
+    source=_SOURCE,
+    no_gradient="differentiate `all_reduce`, and divide it afterwards",
+    world=True,
+    joins="x",
+    takes_halves=EVERYWHERE,
+)
+
+
+@all_reduce_wait.shape_rule
+def all_reduce_wait_shape(s: ShapeArgs) -> None:
+    one_dtype(s, "x", floats=s.attrs["mode"] == "mean")
+    s.integers("ticket")
+    s.rank("ticket", 0)
+    s.set("out", *s.specs("x"))
+
+
+@all_reduce_wait.kernel
+def all_reduce_wait_kernel(k: KernelArgs) -> Call:
+    ranks, ticket, outs = ranks_of(k), k["ticket"], k.list("out")
+    mean = k.attrs["mode"] == "mean"
+    own = [address(out) for out in outs if out is not None and out.size][:1]
+
+    def run() -> None:
+        others = ranks()
+        sums = others.redeem(int(to_host(ticket)))
+        if mean:
+            scale(sums, 1 / others.size)
+        if own != [address(sums)]:  # otherwise it is the memory of the outputs
+            unpacking(k.xp, sums, outs, k.list("x"))()
+
+    return run
