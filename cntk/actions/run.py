@@ -17,6 +17,7 @@ from ..base.text import reason
 from ..base.write import write_text
 from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
 from ..config.parameters import ConfigParameters
+from ..parallel.start import communicator_of, log_of_rank
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
 from .common import Run, precision_of, refuse_overwriting
@@ -53,6 +54,9 @@ ACTIONS: dict[str, Action] = {
     "writeWordAndClass": words.write_word_and_class,
 }
 """What each action does."""
+
+_ON_ALL_RANKS = frozenset({"train", "trainRNN", "adapt", "test", "eval", "cv", "bnstat"})
+"""The actions of which several ranks share the work; others are those of the main one."""
 
 
 def add_action(name: str, function: Action) -> None:
@@ -107,8 +111,14 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
     with ExitStack() as stack:
         options = TopOptions.of(config)
         if run is None:
-            refuse_overwriting(config, [options.log] if options.log else [], ("stderr",))
-            run = Run(say=stack.enter_context(log_file(options.log))) if options.log else Run()
+            ranks = communicator_of(config)
+            if ranks is not None:
+                stack.enter_context(ranks)
+            log = log_of_rank(options.log, ranks, options.stamps)
+            refuse_overwriting(config, [log] if log else [], ("stderr",))
+            run = Run(communicator=ranks)
+            if log:
+                run.say = stack.enter_context(log_file(log))
         if options.folder:
             config.folders = [folder.absolute() for folder in config.folders]
             stack.enter_context(chdir(options.folder))
@@ -131,16 +141,19 @@ def _run(config: ConfigParameters, options: TopOptions, run: Run) -> None:
         run.say(f'precision = "{precision}"\n')
     for warning in warnings_of(config):
         run.say(f"WARNING: {str(warning)}\n")
-    run.progress = job_progress(listed, run.say) if options.progress else None
+    run.progress = job_progress(listed, run.say) if options.progress and run.is_main else None
     with cpu_threads(options.threads, run.say):
         for command in listed:
             for action in command.actions:
                 run.say(banner(command.name, action))
-                _act(run, command, action)
+                if run.is_main or action in _ON_ALL_RANKS:
+                    _act(run, command, action)
+                if run.communicator is not None:
+                    run.communicator.barrier()
                 run.say("\n")
                 if command.parameters.int("traceLevel", 0) > 0:
                     run.say(f'Action "{action}" complete.\n\n')
-    if options.done:
+    if options.done and run.is_main:
         write_text(Path(options.done), done_text())
     run.say("__COMPLETED__\n" if options.stamps else "COMPLETED.\n")
 

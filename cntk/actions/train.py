@@ -15,6 +15,7 @@ from ..config.parameters import ConfigParameters
 from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
+from ..parallel.ranks import Ranks
 from ..readers.base.data import Samples
 from ..readers.base.pack import Minibatch
 from ..run.runtime import CntkNet
@@ -32,7 +33,7 @@ def train(run: Run, section: ConfigParameters, network: Network | None = None) -
     Raises:
         OpscopeError: the config or the data are wrong, or a file cannot be read or written.
     """
-    options, files = _sgd(section)
+    options, files = _sgd(run, section)
     start = files.start(section.bool("makeMode", True))
     if start == options.epochs:
         run.say(f"Final model exists: {files.path}\nNo further training is necessary.\n")
@@ -47,10 +48,10 @@ def train(run: Run, section: ConfigParameters, network: Network | None = None) -
     return _train(run, section, network, options, files, start)
 
 
-def _sgd(section: ConfigParameters) -> tuple[SgdOptions, ModelFiles]:
+def _sgd(run: Run, section: ConfigParameters) -> tuple[SgdOptions, ModelFiles]:
     part = sgd_section(section)
     options = SgdOptions.of(part)
-    return options, ModelFiles(Path(part.string("modelPath")), options.epochs)
+    return options, ModelFiles(Path(part.string("modelPath")), options.epochs, run.is_main)
 
 
 def sgd_section(section: ConfigParameters) -> ConfigParameters:
@@ -71,6 +72,11 @@ def _train(
     for name in ("reader", "cvReader"):
         if name in section and section.string(name, ""):
             refuse_overwriting(section.section(name), written)
+    ranks = None
+    if run.communicator is not None:
+        ranks = Ranks(run.communicator, options.parallel, options.epochs)
+    elif options.parallel.method != "none":
+        run.say("parallelTrain option is not enabled. ParallelTrain config will be ignored.\n")
     with ExitStack() as stack:
         net = net_of(section, network, run)
         run.say(f"\nModel has {len(network)} nodes. Using {_device(net)}.\n")
@@ -88,6 +94,7 @@ def _train(
             prepare=reference,
             say=run.say,
             progress=run.progress,
+            ranks=ranks,
         )
         trainer.train()
     return net
@@ -131,7 +138,7 @@ def adapt(run: Run, section: ConfigParameters) -> CntkNet | None:
         VariableError: `refNodeName` is missing, or there are no labels.
         OpscopeError: as for `train`.
     """
-    options, files = _sgd(section)
+    options, files = _sgd(run, section)
     original = section.string("origModelFileName", "")
     start = files.start(section.bool("makeMode", True))
     if start == options.epochs:

@@ -191,5 +191,3 @@ class _Rounding:
             return single
         shifts = self.xp.arange(self.bits - 1, -1, -1, dtype=np.uint8)
         return (single.reshape(count, self.bits) << shifts).sum(1)
-
-

@@ -131,7 +131,10 @@ class GradientExchange:
             net.vars.append(make_var(_TICKET, (), np.int64, STATE))
             net.ops.append(
                 make_op(
-                    "all_reduce_start", {"x": sent}, {"lent": sent, "ticket": _TICKET}, role=OPTIMIZE
+                    "all_reduce_start",
+                    {"x": sent},
+                    {"lent": sent, "ticket": _TICKET},
+                    role=OPTIMIZE,
                 )
             )
         return net

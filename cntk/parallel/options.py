@@ -19,7 +19,11 @@ _METHODS = {
     "modelaveragingsgd": AVERAGING,
     "blockmomentumsgd": BLOCKS,
 }
-_SECTIONS = {GRADIENTS: "DataParallelSGD", AVERAGING: "ModelAveragingSGD", BLOCKS: "BlockMomentumSGD"}
+_SECTIONS = {
+    GRADIENTS: "DataParallelSGD",
+    AVERAGING: "ModelAveragingSGD",
+    BLOCKS: "BlockMomentumSGD",
+}
 _OWN_SAMPLES = {AVERAGING: 40000, BLOCKS: 120000}
 _OLD_NAMES = {AVERAGING: ("syncFrequencyInFrames", "syncPeriod"), BLOCKS: ("syncPeriod",)}
 

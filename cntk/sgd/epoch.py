@@ -194,9 +194,7 @@ class EpochRunner:
             )
         return progress.result()
 
-    def _alone(
-        self, minibatch: Minibatch, step: _Step, carried: bool
-    ) -> tuple[list[_Values], int]:
+    def _alone(self, minibatch: Minibatch, step: _Step, carried: bool) -> tuple[list[_Values], int]:
         """Train on a minibatch: sums and samples of the nodes, part by part; samples of all."""
         bound = self._bound_net(step.nodes, step.learns, step.parts == 1, carried)
         true = samples_of(self.net.network, minibatch)

@@ -15,6 +15,7 @@ from ..models.checkpoint import Checkpoint, RateControl
 from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
+from ..parallel.ranks import Ranks
 from ..readers.base.pack import Minibatch
 from ..readers.base.reader import DataReader
 from ..run.runtime import CntkNet
@@ -90,6 +91,7 @@ class Trainer:
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
         progress: called with how far the training is.
+        ranks: that train together; None: this one alone.
 
     Raises:
         VariableError: there is no training criterion, or it is no number.
@@ -107,7 +109,9 @@ class Trainer:
         prepare: Prepare | None = None,
         say: Say = to_stderr,
         progress: JobProgress | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks
         self.net, self.options, self.files, self.say = net, options, files, say
         self.reader, self.validation = reader, validation
         self.loaded, self.start = start >= 0, max(start, 0)
@@ -127,6 +131,7 @@ class Trainer:
             self._prepare(prepare, criterion, parameters),
             say,
             progress,
+            ranks=ranks,
         )
         self.trials = Trials(self.runner, self._snapshot)
         self.schedules = Schedules(net, criterion, options, say)
@@ -182,7 +187,8 @@ class Trainer:
         epoch, loss = self.start, 0.0
         while epoch < options.epochs:
             began = time.perf_counter()
-            self.schedules.set(epoch)
+            self._wait()
+            self.schedules.set(epoch, None if self.ranks is None else self.ranks.seed_number(epoch))
             self._choose_rate(control, epoch)
             if control.rate < options.min_rate:
                 self._stop_at(control.rate, epoch)
@@ -205,6 +211,12 @@ class Trainer:
                 )
         if self.runner.progress is not None:
             self.runner.progress.trained(options.epochs, loss)
+        self._wait()
+
+    def _wait(self) -> None:
+        """Wait for the other ranks: the main one may still be writing a model."""
+        if self.ranks is not None:
+            self.ranks.barrier()
 
     def _announce(self) -> None:
         learning = self.updates.parameters
@@ -326,7 +338,7 @@ class Trainer:
         if self.validation is None:
             return value
         nodes = [runner.criterion, *runner.evaluations]
-        evaluator = Evaluator(self.net, say=self.say)
+        evaluator = Evaluator(self.net, say=self.say, ranks=self.ranks)
         totals = evaluator.evaluate(self.validation, nodes, self.options.minibatch_size[epoch])
         line = "; ".join(total.text(node.name) for total, node in zip(totals, nodes, strict=True))
         self.say(f"Finished Epoch[{epoch + 1:2d} of {self.options.epochs}]: [Validate] {line}\n")
@@ -370,6 +382,7 @@ class Trainer:
             "Loading (rolling back to) previous model with best training-criterion value: "
             f"{self.files.model(done)}.\n"
         )
+        self._wait()
         self.files.load(self.net, done)
         state = self.files.read_state(done)
         if state is None:
