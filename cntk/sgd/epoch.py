@@ -133,7 +133,7 @@ class EpochRunner:
         Raises:
             RunError: the criterion is not a number, or the reader gives no samples.
         """
-        options, network = self.options, self.net.network
+        options = self.options
         nodes = [self.criterion, *self.evaluations]
         learns = rate > 0.01 * options.min_rate
         count = sub_minibatch_count(
@@ -153,7 +153,9 @@ class EpochRunner:
             how = ranks.describe(epoch, divided) if ranks is not None else ""
             how += f", with {count} subminibatch" if count > 1 else ""
             self.say(f"\nStarting minibatch loop{how}.\n")
-        progress = _Progress(self, epoch, size, prefix, np.float64 if sums else self.net.dtype)
+        progress = _Progress(
+            self, epoch, size, prefix, np.dtype(np.float64) if sums else self.net.dtype
+        )
         reset_accumulators(self.net)
         blocks = self._blocks() if ranks is not None and ranks.averages(epoch) else None
         if sums:
