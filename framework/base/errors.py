@@ -83,7 +83,15 @@ class NotFiniteError(RunError):
 
 
 class RanksError(RunError):
-    """Ranks that do not fit together, or one that failed or ended while another waits for it."""
+    """Ranks that do not fit together, or one that failed or ended while another waits for it.
+
+    Attributes:
+        on_all: whether all ranks have found the same, so that one of them may tell for all.
+    """
+
+    def __init__(self, text: str, *, on_all: bool = False) -> None:
+        super().__init__(text)
+        self.on_all = on_all
 
 
 class DeviceError(OpscopeError):

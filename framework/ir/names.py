@@ -22,6 +22,14 @@ UNDO_OP = "loss_scale_undo"
 COMMIT_OP = "loss_scale_commit"
 SYNC_OP = "master_sync"
 STORE_OP = "master_store"
+ALL_REDUCE_OP = "all_reduce"
+ALL_REDUCE_START_OP = "all_reduce_start"
+ALL_REDUCE_WAIT_OP = "all_reduce_wait"
+GATHER_ROWS_OP = "all_gather_rows"
+COUNT_OP = "element_count"
+BATCH_NORM_OP = "batch_norm"
+BATCH_NORM_SUMS_OP = "batch_norm_sums"
+BATCH_NORM_APPLY_OP = "batch_norm_apply"
 """Operators that the framework's own passes need: the registry must hold them."""
 
 LOSS_SCALE = "optimizer@LOSS_SCALE"
@@ -30,6 +38,10 @@ LOSS_SCALE_STEPS = "optimizer@LOSS_SCALE_STEPS"
 """Steps with finite gradients since the factor changed."""
 UNSCALE = "optimizer@UNSCALE"
 """1 / the factor of this step."""
+RANK_WEIGHT = "ranks@WEIGHT"
+"""The weight of a rank's loss among those of all ranks."""
+RANK_WEIGHT_TOTAL = "ranks@WEIGHT_TOTAL"
+"""The sum of the weights of all ranks."""
 FINITE = "optimizer@FINITE"
 """1 where all gradients of this step are finite, else 0; there only where steps can be skipped."""
 
@@ -65,6 +77,16 @@ def optimizer_name(what: str, number: int = 1) -> str:
     `number`: which of the net's optimizers it is, from 1; later ones have it behind their names.
     """
     return f"optimizer@{what.upper()}" + (f"@{number}" if number > 1 else "")
+
+
+def all_ranks_name(name: str) -> str:
+    """What all ranks have of `name` together."""
+    return f"{name}@RANKS"
+
+
+def ticket_name(bucket: int) -> str:
+    """The ticket of a sum over ranks that was started, of a bucket of gradients."""
+    return f"ranks@TICKET@{bucket}"
 
 
 def single_name(name: str) -> str:

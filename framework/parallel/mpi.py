@@ -246,7 +246,8 @@ class MpiCommunicator(Communicator):
         self._hear()
         failed = [why for why in self._ended.values() if " has ended the run" in why]
         self._own_end = self.describe_failure(error)
-        if not failed:
+        for_all = isinstance(error, RanksError) and error.on_all and self.rank > 0
+        if not (failed or for_all):
             if not isinstance(error, (OpscopeError, KeyboardInterrupt)):
                 traceback.print_exception(error)
             print(f"opscope: {self._own_end}", file=sys.stderr, flush=True)

@@ -25,6 +25,7 @@ from ..ir.names import LOSS_SCALE
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, SlotsGiven, expand_op, node_of
 from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries, load_operators
+from ..parallel.handshake import agree
 from ..passes.backward import build_backward
 from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
@@ -284,12 +285,14 @@ class PlainNet(Net):
         Raises:
             VariableError: an input is missing in the scope.
             ShapeError: shapes or dtypes do not fit.
-            RunError: an operator failed.
+            RunError: an operator failed; a RanksError where ranks differ, or another one failed.
         """
         threads.look()
         scope = default_scope() if scope is None else scope
         context = default_context() if context is None else context
         try:
+            if context.communicator is not None:
+                agree(context, self.version, self.operators, lambda: self.op_list)
             frame = self.frame(scope, context, begin, end)
         except AttributeError:
             check_places(scope, context)

@@ -7,7 +7,6 @@ ranks are put together as Chan, Golub and LeVeque (1983) do, so that nothing can
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -148,11 +147,11 @@ them, and they stay.""",
         Slot("x", "[N, C, ...]"),
         Slot("scale", "[C]"),
         Slot("bias", "[C]", not_in_gradient=True),
-        Slot("batch_mean", "[C]"),
-        Slot("batch_variance", "[C], biased"),
+        Slot("batch_mean", "[C]", not_in_gradient=True),
+        Slot("batch_variance", "[C], biased", not_in_gradient=True),
         Slot("count", "[]: values a channel that they are of", not_in_gradient=True),
-        Slot("mean", "[C]: running mean"),
-        Slot("variance", "[C]: running variance"),
+        Slot("mean", "[C]: running mean", not_in_gradient=True),
+        Slot("variance", "[C]: running variance", not_in_gradient=True),
     ],
     outputs=[
         Slot("out", "shape of x", not_in_gradient=True),
@@ -167,6 +166,8 @@ them, and they stay.""",
             )
             for name in ("mean", "variance")
         ),
+        Slot("saved_mean", "[C]: the mean that was used", intermediate=True),
+        Slot("saved_inv_std", "[C]: 1 / sqrt(variance + epsilon) that was used", intermediate=True),
     ],
     attrs=[
         AttrSpec("momentum", "float", "weight of the batch in the running values", 0.1, 0.0, 1.0),
@@ -193,31 +194,28 @@ def batch_norm_apply_shape(s: ShapeArgs) -> None:
     s.set("out", (x, dtype))
     for slot in ("mean_out", "variance_out"):
         s.set(slot, ((channels,), running))
-
-
-def _used(k: KernelArgs) -> Sequence[Any]:
-    """Mean and variance that x is normalised with."""
-    names = ("batch_mean", "batch_variance") if k.train else ("mean", "variance")
-    return [k[name] for name in names]
-
-
-def _inverse(k: KernelArgs, variance: Any) -> Any:
-    return 1 / k.xp.sqrt(variance + variance.dtype.type(k.attrs["epsilon"]))
+    for slot in ("saved_mean", "saved_inv_std"):
+        s.set(slot, ((channels,), wide(dtype)))
 
 
 @batch_norm_apply.kernel
 def batch_norm_apply_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, _by_channel(k["x"]), _by_channel(k["out"])
     scale, bias, count = k["scale"], k["bias"], k["count"]
-    mean, variance = _used(k)
+    names = ("mean", "variance")
+    used = [k[f"batch_{name}"] if k.train else k[name] for name in names]
+    mean, variance = used
     moving = [
-        (k[name], found, k.get(f"{name}_out"))
-        for name, found in zip(("mean", "variance"), (mean, variance), strict=True)
+        (k[name], found, k.get(f"{name}_out")) for name, found in zip(names, used, strict=True)
     ]
-    momentum = k.attrs["momentum"]
+    saved = k.get("saved_mean"), k.get("saved_inv_std")
+    momentum, epsilon = k.attrs["momentum"], variance.dtype.type(k.attrs["epsilon"])
 
     def run() -> None:
-        inverse = _inverse(k, variance)
+        inverse = 1 / xp.sqrt(variance + epsilon)
+        for kept, value in zip(saved, (mean, inverse), strict=True):
+            if kept is not None:
+                kept[...] = value
         xp.subtract(x, _column(mean), out=out)
         xp.multiply(out, _column(inverse * scale), out=out)
         xp.add(out, _column(bias), out=out)
@@ -238,14 +236,13 @@ def batch_norm_apply_kernel(k: KernelArgs) -> Call:
 @batch_norm_apply.backward("x", "scale", "bias", "batch_mean", "batch_variance")
 def batch_norm_apply_grad_kernel(k: KernelArgs) -> Call:
     xp, x, grad, scale = k.xp, _by_channel(k["x"]), _by_channel(k["out_grad"]), k["scale"]
-    mean, variance = _used(k)
+    mean, inverse = k["saved_mean"], k["saved_inv_std"]
     x_grad, scale_grad, bias_grad = k.get("x_grad"), k.get("scale_grad"), k.get("bias_grad")
     statistics = k.get("batch_mean_grad"), k.get("batch_variance_grad")
     if x_grad is not None:
         x_grad = _by_channel(x_grad)
 
     def run() -> None:
-        inverse = _inverse(k, variance)
         factor = inverse * scale
         whole = grad.sum((0, 2))
         along = (grad * (x - _column(mean))).sum((0, 2))

@@ -12,12 +12,14 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..optim.updates import merge_rows
 from .ranks import (
     EVERYWHERE,
+    MODE,
     TOTAL,
     WEIGHT,
     Bucket,
     check_weight,
     one_dtype,
     ranks_of,
+    refuse_two_means,
     share_of,
 )
 
@@ -94,6 +96,7 @@ ascend, and the rest of rows_out is -1. With `weight`, it is the mean weighted b
         Slot("rows_out", "[most]"),
     ],
     attrs=[
+        MODE,
         AttrSpec(
             "most",
             "int",
@@ -101,7 +104,7 @@ ascend, and the rest of rows_out is -1. With `weight`, it is the mean weighted b
             " over the rest, for which there is memory all the same",
             0,
             minimum=0,
-        )
+        ),
     ],
     source="MPI_Allgatherv; Horovod's sparse all-reduce",
     no_gradient="sparse rows are gradients themselves",
@@ -119,6 +122,7 @@ def all_gather_rows_shape(s: ShapeArgs) -> None:
     s.same("numbers of rows", x[0], rows[0])
     s.same_shape("rows of x and of like", x[1:], like[1:])
     check_weight(s)
+    refuse_two_means(s)
     most = s.attrs["most"] or like[0]
     s.set("out", ((most, *like[1:]), dtype))
     s.set("rows_out", ((most,), s.dtype("rows")))
@@ -128,12 +132,14 @@ def all_gather_rows_shape(s: ShapeArgs) -> None:
 
 @all_gather_rows.kernel
 def all_gather_rows_kernel(k: KernelArgs) -> Call:
-    ranks, share = ranks_of(k), share_of(k)
+    ranks, share, mean = ranks_of(k), share_of(k), k.attrs["mode"] == "mean"
     x, rows, out, rows_out = k["x"], k["rows"], k["out"], k["rows_out"]
 
     def run() -> None:
         others = ranks()
-        factor = 1.0 if share is None else share(others)
+        factor = 1 / others.size if mean else 1.0
+        if share is not None:
+            factor = share(others)
         # On the host: numbers of rows decide about memory, and the parts come from there.
         ids, values = merge_rows(np, to_host(rows), to_host(x))
         if factor == 0:

@@ -60,6 +60,12 @@ def check_weight(s: ShapeArgs) -> None:
         s.fail("a total without a weight")
 
 
+def refuse_two_means(s: ShapeArgs) -> None:
+    """A weight makes a mean already."""
+    if s.has("weight") and s.attrs["mode"] == "mean":
+        s.fail("with a weight the mean is a weighted one already: leave mode=mean out")
+
+
 def check_step(s: ShapeArgs) -> None:
     """The step is one whole number."""
     if s.has("step"):

@@ -16,6 +16,7 @@ from .ranks import (
     check_weight,
     one_dtype,
     ranks_of,
+    refuse_two_means,
     scale,
     share_of,
     unpacking,
@@ -57,8 +58,7 @@ Its gradient takes the loss to be the sum of the losses of all ranks.""",
 def all_reduce_shape(s: ShapeArgs) -> None:
     one_dtype(s, "x", floats=s.has("weight") or s.attrs["mode"] == "mean")
     check_weight(s)
-    if s.has("weight") and s.attrs["mode"] == "mean":
-        s.fail("with a weight the mean is a weighted one already: leave mode=mean out")
+    refuse_two_means(s)
     s.set("out", *s.specs("x"))
 
 

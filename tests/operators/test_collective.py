@@ -187,7 +187,8 @@ class TestBatchNormApply(OpTest):
             new = 0.75 * new[0] + 0.25 * mean, 0.75 * new[1] + 0.25 * variance * 12 / 11
         out = (x - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + eps)
         out = out * inputs["scale"].reshape(shape) + inputs["bias"].reshape(shape)
-        return {"out": out, "mean_out": new[0], "variance_out": new[1]}
+        used = {"saved_mean": mean, "saved_inv_std": 1 / np.sqrt(variance + eps)}
+        return {"out": out, "mean_out": new[0], "variance_out": new[1], **used}
 
 
 class TestElementCount(OpTest):

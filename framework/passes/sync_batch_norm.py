@@ -1,0 +1,163 @@
+"""Batch normalisation by the statistics of all ranks' batches, in place of those of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...proto import net_pb2 as pb
+from ..base.errors import VariableError, nearest
+from ..ir.desc import BACKWARD, FORWARD, TEMPORARY, make_op
+from ..ir.messages import as_op_list
+from ..ir.names import (
+    BATCH_NORM_APPLY_OP,
+    BATCH_NORM_OP,
+    BATCH_NORM_SUMS_OP,
+    EMPTY,
+    RANK_WEIGHT,
+    SUM_OP,
+    inner_name,
+)
+from ..ir.op_list import OpList, OpNode, VarDecl
+from ..ir.operation import Operator
+
+_STATISTICS = {"batch_mean": "MEAN", "batch_variance": "VARIANCE", "count": "COUNT"}
+"""Inputs of `batch_norm_apply` -> how their variables are called, behind the name of `out`."""
+
+
+@dataclass(frozen=True)
+class SyncBatchNorm:
+    """Replaces `batch_norm` by `batch_norm_sums` and `batch_norm_apply`, gradients included.
+
+    Those that use running statistics in training stay, and so do those inside loops, whose steps
+    the ranks need not have in equal numbers.
+
+    Attributes:
+        weight: variable [] with the weight of this rank's loss in that of all. "": that of
+            `InsertAllReduce`, which may come before or after; without it, all weigh the same.
+    """
+
+    weight: str = ""
+    name: str = "sync-batch-norm"
+
+    def apply(self, net: OpList | pb.NetDesc) -> OpList:
+        """The net with synchronised statistics; `net` itself stays as it is.
+
+        Raises:
+            VariableError: the net has no variable `weight`.
+        """
+        net = as_op_list(net)
+        known = {var.name for var in net.vars}
+        if self.weight and self.weight not in known:
+            raise VariableError(
+                f"{self.name}: the net has no variable {self.weight!r}{nearest(self.weight, known)}"
+            )
+        return _Rewriter(net, self).net
+
+
+@dataclass
+class _Norm:
+    """A `batch_norm` that is replaced.
+
+    Attributes:
+        statistics: input of `batch_norm_apply` -> variable.
+    """
+
+    op: Operator
+    statistics: dict[str, str] = field(default_factory=dict)
+
+
+class _Rewriter:
+    def __init__(self, net: OpList, options: SyncBatchNorm) -> None:
+        self.options = options
+        self.net = net.copy()
+        weight = options.weight
+        if not weight and any(var.name == RANK_WEIGHT for var in net.vars):
+            weight = RANK_WEIGHT
+        self.weight = {"weight": weight} if weight else {}
+        # Where the gradients are there already, they alone read the weight.
+        self.early = {} if any(op.role == BACKWARD for op in net.ops) else self.weight
+        self.norms: dict[str, _Norm] = {}  # by the variable of its mean
+        ops: list[OpNode] = []
+        for index, node in enumerate(net.ops):
+            if node.type == BATCH_NORM_OP:
+                ops += self._forward(Operator(node, index))
+            elif (
+                node.type == f"{BATCH_NORM_OP}_grad" and node.inputs["saved_mean"][0] in self.norms
+            ):
+                ops += self._backward(Operator(node, index))
+            else:
+                ops.append(node)
+        self.net.ops = ops
+        declared = {var.name for var in self.net.vars}
+        made = [name for op in ops for name in op.output_names()]
+        self.net.vars += [
+            VarDecl(name, kind=TEMPORARY) for name in dict.fromkeys(made) if name not in declared
+        ]
+
+    def _forward(self, op: Operator) -> list[OpNode]:
+        if op.attrs["use_global_stats"]:
+            return [op.node]
+        (out,) = op.outputs["out"]
+        norm = _Norm(op, {slot: inner_name(out, part) for slot, part in _STATISTICS.items()})
+        if "saved_mean" in op.outputs:
+            self.norms[op.outputs["saved_mean"][0]] = norm
+        made = norm.statistics
+        sums = {
+            "mean": made["batch_mean"],
+            "variance": made["batch_variance"],
+            "count": made["count"],
+        }
+        outputs = {slot: list(names) for slot, names in op.outputs.items()}
+        return [
+            self._op(op, BATCH_NORM_SUMS_OP, {"x": op.inputs["x"], **self.early}, sums),
+            self._op(op, BATCH_NORM_APPLY_OP, _slots(op) | made, outputs, _numbers(op)),
+        ]
+
+    def _backward(self, op: Operator) -> list[OpNode]:
+        norm = self.norms[op.inputs["saved_mean"][0]]
+        made, grad = norm.statistics, op.inputs["out_grad"][0]
+        x_grad = op.outputs.get("x_grad", (EMPTY,))[0]
+        outputs = {
+            slot: op.outputs[slot] for slot in ("scale_grad", "bias_grad") if slot in op.outputs
+        }
+        saved = {slot: op.inputs[slot][0] for slot in ("saved_mean", "saved_inv_std")}
+        reads = _slots(norm.op) | made | saved | {"out_grad": grad}
+        kind = f"{BATCH_NORM_APPLY_OP}_grad"
+        if x_grad == EMPTY:
+            return [self._op(op, kind, reads, outputs, _numbers(op))]
+        direct, through = inner_name(x_grad, "APPLY"), inner_name(x_grad, "SUMS")
+        parts = {slot: inner_name(x_grad, _STATISTICS[slot]) for slot in list(made)[:2]}
+        outputs |= {"x_grad": direct} | {f"{slot}_grad": name for slot, name in parts.items()}
+        sums = {
+            "x": norm.op.inputs["x"],
+            **self.weight,
+            "mean": made["batch_mean"],
+            "count": made["count"],
+            "mean_grad": parts["batch_mean"],
+            "variance_grad": parts["batch_variance"],
+        }
+        return [
+            self._op(op, kind, reads, outputs, _numbers(op)),
+            self._op(op, f"{BATCH_NORM_SUMS_OP}_grad", sums, {"x_grad": through}),
+            self._op(op, SUM_OP, {"x": [direct, through]}, {"out": x_grad}),
+        ]
+
+    @staticmethod
+    def _op(
+        op: Operator, op_type: str, inputs: Mapping, outputs: Mapping, attrs: Mapping | None = None
+    ) -> OpNode:
+        role = BACKWARD if op.role == BACKWARD else FORWARD
+        node = op.node
+        return make_op(
+            op_type, inputs, outputs, attrs, role=role, device=node.device, source=node.source
+        )
+
+
+def _slots(op: Operator) -> dict:
+    """The inputs of a `batch_norm`, which `batch_norm_apply` has, too."""
+    return {slot: list(names) for slot, names in op.inputs.items()}
+
+
+def _numbers(op: Operator) -> dict:
+    return {name: op.attrs[name] for name in ("momentum", "epsilon")}
