@@ -19,6 +19,7 @@ from .framework.base.errors import FormatError as FormatError
 from .framework.base.errors import GradientError as GradientError
 from .framework.base.errors import NotFiniteError as NotFiniteError
 from .framework.base.errors import OpscopeError as OpscopeError
+from .framework.base.errors import OutsideError as OutsideError
 from .framework.base.errors import RanksError as RanksError
 from .framework.base.errors import RunError as RunError
 from .framework.base.errors import SaveError as SaveError
@@ -30,6 +31,7 @@ from .framework.base.errors import VariableError as VariableError
 from .framework.base.scope import Scope as Scope
 from .framework.base.scope import copy as copy
 from .framework.base.sequence import Sequences as Sequences
+from .framework.base.untrusted.roots import confined as confined
 from .framework.files.loading import load_parameters as load_parameters
 from .framework.files.saved import load as load
 from .framework.files.saved import save as save

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...framework.base.backend import CPUPlace, GPUPlace, Place, gpu_present
 from ...framework.base.communicator import Communicator
-from ...framework.base.errors import FormatError, OpscopeError
-from ..base.text import is_located
+from ...framework.base.errors import FormatError, OpscopeError, OutsideError
+from ..base.text import is_located, located
 from ..base.write import write_text
 from ..config.device import device_of
 from ..config.parameters import ConfigParameters
@@ -258,3 +258,20 @@ def minibatch_size(section: ConfigParameters, default: int) -> int:
 def whole(size: int) -> int | None:
     """The epoch size that a config means: 0 = all the data."""
     return size or None
+
+
+@contextmanager
+def naming_values(config: ConfigParameters) -> Iterator[None]:
+    """A block in which an error about a file that may not be opened shows where it is named."""
+    try:
+        yield
+    except OutsideError as error:
+        if is_located(error) or not error.path:
+            raise
+        text, name = config.text, os.path.basename(error.path)
+        # What is made of a name, such as the model of an epoch, has an ending of its own.
+        written = (error.path, os.path.splitext(error.path)[0], name)
+        place = next((at for part in written if (at := text.string.find(part)) >= 0), None)
+        if place is None:
+            raise
+        raise located(OutsideError, str(error), text.locate(place)) from None

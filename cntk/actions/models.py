@@ -18,6 +18,7 @@ import numpy as np
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import read_text
 from ..base.text import reason
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
@@ -206,8 +207,8 @@ class SvdOptions:
 
 def _read_groups(path: str) -> Iterator[tuple[re.Pattern[str], float]]:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL character in the path
+        lines = read_text(path).splitlines()
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     for number, line in enumerate(lines, 1):
         words = line.split()

@@ -13,6 +13,7 @@ from pathlib import Path
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.plugins import call_plugin
+from ...framework.base.untrusted.values import open_file
 from ..base.text import reason
 from ..base.write import write_text
 from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
@@ -20,7 +21,7 @@ from ..config.parameters import ConfigParameters
 from ..parallel.start import communicator_of, log_of_rank
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
-from .common import Run, precision_of, refuse_overwriting
+from .common import Run, naming_values, precision_of, refuse_overwriting
 from .settings import (
     TopOptions,
     cpu_threads,
@@ -88,7 +89,7 @@ def log_file(path: str) -> Iterator[Say]:
 
     make_folder_of(path)
     try:
-        file = open(path, "wb", buffering=0)
+        file = open_file(path, "wb", buffering=0)
     except (OSError, ValueError) as error:
         raise save_error(error) from None
     with file:
@@ -125,6 +126,7 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
         if options.stamps:
             run = replace(run, say=stamped(run.say))
         stack.enter_context(warnings_to(run.say))
+        stack.enter_context(naming_values(config))
         _run(config, options, run)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...framework.base.errors import FormatError, nearest
 from ...framework.base.plugins import call_plugin, owner_of
+from ...framework.base.untrusted.values import open_text
 from ..base.text import located, reason
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
@@ -140,14 +141,14 @@ def count_words(path: str, begin: str, end: str) -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open_text(path, "surrogateescape") as file:
             for line in file:
                 line = line.strip(" \n")
                 line = line if f"{begin} " in line else f"{begin} {line}"
                 line = line if f" {end}" in line else f"{line} {end}"
                 words = line.split()
                 counts.update(words[1:] if begin == end else words)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     return counts
 

@@ -183,9 +183,8 @@ def _clipped(line: str) -> str:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a file could not be read; a ValueError tells of a NUL character in its name, or that its
-    text is not encoded as it should be.
-    """
+    """Why a file could not be read; a ValueError tells that its text is not encoded as it should
+    be."""
     if isinstance(error, UnicodeDecodeError):
         return "it is no text in UTF-8"
     return getattr(error, "strerror", None) or str(error)

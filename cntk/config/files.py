@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import file_path, read_bytes
 from ..base.text import Chain, Source, Text, join, located
 from .parameters import ConfigParameters
 from .scan import lines, refuse_nul, strip_comments
@@ -25,9 +26,11 @@ def read_source(path: str | Path, chain: Chain = ()) -> Source:
         FormatError: it cannot be opened, is no UTF-8 text, or is larger than a config can be.
     """
     try:
-        if os.path.getsize(path) > LARGEST:
-            raise located(FormatError, f"{path}: more than {LARGEST} bytes", None, chain)
-        data = Path(path).read_bytes()
+        if os.path.getsize(file_path(path)) > LARGEST:
+            raise FormatError(f"{path}: more than {LARGEST} bytes")
+        data = read_bytes(path)
+    except FormatError as error:  # a name that may not be opened, or a file that is too large
+        raise located(type(error), str(error), None, chain) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise located(FormatError, f"error opening file '{path}': {reason}", None, chain) from None

@@ -14,13 +14,14 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from glob import glob
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.untrusted.roots import current
+from ...framework.base.untrusted.values import open_file, read_text
 from ..base.text import reason
 from .archive_format import read_lattice
 from .hmms import PAUSE, Hmms
@@ -61,11 +62,15 @@ class LatticeArchive:
     def __init__(self, tables: Sequence[PathLike], hmms: Hmms, prefix: str = "") -> None:
         self.hmms = hmms
         self._places: dict[str, tuple[str, int]] = {}
+        confinement = current()
         for table in tables:
             for place, name, path, offset in _entries(table):
                 if name in self._places:
                     raise FormatError(f"{place}the lattice {name!r} is there already")
-                self._places[name] = (f"{prefix}/{path}" if prefix else path, offset)
+                path = f"{prefix}/{path}" if prefix else path
+                if confinement is not None:
+                    confinement.check(path, place.removesuffix(": "))
+                self._places[name] = path, offset
         self._open: tuple[str, BinaryIO] | None = None
         self._numbers: dict[str, np.ndarray] = {}
         self._last_list: tuple[str, np.ndarray] | None = None
@@ -94,7 +99,7 @@ class LatticeArchive:
         try:
             if self._open is None or self._open[0] != path:
                 self.close()
-                self._open = path, open(path, "rb")
+                self._open = path, open_file(path)
             file = self._open[1]
             return read_lattice(file, path, offset, numbers, self.hmms.numbers.get(PAUSE))
         except OSError as error:
@@ -119,8 +124,8 @@ class LatticeArchive:
 
 def _read(path: PathLike) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        return read_text(path, "surrogateescape")
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
 
 

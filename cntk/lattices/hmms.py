@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.untrusted.values import read_text
 from ..base.text import reason
 
 SILENCE, PAUSE = "sil", "sp"
@@ -131,8 +131,8 @@ def _read_transitions(path: PathLike) -> dict[str, np.ndarray]:
 
 def _lines(path: PathLike) -> Iterator[tuple[str, list[str]]]:
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        text = read_text(path, "surrogateescape")
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()

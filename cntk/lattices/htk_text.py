@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, ShapeError, nearest
 from ...framework.base.sequence import offsets_of
+from ...framework.base.untrusted.values import read_text
 from ..base.text import reason
 from .hmms import Hmms
 from .lattice import Lattice, LatticeHeader
@@ -42,8 +42,8 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
         FormatError: the file is wrong; the message names file and line.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        text = read_text(path, "surrogateescape")
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     reader = _Reader(str(path), hmms, period)
     for number, line in enumerate(text.splitlines(), 1):

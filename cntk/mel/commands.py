@@ -17,6 +17,7 @@ from ...framework.base.errors import (
     VariableError,
     nearest,
 )
+from ...framework.base.untrusted.values import open_text
 from ..base.text import Text, located
 from ..config.files import find_file
 from ..config.value import ConfigValue
@@ -415,7 +416,8 @@ def _revise_parameter(session: Session, command: Command) -> None:
     model, nodes = session.find(command.parameters[0])
     file = command.parameters[1]
     try:
-        value = np.loadtxt(find_file(file.string, session.folders), ndmin=2, encoding="utf-8")
+        with open_text(find_file(file.string, session.folders)) as lines:
+            value = np.loadtxt(lines, ndmin=2)
     except (OSError, ValueError) as error:
         raise located(FormatError, f"{file}: {error}", file.locate()) from None
     for node in nodes:

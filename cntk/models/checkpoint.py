@@ -9,12 +9,12 @@ Source: SGD::SaveCheckPointInfo and LoadCheckPointInfo.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import read_bytes
 from ..base.text import reason
 from .stream import BinaryReader, BinaryWriter
 
@@ -67,8 +67,8 @@ def read_checkpoint(path: PathLike) -> Checkpoint:
         FormatError: the file is missing, cut off, damaged or of a newer version.
     """
     try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        data = read_bytes(path)
+    except OSError as error:
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     return parse_checkpoint(data, str(path))
 

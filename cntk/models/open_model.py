@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import read_bytes
 from ..base.text import reason
 from ..network.network import Network
 from .v1 import is_model, parse_model
@@ -46,8 +46,8 @@ def open_model(path: PathLike, precision: str = "float", validate: bool = True) 
         ShapeError: the network in it does not fit together.
     """
     try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        data = read_bytes(path)
+    except OSError as error:
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     kind = format_of(data)
     if kind == "model":

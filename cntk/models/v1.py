@@ -17,6 +17,7 @@ from ...framework.base.errors import (
     UnknownOperatorError,
     VariableError,
 )
+from ...framework.base.untrusted.values import read_bytes
 from ..base.text import reason
 from ..network.catalogue import kind
 from ..network.network import Network
@@ -54,8 +55,8 @@ def read_model(path: PathLike, precision: str = "float", validate: bool = True) 
         ShapeError: the network in it does not fit together.
     """
     try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        data = read_bytes(path)
+    except OSError as error:
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     network = parse_model(data, str(path), precision)
     if validate:

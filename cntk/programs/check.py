@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from ...framework.base.untrusted.values import open_file
 from ..actions.checks.config import check_config, check_experiment
 from ..actions.checks.report import ERROR, WARNING, Report
 from ..actions.checks.scripts import check_brainscript, check_mel, check_ndl
@@ -33,7 +34,7 @@ def check_file(path: str | Path, parse_only: bool = False, extra: Sequence[str] 
 
 def _is_binary(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return format_of(file.read(1 << 16)) is not None
     except OSError:
         return False

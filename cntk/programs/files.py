@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.roots import in_folder_of
+from ...framework.base.untrusted.values import open_file
 from ...framework.ir.op_list import OpList
 from ...framework.ir.printer import net_text
 from ..brainscript.language.formatter import format_text as format_brainscript
@@ -29,7 +31,7 @@ def kind_of_file(path: str) -> str:
     if path.lower().endswith(_SCRIPTS) and os.path.isfile(path):
         return "script"
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return format_of(file.read(_SNIFFED)) or ""
     except OSError:
         return ""
@@ -142,13 +144,15 @@ def is_dialect(desc: OpList) -> bool:
     return desc.metadata.get("dialect") == DIALECT
 
 
-def check_dialect(desc: OpList) -> str:
-    """Lines that describe a net in the cntk dialect.
+def check_dialect(path: str, desc: OpList) -> str:
+    """Lines that describe a net in the cntk dialect, of the file `path`.
 
     Raises:
         FormatError: it is damaged.
+        OutsideError: it names a file of initial values outside of its folder.
         ShapeError: the network does not fit together.
     """
     network = from_desc(desc)
-    network.validate()
+    with in_folder_of(path):
+        network.validate()
     return f"{len(network)} nodes, {network.parameter_count()} parameters"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 
@@ -29,6 +27,7 @@ def lattices(
     too. Files that cannot be read are named, and left out.
     """
     from ...framework.base.errors import FormatError
+    from ...framework.base.untrusted.values import read_text
     from ..lattices import Hmms, write_archive
     from ..lattices.convert import lattices_in
     from ..readers.htk.mlf import read_states
@@ -36,7 +35,7 @@ def lattices(
     names = list(files)
     for path in lists:
         try:
-            names += filter(None, map(str.strip, Path(path).read_text().splitlines()))
+            names += filter(None, map(str.strip, read_text(path).splitlines()))
         except (OSError, ValueError) as error:
             raise FormatError(f"{path}: {error}") from error
     hmms = Hmms.read(phones, transitions, read_states(states))

@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import read_text
 from ..base.text import reason
 from ..config.parameters import ConfigParameters
 from .values import NodeValue
@@ -108,8 +108,8 @@ def read_labels(path: str) -> list[str]:
         FormatError: it cannot be read, or holds an empty line.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a NUL character in the path
+        lines = read_text(path).split("\n")
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
     if lines and not lines[-1]:
         lines.pop()

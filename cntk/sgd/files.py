@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import SaveError
+from ...framework.base.untrusted.values import file_path
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model
 from ..network.network import Network
@@ -91,7 +92,7 @@ class ModelFiles:
     def remove(self, *paths: Path) -> None:
         for path in paths if self.writes else ():
             with suppress(FileNotFoundError):
-                os.unlink(path)
+                os.unlink(file_path(path))
 
 
 def take_values(net: CntkNet, network: Network) -> None:

@@ -9,8 +9,10 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
-from .errors import SaveError
+from .errors import FormatError, OutsideError, SaveError
 from .leftovers import hold, temporary_name
+from .untrusted.roots import current
+from .untrusted.values import file_path, open_file
 
 PathLike = str | os.PathLike[str]
 Writer = Callable[[BinaryIO], object]
@@ -34,13 +36,14 @@ def atomic_file(path: PathLike, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """
     path = _real(path)
     temporary = None
-    if _is_special(path):
-        with _naming(path), open(path, "wb") as file:
+    with _naming(path):
+        special = _is_special(path)
+    if special:
+        with _naming(path), open_file(path, "wb") as file:
             yield file
         return
     try:
         with _naming(path):
-            _check_target(path)
             temporary, file = _open_beside(path, mode)
             with file:
                 yield file
@@ -60,10 +63,9 @@ def check_writable(path: PathLike) -> None:
         SaveError: its folder is missing or not writable, or it is a folder itself.
     """
     path = _real(path)
-    if _is_special(path):
-        return
     with _naming(path):
-        _check_target(path)
+        if _is_special(path):
+            return
         temporary, file = _open_beside(path)
         file.close()
         _remove(temporary)
@@ -102,10 +104,9 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
             path = _real(target)
             with _naming(path):
                 if _is_special(path):
-                    with open(path, "wb") as file:
+                    with open_file(path, "wb") as file:
                         write(file)
                     continue
-                _check_target(path)
                 temporary, file = _open_beside(path)
                 stack.callback(_remove, temporary)
                 stack.enter_context(file)
@@ -138,7 +139,8 @@ def write_pair(
     """
     path, held = _real(data[0]), _real(waiting)
     with _naming(path):
-        _check_target(path)
+        if _is_special(path):
+            raise SaveError(f"cannot write {path}: it is no plain file")
         temporary, file = _open_beside(path)
         try:
             with file:
@@ -170,26 +172,27 @@ def _naming(path: str) -> Iterator[None]:
 
 def _real(path: PathLike) -> str:
     """The file that is written: what a link points to is replaced, not the link."""
-    if "\0" in os.fspath(path):
-        raise SaveError(f"cannot write {os.fspath(path)!r}: a path holds no NUL character")
-    return os.path.realpath(path)
+    try:
+        return os.path.realpath(file_path(path))
+    except OutsideError:
+        raise
+    except FormatError as error:
+        raise SaveError(f"cannot write {error}") from None
 
 
 def _is_special(path: str) -> bool:
-    """Whether `path` is a device, a pipe or the like, which no file must replace."""
+    """Whether `path` is a device, a pipe or the like, which no file must replace.
+
+    Raises:
+        SaveError: it is a folder. OSError: its name is no good.
+    """
     try:
         mode = os.stat(path).st_mode
-    except OSError:
+    except FileNotFoundError:
         return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-def _check_target(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # other errors tell that the name is no good
-        if stat.S_ISDIR(os.stat(path).st_mode):
-            raise SaveError(f"cannot write {path}: it is a folder")
-    if _is_special(path):
-        raise SaveError(f"cannot write {path}: it is no plain file")
+    if stat.S_ISDIR(mode):
+        raise SaveError(f"cannot write {path}: it is a folder")
+    return not stat.S_ISREG(mode)
 
 
 def _open_beside(path: str, mode: int = 0o666) -> tuple[str, BinaryIO]:
@@ -203,6 +206,14 @@ def _open_beside(path: str, mode: int = 0o666) -> tuple[str, BinaryIO]:
         if hold(handle, temporary):
             break
         os.close(handle)
+    confinement = current()
+    if confinement is not None:
+        try:
+            confinement.check_beside(temporary, path, handle)
+        except BaseException:
+            os.close(handle)
+            _remove(temporary)
+            raise
     with contextlib.suppress(OSError):
         os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
     return temporary, os.fdopen(handle, "wb")

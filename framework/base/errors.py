@@ -74,6 +74,16 @@ class SaveError(OpscopeError):
     """A file that could not be written; what was there before is untouched."""
 
 
+class OutsideError(FormatError, SaveError):
+    """A file that was neither read nor written, as it lies outside of the folders for it.
+
+    Attributes:
+        path: of the file, as it was named.
+    """
+
+    path = ""
+
+
 class RunError(OpscopeError):
     """An operator failed while running, or met values that it cannot take."""
 

@@ -71,6 +71,12 @@ SWITCHES = {
             "",
             "limits of what a file may ask for, as `name=number` with commas between (see Limits)",
         ),
+        Switch(
+            "OPSCOPE_ROOT",
+            "",
+            "folders that all files which are read and written must lie in, but those of a command"
+            f" line's words; {os.pathsep!r} between them. Empty: any file",
+        ),
         Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
     )
 }

@@ -20,6 +20,7 @@ from ..base.atomic import PathLike, write_pair
 from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, OpscopeError, SaveError, VariableError, format_shape, nearest
 from ..base.scope import Scope, check_scope
+from ..base.untrusted.values import open_file
 from ..draw.summary import Summary
 from ..ir.desc import NetDesc
 from ..ir.infer import fits
@@ -242,8 +243,7 @@ def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:
         FormatError: as `load`.
     """
     net_path, tensor_path = paths_of(path)
-    desc = _read_net(path)
-    mark = desc.metadata.pop(MARK, "")
+    desc, mark = load_marked(path)
     wanted = list(persistent_vars(desc))
     if not wanted and not os.path.exists(tensor_path):
         return desc, {}
@@ -291,15 +291,13 @@ def load_desc(path: PathLike) -> OpList:
     Raises:
         FormatError: no such file, truncated, damaged, or of a newer format.
     """
-    desc = _read_net(path)
-    desc.metadata.pop(MARK, None)  # belongs to the pair of files, not to the net
-    return desc
+    return load_marked(path)[0]  # the mark belongs to the pair of files, not to the net
 
 
 def _read_net(path: PathLike) -> OpList:
     net_path = paths_of(path)[0]
     try:
-        with open(net_path, "rb") as file:
+        with open_file(net_path) as file:
             data = file.read()
     except FileNotFoundError:
         raise FormatError(f"{os.fspath(path)}: {_not_there(os.fspath(path), net_path)}") from None
@@ -346,10 +344,18 @@ def put_values(values: Mapping[str, np.ndarray], scope: Scope) -> None:
         variable.origin = None  # what comes from a file is nobody's: every builder may use it
 
 
-def verify_parameters(path: PathLike, desc: OpList) -> list[str]:
-    """Messages about the parameters beside a net; none where there is no such file."""
+def load_marked(path: PathLike) -> tuple[OpList, str]:
+    """The description alone, and the mark of its parameters, or ''; errors as of `load_desc`."""
+    desc = _read_net(path)
+    return desc, desc.metadata.pop(MARK, "")
+
+
+def verify_parameters(path: PathLike, desc: OpList, mark: str) -> list[str]:
+    """Messages about the parameters beside a net; none where there is no such file.
+
+    `desc` and `mark` are what `load_marked` gives.
+    """
     tensor_path = paths_of(path)[1]
-    mark = _read_net(path).metadata.get(MARK, "")
     if not (os.path.exists(tensor_path) or os.path.exists(_waiting(tensor_path, mark))):
         return []
     try:

@@ -21,6 +21,8 @@ import numpy as np
 from ..base.atomic import PathLike
 from ..base.dtypes import to_dtype
 from ..base.errors import FormatError, ShapeError
+from ..base.untrusted.roots import path_of
+from ..base.untrusted.values import open_file
 
 # NumPy dtype -> the format's name of it; read the other way round, too
 _DTYPES = {
@@ -99,7 +101,8 @@ class TensorFile:
         try:
             if os.path.isdir(self.path):
                 raise FormatError(f"{self.path}: it is a folder, not a safetensors file")
-            self._file = safe_open(self.path, "numpy")
+            with open_file(self.path) as file:
+                self._file = safe_open(path_of(file), "numpy")
             self.metadata: dict[str, str] = self._file.metadata() or {}
             slices = {name: self._file.get_slice(name) for name in self._file.keys()}
         except FileNotFoundError:

@@ -27,6 +27,7 @@ from ..base.backend import to_host
 from ..base.context import Hook
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
+from ..base.untrusted.values import file_path
 from ..ir.names import EMPTY
 from .executor import Frame
 from .plan import PlanStep
@@ -279,7 +280,7 @@ class Dump(Hook):
         assert not callable(self.target)
         path = os.path.join(os.fspath(self.target), *parts)
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.makedirs(os.path.dirname(file_path(path)), exist_ok=True)
         except OSError as error:
             raise SaveError(f"cannot write {path}: {error.strerror or error}") from error
         return path

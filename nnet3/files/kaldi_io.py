@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.untrusted.values import open_file
 from . import matrix_io
 from .tokens import TokenReader, TokenWriter
 
@@ -51,7 +52,7 @@ class Writer(TokenWriter):
 def is_nnet3(path: str) -> bool:
     """Whether a file begins as Kaldi's nnet3 models do, raw or acoustic, binary or text."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             start = file.read(64)
     except OSError:
         return False

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import open_file
 from ...framework.ir.op_list import OpList
 from ..chain.examples import NnetChainExample
 from ..files.compressed import CompressedMatrix
@@ -44,7 +45,7 @@ def kind_of_file(name: str) -> str:
     if _SPECIFIER.match(name):
         return "table"
     try:
-        with open(name, "rb") as file:
+        with open_file(name) as file:
             start = file.read(_SNIFFED)
     except OSError:
         return ""

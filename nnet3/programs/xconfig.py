@@ -12,6 +12,7 @@ import numpy as np
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.untrusted.values import file_path, open_file
 from ..language.config import split_lines
 from ..language.nodes import DESCRIPTOR
 from ..network.edits import apply_edits, parse_edits
@@ -54,8 +55,8 @@ def nnet3_xconfig_to_config(
         click.echo(getattr(configs, config), nl=False)
         return
     try:
-        os.makedirs(config_dir, exist_ok=True)
-        with open(xconfig_file, "rb") as file:
+        os.makedirs(file_path(config_dir), exist_ok=True)
+        with open_file(xconfig_file) as file:
             layers = file.read()
     except OSError as error:
         raise SaveError(f"cannot make {config_dir}: {error.strerror}") from error

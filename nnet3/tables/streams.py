@@ -22,6 +22,7 @@ from ...framework.base.settings import switch
 from ...framework.base.untrusted.values import (
     INT64,
     file_path,
+    open_file,
     plain,
     read_bounded,
     read_file,
@@ -169,7 +170,7 @@ def open_stream(name: str, *, pipes: Pipes = None) -> Iterator[IO[bytes]]:
         return
     if not name.endswith("|"):
         try:
-            with open(file_path(name), "rb") as file:
+            with open_file(name) as file:
                 yield file
         except OSError as error:
             raise FormatError(f"{name}: {error.strerror}") from error

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ...framework.base.errors import FormatError, SaveError, check_kind
+from ...framework.base.errors import FormatError, OutsideError, SaveError, check_kind
 from ...framework.base.untrusted.limits import check_limit
 from ..files.kaldi_io import Reader, Writer
 from .kinds import Kind, guess_kind, kind_of
@@ -186,8 +186,8 @@ class RandomAccessTable:
         if key != self._last[0]:
             try:
                 self._last = (key, self._load(self._places[key]))
-            except FormatError:
-                if self._specifier.permissive:
+            except FormatError as error:
+                if self._specifier.permissive and not isinstance(error, OutsideError):
                     return False
                 raise
         return True
@@ -301,8 +301,11 @@ class TableWriter:
 
     def _write_alone(self, key: str, data: bytes) -> None:
         if key in self._targets:
-            with open_output(self._targets[key], pipes=self._pipes, listed=True) as file:
-                file.write(data)
+            try:
+                with open_output(self._targets[key], pipes=self._pipes, listed=True) as file:
+                    file.write(data)
+            except OutsideError as error:
+                raise OutsideError(f"{self.specifier.script}: {key}: {error}") from None
         elif not self.specifier.permissive:
             raise SaveError(f"{self.specifier.script}: there is no line for the key {key!r}")
 
@@ -401,7 +404,7 @@ def _script_values(
         try:
             value = _script_value(line, kind, files)
         except FormatError as error:
-            if not specifier.permissive:
+            if not specifier.permissive or isinstance(error, OutsideError):
                 raise
             _log.warning("%s; the entry is passed over", error)
             continue
@@ -412,5 +415,7 @@ def _script_value(line: ScriptLine, kind: Kind, files: Files) -> Any:
     try:
         value = files.read(line.name, kind.read_value, listed=True)
         return value if line.range is None else kind.part(value, line.range)
+    except OutsideError as error:
+        raise OutsideError(f"{line.place}: {error}") from error
     except FormatError as error:
         raise FormatError(f"{line.place}: {error}") from error

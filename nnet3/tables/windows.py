@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit
-from ...framework.base.untrusted.values import file_path, read_bounded
+from ...framework.base.untrusted.values import open_handle, read_bounded
 from ..files.kaldi_io import Reader
 from ..files.tokens import CutOff
 
@@ -118,7 +118,7 @@ def _opened(path: str, listed: bool) -> tuple[int, bytes]:
     if listed:  # a FIFO that nobody writes to would wait for ever
         flags |= getattr(os, "O_NONBLOCK", 0)
     try:
-        handle = os.open(file_path(path), flags)
+        handle = open_handle(path, flags)
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror}") from error
     mode = os.fstat(handle).st_mode

@@ -12,6 +12,7 @@ import re
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, check_kind
+from ...framework.base.untrusted.values import open_text
 from ..language.config import is_valid_name, numbered_lines
 
 _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")
@@ -62,14 +63,12 @@ def split_lines(source: PathLike) -> list[tuple[str, str]]:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open_text(path) as file:
             return file.read()
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: no text (byte {error.start})") from error
-    except ValueError as error:
-        raise FormatError(f"{path!r}: no path") from error
 
 
 def parse_line(content: str, place: str) -> XconfigLine:

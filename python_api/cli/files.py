@@ -12,9 +12,9 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.base.untrusted.limits import check_limit
-from ...framework.base.untrusted.values import file_path
+from ...framework.base.untrusted.values import open_file
 from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
-from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
+from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, load_marked, paths_of
 from ...framework.ir.desc import INPUT
 from ...framework.ir.op_list import OpList
 from ...nnet3.files.kaldi_io import is_nnet3
@@ -26,20 +26,25 @@ if TYPE_CHECKING:
 def read_desc(path: str) -> OpList:
     """The description in a saved net or a checkpoint; that of a model of Kaldi's or of CNTK's is in
     a dialect of its own."""
+    return read_marked(path)[0]
+
+
+def read_marked(path: str) -> tuple[OpList, str]:
+    """The same, and the mark that parameters beside a saved net must have; '' of anything else."""
     if path.endswith(SUFFIX):
-        return read_checkpoint(path).op_list
+        return read_checkpoint(path).op_list, ""
     if is_nnet3(path):
         from ...nnet3.network.nnet import Nnet
 
-        return Nnet.read(path).to_desc()
+        return Nnet.read(path).to_desc(), ""
     if cntk_kind(path):
         from ...cntk.programs.files import model_desc
 
-        return model_desc(path)
+        return model_desc(path), ""
     net_path = paths_of(path)[0]
     if os.path.isfile(path) and not os.path.isfile(net_path):
         raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
-    return load_desc(path)
+    return load_marked(path)
 
 
 def cntk_kind(path: str) -> str:
@@ -126,28 +131,31 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
         files = sorted(name for name in os.listdir(path) if name.endswith(".npy"))
         found = {name.removesuffix(".npy"): _numpy_load(os.path.join(path, name)) for name in files}
     else:
-        archive = _numpy_load(path)
-        if isinstance(archive, np.ndarray):
+        found = _numpy_load(path)
+        if isinstance(found, np.ndarray):
             raise FormatError(f"{path}: holds one array without a name; want an .npz or a folder")
-        with archive:
-            found = {name: _guarded(path, archive.__getitem__, name) for name in archive.files}
     if not found:
         raise FormatError(f"{path}: holds no arrays")
     return found
 
 
-def _numpy_load(path: str, **options: Any) -> Any:
-    """What is in a `.npy` or `.npz` file, if the limit `unpack` allows the contents of the latter.
+def _numpy_load(path: str) -> Any:
+    """The array in a `.npy` file, or those in an `.npz` by name, if the limit `unpack` allows them.
 
     Raises:
         FormatError: no such file, something else, or more than the limit allows.
     """
-    with _guarded(path, open, file_path(path), "rb") as file:
+    with _guarded(path, open_file, path) as file:
         if zipfile.is_zipfile(file):
             with _guarded(path, zipfile.ZipFile, file) as archive:
                 unpacked = sum(entry.file_size for entry in archive.infolist())
             check_limit("unpack", unpacked, f"{path}: the arrays in it, unpacked")
-    return _guarded(path, np.load, path, allow_pickle=False, **options)
+        file.seek(0)
+        loaded = _guarded(path, np.load, file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return {name: _guarded(path, loaded.__getitem__, name) for name in loaded.files}
 
 
 def _guarded(path: str, read: Any, *args: Any, **options: Any) -> Any:
@@ -156,6 +164,8 @@ def _guarded(path: str, read: Any, *args: Any, **options: Any) -> Any:
         return read(*args, **options)
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
+    except OpscopeError:
+        raise
     except Exception as error:
         said = str(error)
         if "allow_pickle" in said:  # NumPy takes any other file for a pickle

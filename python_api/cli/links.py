@@ -10,6 +10,7 @@ import click
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import SaveError
+from ...framework.base.untrusted.values import file_path, open_file
 from .main import kaldi_programs
 
 _MARK = "made by `opscope links`"
@@ -28,7 +29,7 @@ def links(folder: str, force: bool) -> None:
     Put DIR before Kaldi's own folders in PATH, and a recipe runs with opscope's programs.
     """
     try:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(file_path(folder), exist_ok=True)
     except OSError as error:
         raise SaveError(f"cannot make the folder {folder}: {error.strerror}") from error
     names = kaldi_programs()
@@ -55,7 +56,7 @@ def links(folder: str, force: bool) -> None:
 
 def _is_ours(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return _MARK.encode() in file.read(200)
     except OSError:
         return False

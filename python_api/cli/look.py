@@ -115,7 +115,7 @@ def verify(file: str) -> None:
     from ...framework.files.saved import verify_parameters
     from ...framework.passes.verify.net_check import ERROR
     from ...framework.passes.verify.verifier import problems
-    from .files import cntk_kind, is_nnet3, kaldi_kind, read_desc
+    from .files import cntk_kind, is_nnet3, kaldi_kind, read_marked
 
     if is_nnet3(file):
         _verify_nnet3(file)
@@ -150,12 +150,12 @@ def verify(file: str) -> None:
         for line in lines:
             click.echo(line)
         return
-    desc = read_desc(file)
+    desc, mark = read_marked(file)
     if desc.metadata.get("dialect"):
         from ...cntk.programs import files as cli_cntk_files
 
         if cli_cntk_files.is_dialect(desc):
-            click.echo(f"{file}: {cli_cntk_files.check_dialect(desc)}, no error")
+            click.echo(f"{file}: {cli_cntk_files.check_dialect(file, desc)}, no error")
             return
         from ...nnet3.inference.saved import load_nnet
         from ...nnet3.network.dialect import DIALECT
@@ -169,7 +169,7 @@ def verify(file: str) -> None:
     found = problems(desc)
     told = [(problem.severity, problem.message) for problem in found]
     if not file.endswith(SUFFIX):
-        told += [(ERROR, line) for line in verify_parameters(file, desc)]
+        told += [(ERROR, line) for line in verify_parameters(file, desc, mark)]
     _tell(told)
     click.echo(f"{file}: {len(desc.ops)} operators, no error")
 

@@ -29,6 +29,8 @@ _COMMANDS = {
     "links": (".links", "Make executables with the names of Kaldi's programs."),
 }
 
+_WORDS = f"{__name__}.words"
+"""The words of the command line, but its roots, in the context's `meta`."""
 _LONG = 5  # lines of an error that are not put into one
 
 
@@ -52,6 +54,13 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # `--root` may stand behind the command, too, as options of Kaldi's programs do.
+        roots, words = _split_roots(args)
+        parsed = super().parse_args(ctx, [*roots, *words])
+        ctx.meta[_WORDS] = words
+        return parsed
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         from ...framework.base.errors import nearest
@@ -89,6 +98,25 @@ class _Commands(click.Group):
             ctx.exit(1)
 
 
+def _split_roots(words: list[str]) -> tuple[list[str], list[str]]:
+    """The options `--root=DIR` and `--root DIR` of a command line, and its other words."""
+    end = words.index("--") if "--" in words else len(words)
+    roots: list[str] = []
+    others: list[str] = []
+    before = ""
+    for word in words[:end]:
+        if before == "--root":
+            roots.append(f"--root={word}")
+        elif word.startswith("--root="):
+            roots.append(word)
+        elif word != "--root":
+            others.append(word)
+        before = "" if before == "--root" else word
+    if before == "--root":
+        raise click.UsageError("Option '--root' requires an argument.")
+    return roots, others + words[end:]
+
+
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -100,8 +128,20 @@ class _Commands(click.Group):
     type=click.IntRange(1),
     help="Threads of everything that computes; by default as many as there are free cores.",
 )
-def main(debug: bool, threads: int | None) -> None:
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="DIR",
+    help="Folder that all files which other files name must lie in; may be repeated, and stand"
+    " behind the command.",
+)
+def main(debug: bool, threads: int | None, roots: tuple[str, ...]) -> None:
     """Networks as lists of operators: look at them, check, run and train them."""
+    from ...framework.base.untrusted.roots import confined_command
+
+    ctx = click.get_current_context()
+    ctx.with_resource(confined_command(roots, ctx.meta[_WORDS]))
     if threads is not None:
         from ...framework.base.cpu.threads import set_threads
 

@@ -12,6 +12,7 @@ from ...cntk.models.v1 import write_model
 from ...cntk.network.network import Network
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, VariableError
+from ...framework.base.untrusted.values import open_file
 from ...nnet3.files.kaldi_io import Reader, is_nnet3
 from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.network.model import AmNnetSimple
@@ -95,7 +96,7 @@ def _kind(path: str) -> str:
     if is_nnet3(path):
         return "nnet3"
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             kind = format_of(file.read(_SNIFFED))
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror}") from None

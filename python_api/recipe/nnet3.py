@@ -25,7 +25,7 @@ import numpy as np
 from ...framework.base.atomic import atomic_file, write_atomically
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
-from ...framework.base.untrusted.values import json_value, member
+from ...framework.base.untrusted.values import json_value, member, open_text
 from ...framework.files.tensor_file import TensorFile, write_tensors
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.files.examples import NnetExample
@@ -98,7 +98,7 @@ class Nnet3Recipe:
         text = json.dumps(settings, indent=1) + "\n"
         try:
             os.makedirs(self.path("egs"), exist_ok=True)
-            with open(self.path("settings.json"), encoding="utf-8") as file:
+            with open_text(self.path("settings.json")) as file:
                 before = json.loads(file.read())
         except FileNotFoundError:
             write_atomically(self.path("settings.json"), text.encode())

@@ -244,7 +244,7 @@ def test_files(tmp_path):
         xconfig_to_config(path)
     with pytest.raises(FormatError):
         xconfig_to_config(tmp_path)
-    with pytest.raises(FormatError, match="no path"):
+    with pytest.raises(FormatError, match="no file name"):
         xconfig_to_config("a\0b")
 
 

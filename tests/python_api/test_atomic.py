@@ -196,3 +196,23 @@ def test_a_pipe_is_written_and_not_replaced(tmp_path):
 
 def _nothing(file):
     file.write(b"")
+
+
+def test_names_that_no_file_has(tmp_path):
+    """Of other files the same is a FormatError: see `file_path`."""
+    for name in ("a\0b", "a\udfff\ud800"):
+        with pytest.raises(SaveError, match="cannot write .* is no file name"):
+            write_atomically(f"{tmp_path}/{name}", b"")
+    assert not files_in(tmp_path)
+
+
+def test_a_target_is_looked_at_once(tmp_path, monkeypatch):
+    path, seen, true = str(tmp_path / "a"), [], os.stat
+
+    def count(name, *args, **options):
+        seen.append(name)
+        return true(name, *args, **options)
+
+    monkeypatch.setattr(os, "stat", count)
+    write_atomically(path, b"1")
+    assert seen.count(path) == 2  # what it is, and its permissions

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import opscope
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
+from opscope.framework.files import saved
 from opscope.framework.ir.registry import Slot, operator, unregister
 from opscope.framework.runtime.initialize import initialize
 from opscope.python_api.cli.files import number_or_text
@@ -105,6 +106,16 @@ def test_verify(call):
         code, out, err = call("verify", file)
         assert (code, err) == (0, ""), out
         assert "no error" in out
+
+
+def test_verify_reads_the_net_once(call, monkeypatch):
+    read: list[str] = []
+    true = saved.parse_net
+    monkeypatch.setattr(
+        saved, "parse_net", lambda data, name: read.append(name) or true(data, name)
+    )
+    assert call("verify", "net")[0] == 0
+    assert read == ["net.pb"]
 
 
 def test_verify_tells_all_problems(call, folder, tmp_path):

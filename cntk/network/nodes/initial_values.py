@@ -6,11 +6,11 @@ Source: InputAndParamNodes.cpp (InitFromArray), File.cpp (LoadMatrixFromTextFile
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import read_text
 from ...base.text import reason
 from . import rules
 from .attributes import Dims
@@ -86,8 +86,8 @@ def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
         FormatError: it cannot be read, or holds something else.
     """
     try:
-        return parse_matrix(Path(path).read_text(encoding="utf-8", errors="replace"), path, dtype)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        return parse_matrix(read_text(path, "replace"), path, dtype)
+    except (OSError, ValueError) as error:  # ValueError: an empty matrix
         raise FormatError(f"{path}: cannot be read: {reason(error)}") from None
 
 

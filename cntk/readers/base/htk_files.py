@@ -14,12 +14,14 @@ import re
 import struct
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
 
 from ....framework.base.atomic import PathLike, write_atomically
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.roots import current
+from ....framework.base.untrusted.values import open_file, read_text
 from ...base.text import reason
 
 KINDS = {6: "MFCC", 7: "FBANK", 9: "USER", 11: "PLP", 12: "USER"}
@@ -108,6 +110,7 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
     folder = str(PurePosixPath(str(path)).parent)
     before = prefix.replace("\\", "/").rstrip("/")
     found = []
+    confinement = current()
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -118,14 +121,17 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
             line = f"{name}={before}/{rest}" if equals else f"{before}/{name}"
         elif not prefix:
             line = line.replace("...", folder, 1)
-        found.append(parse_path(line, f"{path}:{number}: "))
+        entry = parse_path(line, f"{path}:{number}: ")
+        if confinement is not None:
+            confinement.check(entry.path, f"{path}:{number}")
+        found.append(entry)
     return found
 
 
 def _read_text(path: PathLike) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        return read_text(path, "surrogateescape")
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
 
 
@@ -167,7 +173,7 @@ class HtkFile:
         """
         path = str(path)
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 head = file.read(_HEADER + 16)
                 size = file.seek(0, 2)
                 if len(head) < _HEADER:
@@ -175,7 +181,7 @@ class HtkFile:
                         f"{path}: a header of {_HEADER} bytes was expected, not of {size}"
                     )
                 return _open_idx(path, head, size) if _IDX.search(path) else _open(path, file, head)
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        except (OSError, ValueError) as error:  # ValueError: a size that no array has
             raise FormatError(f"{path}: {reason(error)}") from error
 
     def read(self, first: int = 0, last: int | None = None) -> np.ndarray:
@@ -194,8 +200,8 @@ class HtkFile:
         count = last - first + 1
         begin = self._begin + first * self.dim * self._dtype.itemsize
         try:
-            raw = np.fromfile(self.path, self._dtype, count * self.dim, offset=begin)
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+            raw = _numbers(self.path, self._dtype, count * self.dim, begin)
+        except (OSError, ValueError) as error:  # ValueError: a size that no array has
             raise FormatError(f"{self.path}: {reason(error)}") from error
         if len(raw) < count * self.dim:
             raise FormatError(
@@ -212,7 +218,7 @@ class HtkFile:
 
     def _check(self, raw: np.ndarray, place: int) -> None:
         words = np.dtype("u2").newbyteorder(self._dtype.byteorder)
-        found = np.fromfile(self.path, words, 1, offset=place)
+        found = _numbers(self.path, words, 1, place)
         wanted = _checksum(raw.view(words), self._sum or 0)
         if not len(found) or found[0] != wanted:
             what = f"is {found[0]}" if len(found) else "is missing"
@@ -220,6 +226,11 @@ class HtkFile:
                 f"{self.path}: the checksum {what} (byte {place}), that of the frames is {wanted}:"
                 " the file is damaged"
             )
+
+
+def _numbers(path: str, dtype: np.dtype, count: int, begin: int) -> np.ndarray:
+    with open_file(path) as file:
+        return np.fromfile(file, dtype, count, offset=begin)
 
 
 def _checksum(words: np.ndarray, start: int = 0) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import open_file
 
 FILE, DATA, LABELS, MAPPING, STATISTICS, CATEGORIES = range(1, 7)
 """Types of sections."""
@@ -72,7 +73,8 @@ def read_sections(path: PathLike) -> list[Section]:
         FormatError: byte offset of a header that is not as it should be.
     """
     try:
-        data = np.memmap(path, np.uint8, "r")
+        with open_file(path) as file:
+            data = np.memmap(file, np.uint8, "r")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "the file is empty"
         raise FormatError(f"{path}: byte 0: {why}") from error

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from io import FileIO
 from threading import Lock
+from typing import cast
 
 import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import open_file
 from ...base.text import reason
 
 
@@ -28,8 +31,8 @@ class SteadyFile:
     def __init__(self, path: PathLike) -> None:
         self.path, self._lock = str(path), Lock()
         try:
-            self._file = open(self.path, "rb", buffering=0)
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+            self._file = cast(FileIO, open_file(self.path, buffering=0))
+        except OSError as error:
             raise FormatError(f"{self.path}: {reason(error)}") from error
         self._state = self._now()
         self.size = self._state[0]

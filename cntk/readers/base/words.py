@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
+from ....framework.base.untrusted.values import read_text
 from ...base.text import reason
 
 _LARGEST = 1 << 31
@@ -115,8 +115,8 @@ def read_lines(path: PathLike) -> list[str]:
         FormatError: it cannot be read.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        text = read_text(path, "surrogateescape")
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     return text.split("\n")
 

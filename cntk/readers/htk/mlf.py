@@ -15,12 +15,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
+from ....framework.base.untrusted.values import open_text, read_text
 from ...base.text import reason
 from ...config.parameters import ConfigParameters
 from ..base.htk_files import _without_extension
@@ -264,7 +264,7 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
     block = _Block(path)
     title, named, name, taken = "", 0, "", False
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open_text(path, "surrogateescape") as file:
             if file.readline().strip() != HEADER:
                 raise FormatError(f"{path}:1: {HEADER!r} was expected")
             for number, line in enumerate(file, 2):
@@ -290,7 +290,7 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                         block = _Block(path)
                 elif taken:
                     block.add(number, words)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     if title:
         raise FormatError(f"{path}:{named}: the utterance {title} does not end with '.'")
@@ -307,6 +307,6 @@ def _name(path: PathLike, title: str, number: int) -> str | None:
 
 def _read(path: PathLike) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        return read_text(path, "surrogateescape")
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error

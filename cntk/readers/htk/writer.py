@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from ....framework.base.atomic import make_folder_of
 from ....framework.base.errors import FormatError, SaveError, ShapeError
+from ....framework.base.untrusted.roots import current
+from ....framework.base.untrusted.values import read_text
 from ...base.text import reason
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
@@ -65,9 +66,13 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
 
 def _lines(path: str) -> list[str]:
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        text = read_text(path, "surrogateescape")
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
+    confinement = current()
+    if confinement is not None:
+        for number, line in enumerate(text.splitlines(), 1):
+            confinement.check(line.strip(), f"{path}:{number}")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

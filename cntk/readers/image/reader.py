@@ -21,14 +21,16 @@ import math
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from threading import Lock
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ....framework.base.errors import FormatError, ShapeError
+from ....framework.base.untrusted.values import open_file, read_bytes
 from ...base.text import reason
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
@@ -101,12 +103,13 @@ class _Files:
     folder: str
     embedded: bool
     _archives: dict[str, zipfile.ZipFile] = field(default_factory=dict)
+    _open: ExitStack = field(default_factory=ExitStack)
     _lock: Lock = field(default_factory=Lock)
 
     def close(self) -> None:
         """Close the archives."""
-        while self._archives:
-            self._archives.popitem()[1].close()
+        self._archives.clear()
+        self._open.close()
 
     def read(self, entry: Entry) -> bytes:
         """The bytes of an image.
@@ -123,12 +126,16 @@ class _Files:
         archive, at, inside = path.partition("@")
         try:
             if not at:
-                return Path(path).read_bytes()
+                return read_bytes(path)
             with self._lock:
                 if archive not in self._archives:
-                    self._archives[archive] = zipfile.ZipFile(archive)
+                    file = self._open.enter_context(open_file(archive))
+                    opened = self._open.enter_context(zipfile.ZipFile(file))
+                    self._archives[archive] = opened
                 return self._archives[archive].read(inside[1:].replace("\\", "/"))
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        except FormatError as error:  # a name that may not be opened
+            raise type(error)(f"{entry.place}: {error}") from None
+        except (OSError, ValueError) as error:
             raise FormatError(f"{entry.place}: {path}: {reason(error)}") from error
         except (zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError) as error:
             raise FormatError(f"{entry.place}: {path}: {error}") from error

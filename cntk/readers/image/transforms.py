@@ -12,11 +12,11 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
+from ....framework.base.untrusted.values import read_bytes
 from ...base.text import reason
 from ...config.parameters import ConfigParameters
 from ..base.sections import complaint
@@ -384,8 +384,8 @@ def read_opencv(path: str) -> dict[str, np.ndarray]:
         FormatError: it is no such file, or a matrix has not as many numbers as it should.
     """
     try:
-        root = ElementTree.fromstring(Path(path).read_bytes())
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        root = ElementTree.fromstring(read_bytes(path))
+    except (OSError, ValueError) as error:  # ValueError: a foreign encoding
         raise FormatError(f"{path}: {reason(error)}") from error
     except ElementTree.ParseError as error:
         raise FormatError(f"{path}: no XML of OpenCV: {error}") from error

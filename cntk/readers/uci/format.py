@@ -14,6 +14,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import open_file
 from ...base.text import reason
 from ..text.arrays import parse_numbers
 
@@ -56,8 +57,9 @@ def read_table(
             file, line and column.
     """
     try:
-        data = np.fromfile(path, np.uint8)
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        with open_file(path) as file:
+            data = np.fromfile(file, np.uint8)
+    except OSError as error:
         raise FormatError(f"{path}: {reason(error)}") from error
     for letter, ordinary in ((delimiter, _SPACE), (point, ord("."))):
         if letter:
@@ -80,7 +82,7 @@ def read_table(
 
 def line_of(path: PathLike, record: int) -> int:
     """The number of the line of a record, both counted from 1."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         lines = (number for number, line in enumerate(file, 1) if line.strip(_BLANKS))
         return next(islice(lines, record - 1, None), 0)
 

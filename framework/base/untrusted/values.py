@@ -6,16 +6,18 @@ files numbers through `nnet3/files/tokens.py`; both, and all readers of text, re
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import re
 import stat
 from collections.abc import Mapping
-from typing import IO, Any, TypeVar
+from typing import IO, Any, BinaryIO, Literal, TextIO, TypeVar, cast
 
 from ..errors import FormatError
 from .limits import check_limit
+from .roots import current
 
 Value = TypeVar("Value")
 INT32 = (-(1 << 31), (1 << 31) - 1)
@@ -76,11 +78,20 @@ def unicode_text(text: str, what: str) -> str:
 
 
 def file_path(path: str | os.PathLike[str]) -> str:
-    """The name of a file, as the system can take it.
+    """The name of a file, as the system can take it, that may be opened.
 
     Raises:
         FormatError: it holds a NUL, or characters that no name of a file has.
+        OutsideError: under roots, the file lies outside of them; see `roots.py`.
     """
+    name = _encodable(path)
+    confinement = current()
+    if confinement is not None:
+        confinement.check(name)
+    return name
+
+
+def _encodable(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
     if "\0" in name:
         raise FormatError(f"{shown(name)} is no file name: it holds a NUL")
@@ -89,6 +100,51 @@ def file_path(path: str | os.PathLike[str]) -> str:
     except UnicodeEncodeError:
         raise FormatError(f"{shown(name)} is no file name: it cannot be encoded") from None
     return name
+
+
+def open_file(
+    path: str | os.PathLike[str],
+    mode: Literal["rb", "wb"] = "rb",
+    *,
+    buffering: int = -1,
+) -> BinaryIO:
+    """`open`, of a file that may be opened: all readers of the package open their files by it.
+
+    Raises:
+        FormatError: as for `file_path`. OSError: it cannot be opened.
+    """
+    name = _encodable(path)
+    confinement = current()
+    opener = None if confinement is None else confinement.open
+    return cast(BinaryIO, open(name, mode, buffering, opener=opener))
+
+
+def open_text(path: str | os.PathLike[str], errors: str = "strict") -> TextIO:
+    """`open` in UTF-8, of a file that may be opened; errors as for `open_file`."""
+    return io.TextIOWrapper(open_file(path), encoding="utf-8", errors=errors)
+
+
+def open_handle(path: str | os.PathLike[str], flags: int) -> int:
+    """`os.open`, of a file that may be opened.
+
+    Raises:
+        FormatError: as for `file_path`. OSError: it cannot be opened.
+    """
+    name = _encodable(path)
+    confinement = current()
+    return os.open(name, flags) if confinement is None else confinement.open(name, flags)
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """`Path.read_bytes`, of a file that may be opened; errors as for `open_file`."""
+    with open_file(path) as file:
+        return file.read()
+
+
+def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
+    """`Path.read_text` in UTF-8, of a file that may be opened; errors as for `open_file`."""
+    with open_text(path, errors) as file:
+        return file.read()
 
 
 def check_nesting(depth: int, what: str) -> None:
@@ -169,9 +225,9 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
     Raises:
         FormatError: it cannot be read, or there is more.
     """
-    name = file_path(path)
+    name = os.fspath(path)
     try:
-        with open(name, "rb") as file:
+        with open_file(name) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return file.read()
             return read_bounded(file, name)

@@ -17,6 +17,7 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, OpscopeError, nearest
+from ....framework.base.untrusted.values import open_text
 from ...compiler.verbose import Verbose, telling
 from ...language.nodes import warnings_to
 from .log_origins import origin_of
@@ -85,6 +86,8 @@ _STANDARD = (
     Option("print-args", True, "Print the command line arguments (to stderr)"),
     Option("verbose", 0, "Verbose level (higher->more logging)"),
 )
+# `opscope` itself takes it, from the command line alone: no config gives itself more folders.
+_ROOT = f"  --{'root':<25} : Folder that files may name files in (may be repeated) (string)"
 _STANDARD_BY_NAME = {option.name: option for option in _STANDARD}
 
 
@@ -198,7 +201,7 @@ class KaldiCommand(click.Command):
 
     def _read_config(self, path: str, values: dict[str, Any]) -> None:
         try:
-            with open(path, encoding="utf-8") as file:
+            with open_text(path) as file:
                 lines = file.read().split("\n")
         except OSError as error:
             raise FormatError(f"--config={path}: {error.strerror}") from error
@@ -221,7 +224,7 @@ class KaldiCommand(click.Command):
         lines = [self.about, "", f"Usage:  {self.name} [options] {' '.join(self.files)}", ""]
         if self.options:
             lines += ["Options:", *(option.help() for option in self.options.values()), ""]
-        return "\n".join([*lines, "Standard options:", *(o.help() for o in _STANDARD)])
+        return "\n".join([*lines, "Standard options:", *(o.help() for o in _STANDARD), _ROOT])
 
     # Messages
 
