@@ -109,7 +109,9 @@ def _ranks(run: Run, section: ConfigParameters) -> Ranks | None:
     """The ranks that evaluate together, if there are several."""
     if run.communicator is None:
         return None
-    shares = section.bool("distributedMBReading", True)
+    shares = None
+    if section.has("distributedMBReading"):
+        shares = section.bool("distributedMBReading", False)
     return Ranks(run.communicator, ParallelOptions(distributed=shares), 0)
 
 

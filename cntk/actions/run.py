@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...framework.base.atomic import make_folder_of
+from ...framework.base.communicator import Communicator
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.plugins import call_plugin
 from ...framework.base.untrusted.values import open_file
@@ -18,7 +19,7 @@ from ..base.text import reason
 from ..base.write import write_text
 from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
 from ..config.parameters import ConfigParameters
-from ..parallel.start import communicator_of, log_of_rank
+from ..parallel.start import launched, log_of_rank, ranks_of
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
 from .common import Run, naming_values, precision_of, refuse_overwriting
@@ -101,10 +102,15 @@ def log_file(path: str) -> Iterator[Say]:
             raise
 
 
-def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
+def run_commands(
+    config: ConfigParameters, run: Run | None = None, *, communicator: Communicator | None = None
+) -> None:
     """Run the commands of a config in order, in the folder `currentDirectory` if it names one. The
     log goes to standard error, or to the file `stderr` of the config; `run` says otherwise. The
     file `doneFile` is written at the end.
+
+    Without `run` the processes that a launcher of MPI has started are ranks which train together;
+    `communicator` stands for them where they have come together already.
 
     Raises:
         OpscopeError: a command fails; what it was to write stays as it was.
@@ -112,9 +118,10 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
     with ExitStack() as stack:
         options = TopOptions.of(config)
         if run is None:
-            ranks = communicator_of(config)
-            if ranks is not None:
-                stack.enter_context(ranks)
+            here = stack.enter_context(launched(communicator))
+            ranks = ranks_of(
+                options.parallel, here, lambda text: config["parallelTrain"].error(text)
+            )
             log = log_of_rank(options.log, ranks, options.stamps)
             refuse_overwriting(config, [log] if log else [], ("stderr",))
             run = Run(communicator=ranks)

@@ -9,6 +9,8 @@ import math
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+
 from ...framework.base.context import OpContext
 from ...framework.base.errors import VariableError
 from ..config.parameters import ConfigParameters
@@ -34,7 +36,7 @@ def train(run: Run, section: ConfigParameters, network: Network | None = None) -
         OpscopeError: the config or the data are wrong, or a file cannot be read or written.
     """
     options, files = _sgd(run, section)
-    start = files.start(section.bool("makeMode", True))
+    start = _start(run, section, files)
     if start == options.epochs:
         run.say(f"Final model exists: {files.path}\nNo further training is necessary.\n")
         return None
@@ -52,6 +54,17 @@ def _sgd(run: Run, section: ConfigParameters) -> tuple[SgdOptions, ModelFiles]:
     part = sgd_section(section)
     options = SgdOptions.of(part)
     return options, ModelFiles(Path(part.string("modelPath")), options.epochs, run.is_main)
+
+
+def _start(run: Run, section: ConfigParameters, files: ModelFiles) -> int:
+    """Where the training begins, see `ModelFiles.start`; for all ranks where the main one begins."""
+    start = files.start(section.bool("makeMode", True))
+    if run.communicator is None:
+        return start
+    found = np.array([start])
+    run.communicator.operator = "the start of a training"
+    run.communicator.broadcast(found)
+    return int(found[0])
 
 
 def sgd_section(section: ConfigParameters) -> ConfigParameters:
@@ -140,7 +153,7 @@ def adapt(run: Run, section: ConfigParameters) -> CntkNet | None:
     """
     options, files = _sgd(run, section)
     original = section.string("origModelFileName", "")
-    start = files.start(section.bool("makeMode", True))
+    start = _start(run, section, files)
     if start == options.epochs:
         run.say("No further training is necessary.\n")
         return None

@@ -5,6 +5,7 @@ The net that computes gradients is that of one rank; ranks without samples skip 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import INPUT, OPTIMIZE, PARAMETER, STATE, TEMPORARY, make_op, make_var
+from ...framework.ir.desc import INPUT, OPTIMIZE, PARAMETER, STATE, make_op, make_var
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
 
@@ -39,6 +40,8 @@ class GradientExchange:
         bits: of an element on its way.
         zero: see `cntk.quantized_all_reduce`.
         buffered: whether the sums are used one minibatch later.
+        stats_every: exchanges between two lines about the time they take; 0: no lines.
+        say: takes these lines.
 
     Attributes:
         learning, bits: as given.
@@ -54,16 +57,16 @@ class GradientExchange:
         bits: int,
         zero: bool = True,
         buffered: bool = False,
+        stats_every: int = 0,
+        say: Callable[[str], None],
     ) -> None:
         self._scope, self.learning, self._dtype = scope, list(learning), dtype
         self.bits, self._zero = bits, zero
         self._quantized = bits < 8 * dtype.itemsize
-        self._start: PlainNet | None = None
-        if buffered:
-            self._start = PlainNet(self._sending())
-            self._net = PlainNet(extend(self._receiving()))
-        else:
-            self._net = PlainNet(extend(self._sum(self._declared())))
+        self._start = PlainNet(self._sending()) if buffered else None
+        self._sums = PlainNet(self._receiving() if buffered else self._sum(self._declared()))
+        self._updates = PlainNet(extend(self._declared()))
+        self._every, self._say, self._done = stats_every, say, 0
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
@@ -86,7 +89,13 @@ class GradientExchange:
 
     def update(self, context: OpContext) -> None:
         """Sum what was fed, or wait for the sums that were begun, and update the parameters."""
-        self._net.run(self._scope, context)
+        began = time.perf_counter()
+        self._sums.run(self._scope, context)
+        if self._every > 0 and self._done % self._every == 0:
+            what = "Actual gradient aggregation" if self._start is None else _WAIT
+            self._say(f"{what} time: {time.perf_counter() - began:.6g}\n")
+        self._done += 1
+        self._updates.run(self._scope, context)
 
     # -- operators -------------------------------------------------------------------------------
 
@@ -147,7 +156,7 @@ class GradientExchange:
         for one, name in zip(self.learning, sent, strict=True):
             net.vars.append(make_var(one.name, one.shape, self._dtype, PARAMETER))
             net.vars.append(make_var(name, one.shape, self._dtype, INPUT))
-            net.vars.append(make_var(one.gradient, one.shape, self._dtype, TEMPORARY))
+            net.vars.append(make_var(one.gradient, one.shape, self._dtype, STATE))
         if self._quantized:
             for name, source in zip(names, sent, strict=True):
                 net.ops.append(make_op("assign", {"x": source}, {"out": name}, role=OPTIMIZE))
@@ -161,6 +170,7 @@ class GradientExchange:
         return net
 
 
+_WAIT = "Async gradient aggregation wait"
 _TICKET = "ranks@TICKET"
 
 

@@ -37,7 +37,8 @@ class ParallelOptions:
             train apart and average their parameters after each block of samples; "block momentum":
             the same, with momentum from block to block.
         first_epoch: from which on, counted from 0; before, all ranks train on all data.
-        distributed: whether readers give each rank its own part of the data; None: those that can.
+        distributed: whether readers give each rank its own part of the data; None: all but
+            legacy ones.
         stats_every: exchanges between two lines about the time they take; 0: no lines.
         bits: of a gradient's element on its way, by epoch.
         zero_threshold: whether 1 bit tells the sign; if not, on which side of the mean.

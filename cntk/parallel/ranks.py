@@ -77,6 +77,11 @@ class Ranks:
         """Whether the parameters are averaged after each block."""
         return self.trains_together(epoch) and self.options.method in (AVERAGING, BLOCKS)
 
+    def keeps_own_states(self, epoch: int) -> bool:
+        """Whether the learner of each rank has states of its own at the end of an epoch."""
+        options = self.options
+        return self.averages(epoch) and (options.method == AVERAGING or not options.reset_momentum)
+
     def seed_number(self, epoch: int) -> int:
         """The number that seeds of dropout follow from: other ones on each rank, once they train
         together; until then the ranks stay equal."""
@@ -102,7 +107,8 @@ class Ranks:
         Returns:
             Whether it gives this rank's part: if not, and it was to, `part` cuts its minibatches.
         """
-        wanted = together and self.options.distributed is not False
+        wanted = self.options.distributed
+        wanted = together and (not reader.legacy if wanted is None else wanted)
         found = wanted and reader.take_share(self.rank, self.count)
         if not found:
             reader.take_share(0, 1)

@@ -6,9 +6,11 @@ Source: CNTK's `CNTK/CNTK.cpp` and `Common/MPIWrapper.cpp`.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ...framework.base.communicator import Communicator, SingleCommunicator
-from ..config.parameters import ConfigParameters
+from ...framework.base.errors import OpscopeError
 
 _COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_SIZE")
 """Variables in which launchers of MPI tell how many processes they have started."""
@@ -23,30 +25,51 @@ def launched_ranks() -> int:
     return 1
 
 
-def communicator_of(config: ConfigParameters) -> Communicator | None:
+@contextmanager
+def launched(communicator: Communicator | None = None) -> Iterator[Communicator | None]:
+    """The processes that a launcher of MPI has started, for as long as a command line runs; None
+    where there is this one alone. What fails inside ends all of them, with one message.
+
+    Args:
+        communicator: is taken where it is given.
+
+    Raises:
+        OpscopeError: mpi4py is not installed.
+    """
+    if communicator is None and launched_ranks() > 1:
+        from ...framework.parallel.mpi import MpiCommunicator
+
+        with MpiCommunicator() as communicator:
+            yield communicator
+    else:
+        yield communicator
+
+
+def ranks_of(
+    parallel: bool | None,
+    communicator: Communicator | None,
+    error: Callable[[str], OpscopeError],
+) -> Communicator | None:
     """The ranks of a run, by `parallelTrain` of the top level: by default several where a launcher
     of MPI has started several. None: this process alone, without ranks.
 
+    Args:
+        parallel: what the config says, if it says anything.
+        communicator: the processes that there are.
+        error: makes an error about that of a message.
+
     Raises:
         FormatError: several processes were started, which would write the same files.
-        OpscopeError: mpi4py is not installed.
     """
-    count = launched_ranks()
-    if not config.has("parallelTrain") or config.is_section("parallelTrain"):
-        parallel = count > 1
-    else:
-        parallel = config.bool("parallelTrain", False)
-        if not parallel and count > 1:
-            raise config["parallelTrain"].error(
-                f"it is false, but {count} processes were started, which would write the same files"
-            )
-    if not parallel:
-        return None
-    if count == 1:
-        return SingleCommunicator()
-    from ...framework.parallel.mpi import MpiCommunicator
-
-    return MpiCommunicator()
+    count = 1 if communicator is None else communicator.size
+    if parallel or (parallel is None and count > 1):
+        return communicator or SingleCommunicator()
+    if count > 1:
+        raise error(
+            f"parallelTrain is false, but {count} processes were started, which would write the"
+            " same files"
+        )
+    return None
 
 
 def log_of_rank(path: str, communicator: Communicator | None, stamped: bool) -> str:

@@ -190,6 +190,6 @@ def htk_deserializers_reader(config: ConfigParameters) -> Opening[DataReader]:
             packer = TruncatedPacker(order, source.streams, length, slots)
         if archive is not None:
             packer = LatticePacker(packer, archive, phones_of(config, archive.hmms, names))
-        return PackedReader(packer, ahead=ahead)
+        return PackedReader(packer, ahead=ahead, legacy=True)
 
     return opening_of(config, features, labels, opened)

@@ -29,6 +29,7 @@ class MultiReader(DataReader):
         self._readers = list(readers)
         self._epochs: list[Iterator[Minibatch]] = []
         self.streams = [stream for reader in self._readers for stream in reader.streams]
+        self.legacy = any(reader.legacy for reader in self._readers)
 
     @property
     def parallel(self) -> int:

@@ -22,6 +22,7 @@ from ...framework.runtime.plain_net import PlainNet
 from ..lower.emitter import INPUT, PARAMETER, dims
 from ..network.nodes.node import Node
 from ..parallel.blocks import Blocks
+from ..parallel.gathered import take_main_statistics
 from ..parallel.gradients import GradientExchange, Learning
 from ..parallel.ranks import Ranks, Sums
 from ..readers.base.minibatches import minibatches
@@ -38,6 +39,7 @@ from .measure import (
     sub_minibatch,
     sub_minibatch_count,
     sub_minibatches,
+    with_accumulated,
 )
 from .options import SgdOptions
 from .report import Say, Total, Totals, number_text, percent_digits, to_stderr, totals_text
@@ -64,6 +66,7 @@ class _Step:
         nodes: whose values are told. parts: in which a minibatch is computed.
         context: of the runs. learns: whether parameters are updated, or only measured.
         rate: per sample. momentum: of one sample.
+        accumulate: whether a node's value is that of the whole epoch so far.
     """
 
     nodes: list[Node]
@@ -72,6 +75,7 @@ class _Step:
     learns: bool
     rate: float
     momentum: float
+    accumulate: list[bool]
 
 
 def _nothing(step: _Step) -> _Values:
@@ -161,7 +165,7 @@ class EpochRunner:
         if sums:
             self._begin_sums(nodes, learns, epoch)
         coming = minibatches(self.reader, size, epoch, options.epoch_size)
-        step = _Step(nodes, count, context, learns, rate, momentum)
+        step = _Step(nodes, count, context, learns, rate, momentum, progress.accumulate)
         used, carried = 0, False
         while samples is None or used <= samples:
             minibatch = next(coming, None)
@@ -189,6 +193,9 @@ class EpochRunner:
         if blocks is not None and ranks is not None:
             blocks.finish()
             progress.add_up(ranks)
+        if together and ranks is not None:
+            take_main_statistics(ranks.communicator, self.net)
+            progress.join_accumulators(ranks)
         if not used and not together and (samples is None or samples > 0):
             raise RunError(
                 f"epoch {epoch + 1}: the reader gave no samples of the criterion"
@@ -222,10 +229,18 @@ class EpochRunner:
             columns = self._columns(minibatch)
             parts = self._compute_parts(bound, minibatch, step, sums)
             values = [
-                (sum(value for value, _ in of_node), sum(n for _, n in of_node))
-                for of_node in zip(*parts, strict=True)
+                (of_node[-1][0], 1)
+                if accumulates
+                else (sum(value for value, _ in of_node), sum(n for _, n in of_node))
+                for accumulates, of_node in zip(
+                    step.accumulate, zip(*parts, strict=True), strict=True
+                )
             ]
         coming = ranks.add_up(reading, samples, columns, values)
+        coming.values[:] = [
+            (value / max(n, 1) if accumulates else value, n)
+            for accumulates, (value, n) in zip(step.accumulate, coming.values, strict=True)
+        ]
         now = coming
         if ranks.options.buffered:
             now, self._before = self._before, coming
@@ -234,7 +249,7 @@ class EpochRunner:
             if now is not None and now.samples and step.learns:
                 self._control(step, now.columns)
                 exchange.update(step.context)  # with the sums of the minibatch before
-            if step.learns:
+            if coming.samples and step.learns:
                 exchange.feed(self._dense(sums))
                 exchange.send(step.context)
             return now if now is not None else replace(coming, samples=0, values=_nothing(step))
@@ -268,6 +283,8 @@ class EpochRunner:
             bits=bits,
             zero=options.zero_threshold,
             buffered=options.buffered,
+            stats_every=options.stats_every,
+            say=self.say,
         )
 
     def _dense(self, sums: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
@@ -446,6 +463,13 @@ class _Progress:
         """Add the sums of all ranks at the end of an epoch that they trained apart."""
         own = self.totals.totals()
         self.added_up = [Total(*pair) for pair in ranks.add_up(False, 0, 0, own).values]
+
+    def join_accumulators(self, ranks: Ranks) -> None:
+        """Let nodes that gather over an epoch have gathered over all ranks."""
+        if any(self.accumulate):
+            runner, totals = self.runner, self.added_up or self.totals.totals()
+            nodes = [runner.criterion, *runner.evaluations]
+            self.added_up = with_accumulated(ranks.communicator, runner.net, nodes, totals)
 
     def result(self) -> EpochResult:
         criterion, *evaluations = self.added_up or self.totals.totals()

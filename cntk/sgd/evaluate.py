@@ -24,6 +24,7 @@ from .measure import (
     sub_minibatch,
     sub_minibatch_count,
     sub_minibatches,
+    with_accumulated,
 )
 from .report import Say, Total, to_stderr
 
@@ -76,7 +77,7 @@ class Evaluator:
         totals = [Total() for _ in nodes]
         shown, shown_at, run, carried = list(totals), 0, 0, False
         reset_accumulators(self.net)
-        ranks = None if any(accumulate) else self.ranks
+        ranks = self.ranks
         divided = ranks is not None and ranks.divide(reader, True)
         for minibatch in minibatches(reader, size, 0, epoch_size):
             if ranks is not None and minibatch and not divided:
@@ -103,9 +104,12 @@ class Evaluator:
         if shown_at < run:
             self._show(nodes, totals, shown, shown_at + 1, run)
         if ranks is not None:
-            totals = [Total(*pair) for pair in ranks.add_up(False, 0, run, totals).values]
+            found = ranks.add_up(bool(run), 0, 0, totals)
+            totals = [Total(*pair) for pair in found.values]
             ranks.divide(reader, False)
-            run = max(run, 1)
+            run = max(run, int(found.reading > 0))
+            if run and any(accumulate):
+                totals = with_accumulated(ranks.communicator, self.net, nodes, totals)
         if not run:
             raise RunError("evaluation: the reader gave no data")
         if not any(total.samples for total in totals):

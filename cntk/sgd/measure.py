@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...framework.base.communicator import Communicator
 from ...framework.base.errors import ShapeError
 from ..network.network import Network
 from ..network.nodes.analysis import depth_first
 from ..network.nodes.node import DEFAULT_AXIS, Node
+from ..parallel.gathered import accumulated
 from ..readers.base.layout import Layout
 from ..readers.base.pack import Minibatch
 from ..run.runtime import BoundNet, CntkNet
+from .report import Total
 
 
 def samples_of(network: Network, minibatch: Minibatch) -> int:
@@ -46,6 +49,18 @@ def reset_accumulators(net: CntkNet) -> None:
                 statistic = net.scope.find(f"{node.name}@{part}")
                 if statistic is not None:
                     statistic.set(np.zeros_like(statistic.numpy()))
+
+
+def with_accumulated(
+    communicator: Communicator, net: CntkNet, nodes: Sequence[Node], totals: Sequence[Total]
+) -> list[Total]:
+    """Totals in which nodes that gather over an epoch have gathered over all ranks."""
+    gathering = [node for node in nodes if accumulating(node)]
+    values = dict(zip(gathering, accumulated(communicator, net, gathering), strict=True))
+    return [
+        Total(values[node], 1) if node in values else total
+        for node, total in zip(nodes, totals, strict=True)
+    ]
 
 
 def _axis(node: Node) -> str:

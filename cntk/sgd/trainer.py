@@ -10,16 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...framework.base.errors import FormatError, RunError, VariableError, nearest
+from ...framework.base.errors import FormatError, RunError
 from ..models.checkpoint import Checkpoint, RateControl
-from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
 from ..parallel.ranks import Ranks
+from ..parallel.saved import gather_states, own_states, saved_changes, take_changes
 from ..readers.base.pack import Minibatch
 from ..readers.base.reader import DataReader
 from ..run.runtime import CntkNet
 from ..run.tracing import trace
+from .criteria import criteria_of
 from .epoch import EpochResult, EpochRunner, Prepare
 from .evaluate import Evaluator
 from .files import ModelFiles
@@ -266,7 +267,8 @@ class Trainer:
 
     def _take(self, control: Control, state: Checkpoint) -> None:
         """Go on from a checkpoint."""
-        self.updates.load(self.net.scope, state)
+        self.updates.load(self.net.scope, own_states(state, self.ranks))
+        take_changes(self.net.scope, self.updates.parameters, state.blocks)
         control.samples, control.rate = state.samples, state.rate
         control.previous = state.criterion
         control.minibatch = state.minibatch or control.minibatch
@@ -417,6 +419,8 @@ class Trainer:
         files, adjust, done = self.files, self.options.adjust, epoch + 1
         state = Checkpoint(control.samples, control.rate, control.previous, size)
         self.updates.save(self.net.scope, state)
+        state.blocks = saved_changes(self.net.scope, self.updates.parameters)
+        gather_states(state, self.ranks, epoch)
         if rolled:
             for number in range(1, adjust.interval):
                 self.say(
@@ -455,6 +459,8 @@ class Trainer:
         scope = self.net.scope
         state = Checkpoint(0, 0.0, 0.0, None)
         self.updates.save(scope, state)
+        learning = self.updates.parameters
+        state.blocks = saved_changes(scope, learning)
         nodes = self.net.network.nodes.values()
         names = [node.name for node in nodes if node.is_parameter]
         names += [f"{node.name}@DRAWN" for node in nodes]
@@ -465,40 +471,10 @@ class Trainer:
 
         def back() -> None:
             self.updates.load(scope, state)
+            take_changes(scope, learning, state.blocks)
             for name, value in values.items():
                 scope.var(name).set(value)
             for node, count in seen.items():
                 set_attribute(self.net, node, "samplesSeen", count)
 
         return back
-
-
-def criteria_of(network: Network, options: SgdOptions) -> tuple[list[Node], list[Node]]:
-    """The training criteria, of which the first is minimised, and the other nodes to evaluate.
-
-    Raises:
-        VariableError: there is no criterion, a name is unknown, or a node is no number.
-    """
-    criteria = _named(network, "trainCriterionNodeName", options.criterion)
-    criteria = criteria or network.groups["criterion"]
-    evaluations = _named(network, "evalCriterionNodeName", options.evaluation)
-    evaluations = evaluations or network.groups["evaluation"]
-    if not criteria:
-        raise VariableError("TrainOrAdaptModel: No criterion node was specified.")
-    return criteria, list(dict.fromkeys(n for n in evaluations if n not in criteria))
-
-
-def _named(network: Network, parameter: str, name: str) -> list[Node]:
-    """The node that a parameter names, if it names one."""
-    if not name:
-        return []
-    if name not in network:
-        known = [node.name for node in network.nodes.values()]
-        raise VariableError(f"{parameter}: no node is called {name!r}{nearest(name, known)}")
-    return [_number(network.find(name))]
-
-
-def _number(node: Node) -> Node:
-    if node.axis is not None or rules.size(node.shape) != 1:
-        raise node.error("it is not a valid training or eval criterion node", VariableError)
-    return node

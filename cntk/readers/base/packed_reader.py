@@ -18,6 +18,7 @@ class PackedReader(DataReader):
         packer: gives minibatches.
         ahead: whether to read ahead.
         labels: names of the labels of a stream by their numbers, stream by stream.
+        legacy: see `DataReader`.
     """
 
     def __init__(
@@ -26,8 +27,10 @@ class PackedReader(DataReader):
         *,
         ahead: bool = True,
         labels: Mapping[str, Mapping[int, str]] | None = None,
+        legacy: bool = False,
     ) -> None:
         self.streams = packer.streams
+        self.legacy = legacy
         self._labels = dict(labels or {})
         self._packer = packer
         self._thread = ThreadPoolExecutor(1, "opscope-reader") if ahead else None

@@ -20,10 +20,13 @@ class DataReader(ABC):
     Attributes:
         streams: of each minibatch.
         last: the last minibatch of those that `minibatches` has given.
+        legacy: whether it is one of CNTK's older readers: then several ranks cut its minibatches
+            where `distributedMBReading` says nothing, and do not let it read their shares.
     """
 
     streams: list[Stream]
     last: Minibatch = Minibatch()
+    legacy: bool = False
 
     @property
     def parallel(self) -> int:

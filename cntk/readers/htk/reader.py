@@ -69,7 +69,8 @@ def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
     def opened() -> DataReader:
         given = [part.open() for part in features]
         wanted = {entry.name for entry in given[0].entries}
-        return PackedReader(pack(given, [part.open(wanted) for part in labels]), ahead=ahead)
+        packer = pack(given, [part.open(wanted) for part in labels])
+        return PackedReader(packer, ahead=ahead, legacy=True)
 
     return opening_of(config, features, labels, opened)
 
