@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,8 +58,8 @@ def config_text(folder: Path, **settings: object) -> str:
 
 
 def write_points(path: Path, samples: int, seed: int = 0) -> None:
-    """Lines of points and their classes, which a plane divides."""
-    points = np.random.default_rng(seed).normal(size=(samples, 3))
+    """Lines of points and their classes, which a plane divides; the text holds the points exactly."""
+    points = np.round(np.random.default_rng(seed).normal(size=(samples, 3)) * 64) / 64
     lines = [
         "|features " + " ".join(f"{x:.6f}" for x in point) + f" |labels {1 - side} {side}\n"
         for point, side in zip(points, (points.sum(1) > 0).astype(int), strict=True)
@@ -107,8 +106,22 @@ def largest_difference(one: Ran, other: Ran) -> float:
     return max(float(abs(value - other.values[name]).max()) for name, value in one.values.items())
 
 
-def seconds_of(call: object) -> float:
-    """How long a call takes."""
-    began = time.monotonic()
-    call()  # type: ignore[operator]
-    return time.monotonic() - began
+def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Points and classes of the lines, [samples, 3] and [samples, 2]."""
+    rows = [line.split() for line in path.read_text().splitlines()]
+    return np.array([r[1:4] for r in rows], float), np.array([r[5:7] for r in rows], float)
+
+
+def gradients(w: np.ndarray, v: np.ndarray, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """Of the summed criterion of the network by w and by the matrix of its output, in NumPy."""
+    h = np.tanh(x @ w.T)
+    z = h @ v.T
+    p = np.exp(z - z.max(1, keepdims=True))
+    d = p / p.sum(1, keepdims=True) - y
+    return [(d @ v * (1 - h**2)).T @ x, d.T @ h]
+
+
+def parameters_of(values: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """w and the matrix of the output."""
+    (other,) = (name for name in values if name != "w")
+    return [values["w"], values[other]]

@@ -322,6 +322,8 @@ class MpiCommunicator(Communicator):
     def _abort(self) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        # MPICH adds a line of its own from each rank, whatever it is told of messages.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         self._mpi.COMM_WORLD.Abort(1)
 
 
