@@ -93,9 +93,9 @@ class ParallelOptions:
             section.int("syncPerfStats", 0),
             ArgVector([whole]),
         )
-        for other, name in _SECTIONS.items():
-            section.only_if(method == other, f"parallelizationMethod is {method}", name)
         name = _SECTIONS.get(method)
+        for other, its in _SECTIONS.items():
+            section.only_if(method == other, f"parallelizationMethod is {name or NONE}", its)
         if name is None or not section.has(name):
             return found._with_block(None, method)
         part = section.section(name)

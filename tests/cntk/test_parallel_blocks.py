@@ -24,7 +24,9 @@ def folder(tmp_path):
 
 def train(folder, ranks, method, section, sgd="", epochs=3, **settings):
     parallel = f"parallelizationMethod = {method} ; {method} = [ {section} ]"
-    sgd = f"learningRatesPerSample = {RATE} ; momentumPerMB = 0.5 ; keepCheckPointFiles = true {sgd}"
+    sgd = (
+        f"learningRatesPerSample = {RATE} ; momentumPerMB = 0.5 ; keepCheckPointFiles = true {sgd}"
+    )
     text = config_text(folder, parallel=parallel, sgd=sgd, epochs=epochs, **settings)
     return run_on(ranks, text, folder / "m.dnn")
 

@@ -57,8 +57,6 @@ def test_logs_of_a_server_farm(folder):
     assert [(folder / f"log_Train.logrank{rank}").exists() for rank in range(2)] == [True, True]
 
 
-
-
 def faults(folder):
     """What goes wrong -> config, what each rank does first, and the message."""
     bad = (folder / "train.ctf").read_text().splitlines()
@@ -116,6 +114,8 @@ def test_a_rank_that_ends_leaves_a_whole_model(folder):
     saved = [path for path in folder.glob("m.dnn.*") if path.suffix[1:].isdecimal()]
     done = max(int(path.suffix[1:]) for path in saved)
     assert done >= 3
-    assert all(np.isfinite(value).all() for value in model_values(folder / f"m.dnn.{done}").values())
+    assert all(
+        np.isfinite(value).all() for value in model_values(folder / f"m.dnn.{done}").values()
+    )
     again = run_on(0, config_text(folder, epochs=done + 2), folder / "m.dnn")
     assert len(again.criteria()) in (1, 2)

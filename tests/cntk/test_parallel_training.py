@@ -87,9 +87,7 @@ def test_buffered_sums_come_one_minibatch_later(folder):
     buffered = "DataParallelSGD = [ useBufferedAsyncGradientAggregation = true ]"
     parallel = f"parallelizationMethod = DataParallelSGD ; {buffered}"
     plain = "learningRatesPerSample = 0.0625 ; momentumPerMB = 0"
-    one, two, three = (
-        train(folder, n, parallel=parallel, sgd=plain, epochs=3) for n in (1, 2, 3)
-    )
+    one, two, three = (train(folder, n, parallel=parallel, sgd=plain, epochs=3) for n in (1, 2, 3))
     assert largest_difference(one, two) <= 1e-12
     assert largest_difference(one, three) <= 1e-12
     assert largest_difference(one, train(folder, 0, sgd=plain, epochs=3)) > 1e-3
