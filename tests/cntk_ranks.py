@@ -24,7 +24,7 @@ Train = [ action = train
     BrainScriptNetworkBuilder = {{
         features = Input {{3}} ; labels = Input {{2, tag = 'label'}}
         w = Parameter {{4, 3, init = 'uniform', initValueScale = 3}}
-        h = Tanh (w * features)
+        h = {hidden}
         z = Parameter {{2, 4, init = 'uniform', initValueScale = 3}} * h
         ce = CrossEntropyWithSoftmax (labels, z, tag = 'criterion')
         errors = ClassificationError (labels, z, tag = 'evaluation')
@@ -46,6 +46,7 @@ def config_text(folder: Path, **settings: object) -> str:
         "top": "",
         "trace": 0,
         "reader": "randomize = false",
+        "hidden": "Tanh (w * features)",
         "nodes": "",
         "more": "",
         "epochs": 2,
@@ -58,7 +59,7 @@ def config_text(folder: Path, **settings: object) -> str:
 
 
 def write_points(path: Path, samples: int, seed: int = 0) -> None:
-    """Lines of points and their classes, which a plane divides; the text holds the points exactly."""
+    """Lines of points and their classes, which a plane divides; the text is exact."""
     points = np.round(np.random.default_rng(seed).normal(size=(samples, 3)) * 64) / 64
     lines = [
         "|features " + " ".join(f"{x:.6f}" for x in point) + f" |labels {1 - side} {side}\n"

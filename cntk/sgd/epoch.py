@@ -67,6 +67,7 @@ class _Step:
         context: of the runs. learns: whether parameters are updated, or only measured.
         rate: per sample. momentum: of one sample.
         accumulate: whether a node's value is that of the whole epoch so far.
+        common: context of updates that all ranks do in the same way.
     """
 
     nodes: list[Node]
@@ -76,6 +77,7 @@ class _Step:
     rate: float
     momentum: float
     accumulate: list[bool]
+    common: OpContext
 
 
 def _nothing(step: _Step) -> _Values:
@@ -152,6 +154,7 @@ class EpochRunner:
             seed=epoch if ranks is None else ranks.seed_number(epoch),
             communicator=None if ranks is None else ranks.communicator,
         )
+        common = OpContext(train=True, seed=epoch, communicator=context.communicator)
         momentum = options.momentum(epoch, self.reader.parallel)
         if options.trace_level > 0:
             how = ranks.describe(epoch, divided) if ranks is not None else ""
@@ -165,7 +168,7 @@ class EpochRunner:
         if sums:
             self._begin_sums(nodes, learns, epoch)
         coming = minibatches(self.reader, size, epoch, options.epoch_size)
-        step = _Step(nodes, count, context, learns, rate, momentum, progress.accumulate)
+        step = _Step(nodes, count, context, learns, rate, momentum, progress.accumulate, common)
         used, carried = 0, False
         while samples is None or used <= samples:
             minibatch = next(coming, None)
@@ -248,7 +251,7 @@ class EpochRunner:
                 return None
             if now is not None and now.samples and step.learns:
                 self._control(step, now.columns)
-                exchange.update(step.context)  # with the sums of the minibatch before
+                exchange.update(step.common)  # with the sums of the minibatch before
             if coming.samples and step.learns:
                 exchange.feed(self._dense(sums))
                 exchange.send(step.context)
@@ -258,7 +261,7 @@ class EpochRunner:
         if now.samples and step.learns:
             exchange.feed(self._dense(sums))
             self._control(step, now.columns)
-            exchange.update(step.context)
+            exchange.update(step.common)
         return now
 
     def _begin_sums(self, nodes: list[Node], learns: bool, epoch: int) -> None:

@@ -15,6 +15,10 @@ from cntk_ranks import (
     run_on,
     write_points,
 )
+from opscope.cntk.actions.common import Run
+from opscope.cntk.actions.train import train as train_action
+from opscope.cntk.config import parse_config
+from opscope.framework.parallel.dry import DryWorld
 
 
 @pytest.fixture
@@ -182,3 +186,30 @@ def test_running_statistics_are_those_of_the_main_rank(folder):
     for rank in range(2):
         found = [re.findall(r"\[Validate\] (.*)", ran.logs[rank])[-1] for ran in (whole, again)]
         assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("bits", [64, 1])
+def test_dropout_differs_and_noise_is_common(folder, bits):
+    """Ranks draw other units, but the same noise of the parameters: they stay equal."""
+    settings = {
+        "hidden": "Dropout (Tanh (w * features))",
+        "sgd": "learningRatesPerSample = 0.05 ; dropoutRate = 0.5 ; gaussianNoiseInjectStd = 0.01",
+        "parallel": "parallelizationMethod = DataParallelSGD ; "
+        f"DataParallelSGD = [ gradientBits = {bits} ]",
+        "epochs": 3,
+    }
+    text = config_text(folder, model=folder / "m.dnn", **settings)
+    nets: list = [None] * 3
+
+    def one_rank(c):
+        run = Run(say=lambda line: None, communicator=c)
+        section = parse_config(text, "t.cntk").section("Train")
+        net = train_action(run, section)
+        nets[c.rank] = {name: net.get(name) for name in net.parameters()}
+
+    DryWorld(3).run(one_rank)
+    for other in nets[1:]:
+        for name, value in nets[0].items():
+            assert value.tobytes() == other[name].tobytes()
+    alone = train(folder, 0, name="alone", **settings)
+    assert max(abs(alone.values[name] - value).max() for name, value in nets[0].items()) > 1e-3

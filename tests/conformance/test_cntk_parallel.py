@@ -1,7 +1,7 @@
 """Data-parallel training on 4 ranks against the lines that CNTK's own tests hold.
 
-`cntk_parallel_training.json` has criterion and error of each line of rank 0 (the others' are equal):
-ParallelTraining/NoQuantization, {Double,Single}Precision/baseline.cpu.txt.
+`cntk_parallel_training.json` has criterion and error of each line of rank 0, which are those of the
+others: ParallelTraining/NoQuantization, {Double,Single}Precision/baseline.cpu.txt.
 """
 
 import json
