@@ -28,8 +28,8 @@ class Section(NamedTuple):
 
 
 COMMON = (
-    "SGD action deserializers format input makeMode maxEpochs minibatchSize mlfFile modelPath precision randomize reader"
-    " scpFile traceLevel truncated type writer writerType"
+    "SGD action deserializers format input makeMode maxEpochs minibatchSize mlfFile modelPath ParallelTrain precision randomize"
+    " reader scpFile traceLevel truncated type writer writerType"
 )
 """Names that are told in another table than that of the code that looks them up."""
 

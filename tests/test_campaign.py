@@ -15,7 +15,9 @@ from campaign.__main__ import TARGETS, table
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, campaign, examine
 from campaign.mutate import damaged
+from campaign.ranks import kill_ranks
 from campaign.trainings import TRAININGS
+from mpi_runs import mpiexec
 
 DAMAGED = 40
 
@@ -78,6 +80,12 @@ def test_a_training_that_is_killed(tmp_path: Path) -> None:
     (training,) = (each for each in TRAININGS if each.name == "train")
     found = kill_training(training, 3, random.Random(0), tmp_path)
     assert found.killed >= 3 and (found.broken, found.leftovers) == (0, 0)
+
+
+def test_ranks_that_are_killed(tmp_path: Path) -> None:
+    mpiexec()  # or skip
+    found = kill_ranks("block momentum", 1, random.Random(0), tmp_path)
+    assert found.killed >= 1 and (found.broken, found.leftovers) == (0, 0)
 
 
 def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import random
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 from . import cntk_targets, nnet3_targets, own_targets, sanitised
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, campaign, examine, keep
+from .ranks import METHODS, kill_ranks
 from .trainings import TRAININGS
 
 TARGETS = {
@@ -85,6 +87,10 @@ def kill_all(count: int, seed: int) -> int:
                     results.append(kill_writer(work, count, rng))
                 else:
                     results.append(kill_training(work, count, rng, folder))
+        for name in METHODS if find_spec("mpi4py") else ():
+            folder = Path(scratch, name)
+            folder.mkdir()
+            results.append(kill_ranks(name, count, rng, folder))
     print("| work | kills | broken | leftovers |\n| --- | --- | --- | --- |")
     for found in results:
         print(f"| {found.name} | {found.killed} | {found.broken} | {found.leftovers} |")

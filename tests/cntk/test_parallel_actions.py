@@ -1,4 +1,4 @@
-"""Actions on several ranks: what they share, what the main one does, and the redesigned language."""
+"""Actions on several ranks: what they share, what the main one does; the redesigned language."""
 
 import re
 
@@ -16,8 +16,9 @@ from opscope.cntk.programs.check import check_file
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.parallel.dry import DryWorld, EchoCommunicator
 
-READER = """reader = [ readerType = CNTKTextFormatReader ; file = "{0}/train.ctf" ; randomize = false
-    input = [ features = [ dim = 3 ; format = dense ] ; labels = [ dim = 2 ; format = dense ] ] ]"""
+READER = """reader = [ readerType = CNTKTextFormatReader ; file = "{0}/train.ctf"
+    randomize = false ; input = [ features = [ dim = 3 ; format = dense ]
+                                  labels = [ dim = 2 ; format = dense ] ] ]"""
 
 
 @pytest.fixture
