@@ -323,7 +323,7 @@ class MpiCommunicator(Communicator):
         sys.stdout.flush()
         sys.stderr.flush()
         # MPICH adds a line of its own from each rank, whatever it is told of messages.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.dup2(os.pipe()[1], 2)
         self._mpi.COMM_WORLD.Abort(1)
 
 
