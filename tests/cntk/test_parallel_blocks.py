@@ -12,6 +12,13 @@ from cntk_ranks import (
     run_on,
     write_points,
 )
+from opscope.cntk.models.checkpoint import (
+    Checkpoint,
+    LearnerStates,
+    format_checkpoint,
+    parse_checkpoint,
+)
+from opscope.framework.base.errors import FormatError
 
 RATE, SIZE = 0.0625, 12
 
@@ -211,3 +218,32 @@ def test_lines_about_blocks(folder):
     log = run_on(2, config_text(folder, parallel=parallel, size=4), folder / "m.dnn").logs[1]
     told = [line.split("-th")[0].split()[-1] for line in log.splitlines() if "-th sync" in line]
     assert told == ["1", "2", "3", "4", "5", "8", "12", "16"] * 2
+
+
+def test_checkpoints_hold_what_ranks_know():
+    rng = np.random.default_rng(0)
+    state = Checkpoint(5, 0.25, 1.5, 12, [rng.normal(size=(2, 3))], [1.0])
+    plain = format_checkpoint(state)
+    state.blocks = [rng.normal(size=(1, 6))]
+    state.others = [LearnerStates([rng.normal(size=(2, 3))], [2.0]), LearnerStates([], [])]
+    data = format_checkpoint(state)
+    assert data.startswith(plain)  # where CNTK stops to read
+    found = parse_checkpoint(data)
+    np.testing.assert_array_equal(found.blocks[0], state.blocks[0])
+    np.testing.assert_array_equal(found.others[0].gradients[0], state.others[0].gradients[0])
+    assert found.others[0].counts == [2.0] and found.others[1].gradients == []
+    inside = data.index("EBlocks".encode("utf-16-le"))
+    for cut in (*range(len(plain) + 20, inside, 9), len(data) - 1, len(data) - 40):
+        with pytest.raises(FormatError, match=r"c\.ckp"):
+            parse_checkpoint(data[:cut], "c.ckp")
+
+
+def test_blocks_of_another_network_are_refused(folder):
+    train(folder, 2, "BlockMomentumSGD", "blockSizePerWorker = 6", epochs=2)
+    path = folder / "m.dnn.1.ckp"
+    state = parse_checkpoint(path.read_bytes())
+    state.blocks = state.blocks[:1]
+    path.write_bytes(format_checkpoint(state))
+    (folder / "m.dnn").unlink()
+    with pytest.raises(FormatError, match="the block momentum of other parameters"):
+        train(folder, 2, "BlockMomentumSGD", "blockSizePerWorker = 6", epochs=2)

@@ -213,3 +213,20 @@ def test_dropout_differs_and_noise_is_common(folder, bits):
             assert value.tobytes() == other[name].tobytes()
     alone = train(folder, 0, name="alone", **settings)
     assert max(abs(alone.values[name] - value).max() for name, value in nets[0].items()) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "adjust",
+    [
+        "autoAdjustLR = searchBeforeEpoch ; numMiniBatch4LRSearch = 3 ; numBestSearchEpoch = 2",
+        "autoAdjustLR = adjustAfterEpoch ; reduceLearnRateIfImproveLessThan = 0.5",
+        "autoAdjustLR = none ; autoAdjustMinibatch = true ; minibatchSizeTuningMax = 48",
+    ],
+)
+def test_rates_and_sizes_that_adjust_themselves(folder, adjust):
+    """All ranks see the same sums, and so choose the same."""
+    sgd = f"learningRatesPerSample = 0.05 ; AutoAdjust = [ {adjust} ]"
+    alone, together = (train(folder, n, sgd=sgd, epochs=4) for n in (0, 2))
+    assert together.criteria(0) == together.criteria(1)
+    np.testing.assert_allclose(together.criteria(), alone.criteria(), rtol=1e-6)
+    assert largest_difference(alone, together) <= 1e-10
