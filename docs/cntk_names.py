@@ -65,7 +65,8 @@ def _actions() -> Iterator[tuple[str, str, str]]:
 
 
 def _training() -> Iterator[tuple[str, str, str]]:
-    owners = {"SGD": "cntk.SgdOptions", "AutoAdjust": "cntk.AutoAdjust"}
+    owners = dict.fromkeys(FIELDS, "cntk.SgdOptions.parallel")
+    owners |= {"SGD": "cntk.SgdOptions", "AutoAdjust": "cntk.AutoAdjust"}
     for section, pairs in FIELDS.items():
         for pair in pairs.split():
             name, _, fields = pair.partition("=")

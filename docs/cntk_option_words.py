@@ -28,8 +28,8 @@ class Section(NamedTuple):
 
 
 COMMON = (
-    "SGD action deserializers format input makeMode maxEpochs minibatchSize mlfFile modelPath precision randomize reader"
-    " scpFile traceLevel truncated type writer writerType"
+    "SGD action deserializers format input makeMode maxEpochs minibatchSize mlfFile modelPath ParallelTrain precision randomize"
+    " reader scpFile traceLevel truncated type writer writerType"
 )
 """Names that are told in another table than that of the code that looks them up."""
 
@@ -51,7 +51,8 @@ FIELDS = {
     " evalCriterionNodeName=evaluation numMBsToShowResult=show_every"
     " firstMBsToShowResult=show_first keepCheckPointFiles=keep_checkpoints"
     " gradientcheck=check_gradients sigFigs=check_digits adaptationRegType=adaptation"
-    " adaptationRegWeight=adaptation AutoAdjust=adjust seqGammarAMF=sequence seqGammarLMF=sequence"
+    " adaptationRegWeight=adaptation AutoAdjust=adjust ParallelTrain=parallel"
+    " seqGammarAMF=sequence seqGammarLMF=sequence"
     " seqGammarWordPen=sequence seqGammarBMMIFactor=sequence seqGammarUsesMBR=sequence"
     " doReferenceAlign=sequence hSmoothingWeight=sequence frameDropThresh=sequence",
     "AutoAdjust": "autoAdjustLR=rate reduceLearnRateIfImproveLessThan=decrease_below"
@@ -63,8 +64,17 @@ FIELDS = {
     " numSamples4Search=samples autoAdjustMinibatch=minibatch"
     " minibatchSizeTuningFrequency=minibatch_every minibatchSizeTuningMax=minibatch_most"
     " minibatchSearchCriterionErrorMargin=minibatch_margin",
+    "ParallelTrain": "parallelizationMethod=method parallelizationStartEpoch=first_epoch"
+    " distributedMBReading=distributed syncPerfStats=stats_every",
+    "DataParallelSGD": "gradientBits=bits useZeroThresholdFor1BitQuantization=zero_threshold"
+    " useBufferedAsyncGradientAggregation=buffered",
+    "ModelAveragingSGD": "blockSize=block blockSizePerWorker=of_rank syncFrequencyInFrames=of_rank"
+    " syncPeriod=of_rank",
+    "BlockMomentumSGD": "resetSGDMomentum=reset_momentum useNesterovMomentum=nesterov"
+    " blockLearningRate=block_rate blockMomentumAsTimeConstant=time_constant"
+    " blockMomentumPerSync=block_momentum",
 }
-"""Where `SgdOptions` and `AutoAdjust` hold what the options of a section say."""
+"""Where `SgdOptions`, `AutoAdjust` and `ParallelOptions` hold what the options of a section say."""
 
 COMMANDS = (
     Section(
@@ -79,6 +89,7 @@ stderr | file of the log; none: standard error
 doneFile | a file that is written at the very end
 timestamping | the time in front of each line of the log
 progressTracing | `PROGRESS: 12.50%` on standard output, for job schedulers
+parallelTrain | bool | where mpiexec started several | whether the processes that mpiexec started work together; false is an error where there are several
 numCPUThreads | threads of the CPU; 0: as opscope has them, below 0: leave so many cores free
 traceLevel | above 0: the config, networks and lines about minibatches are logged
 precision | float or double, of all values
@@ -122,6 +133,7 @@ numMBsToShowResult | minibatches between two lines of the log, with `traceLevel`
 firstMBsToShowResult | minibatches at the start that have a line each
 numSubminibatches | parts in which a minibatch is computed
 maxSamplesInRAM | int | any | samples of such a part at most
+distributedMBReading | bool | by reader | of several processes: whether each reads its own part of the data
 """,
     ),
     Section(
@@ -302,6 +314,7 @@ sigFigs | digits that must agree then
 adaptationRegType | none or KL
 adaptationRegWeight | weight of the reference model, from 0 to 1
 AutoAdjust | section | none | next table
+ParallelTrain | section | none | how several processes train together: a table below
 seqGammarAMF | float | 14 | criterion over lattices: divides all scores
 seqGammarLMF | float | 14 | criterion over lattices: factor of language-model scores
 seqGammarWordPen | float | 0 | criterion over lattices: added to the score of each edge
@@ -335,6 +348,53 @@ autoAdjustMinibatch | look for larger minibatches
 minibatchSizeTuningFrequency | epochs between two searches
 minibatchSizeTuningMax | largest minibatch
 minibatchSearchCriterionErrorMargin | percent that the criterion may get worse
+""",
+    ),
+    Section(
+        "ParallelTrain",
+        "The section `ParallelTrain` of `SGD`: how the processes that `mpiexec` started train together; see [training on several processes](../cntk_training.md#several-processes).",
+        ("parallel.options",),
+        """
+parallelizationMethod | none, DataParallelSGD, ModelAveragingSGD or BlockMomentumSGD
+parallelizationStartEpoch | the first epoch, counted from 1, that they train together; before, each trains on all data
+distributedMBReading | bool | by reader | whether each process reads its own part of the data; without it they cut minibatches, as they do by default for the older readers
+syncPerfStats | exchanges between two lines about the time that they take; 0: no lines
+DataParallelSGD | section | none | next tables, one for each method
+ModelAveragingSGD | section | none | the same
+BlockMomentumSGD | section | none | the same
+""",
+    ),
+    Section(
+        "DataParallelSGD",
+        "Gradients are summed over all processes in each minibatch.",
+        ("parallel.options",),
+        """
+gradientBits | ints | all | bits of a gradient's element on its way, by epoch: a power of two; what rounding loses is added the next time
+useZeroThresholdFor1BitQuantization | whether 1 bit tells the sign; false: whether a value is above the mean of its column
+useBufferedAsyncGradientAggregation | whether sums are used one minibatch later, while the next one is computed
+""",
+    ),
+    Section(
+        "ModelAveragingSGD",
+        "Processes train apart; after each block of samples all take the mean of the parameters, weighted by samples. One of these may be given.",
+        ("parallel.options",),
+        """
+blockSize | int | none | samples of all processes in a block
+blockSizePerWorker | int | 40000 | samples of one process in a block
+syncFrequencyInFrames | int | none | the same; an older name
+syncPeriod | int | none | the same; an older name
+""",
+    ),
+    Section(
+        "BlockMomentumSGD",
+        "The same, but blocks are steps of a descent with momentum of its own. `blockSize`, `blockSizePerWorker` (120000) and `syncPeriod` are as above.",
+        ("parallel.options",),
+        """
+resetSGDMomentum | whether the momentum of minibatches begins anew with each block
+useNesterovMomentum | whether a block begins ahead by the momentum of blocks
+blockLearningRate | factor of a block's change
+blockMomentumAsTimeConstant | float | none | momentum of blocks: the samples after which 1/e of a change is left
+blockMomentumPerSync | float | 1 - 1 / processes | momentum of blocks, in place of it
 """,
     ),
     Section(

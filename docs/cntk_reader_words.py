@@ -121,6 +121,7 @@ input | section | required | of a deserializer: its streams
 frameMode | single samples, shuffled one by one
 truncated | cut sequences into pieces
 truncationLength | steps of a piece
+localTimeline | without `truncated`: each of several processes counts the samples of its own sequences, up to its part of a minibatch; false: those of all
 checkData | whether sequences that a deserializer lacks are left out and counted
 useNumericSequenceKeys | bool | as the files need | whether names of sequences are numbers, of which leading zeros do not count
 expandToUtterance | of features: one frame for each utterance

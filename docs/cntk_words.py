@@ -311,7 +311,7 @@ LIBRARY2 = (
     ("`sequence_to_cntk_text_format`", "not there: the format is lines of text", READERS),
     (
         "`Communicator`, `data_parallel_distributed_learner`, `block_momentum_distributed_learner`, `ParallelTrain`",
-        "not there: training runs in one process; a config that asks for it is told so",
+        "a config with `ParallelTrain` under `mpiexec`: [several processes](cntk_training.md#several-processes)",
         TRAINING,
     ),
 )
@@ -384,10 +384,6 @@ ABSENT = (
     (
         "`DSSMReader`, `LibSVMBinaryReader`, `SparsePCReader`",
         "they are not read; `CNTKTextFormatReader` takes the same data as text, `CNTKBinaryReader` as a binary file",
-    ),
-    (
-        "`ParallelTrain`, 1-bit SGD, block momentum, MPI",
-        "training runs in one process; a run says so",
     ),
     (
         "`BrainScriptNetworkBuilder` with `TimeReverse`",

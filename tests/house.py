@@ -81,6 +81,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "mel",
         "brainscript",
         "run",
+        "parallel",
         "sgd",
         "actions",
         "programs",

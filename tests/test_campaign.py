@@ -21,11 +21,13 @@ from campaign.faults import fail, kill_work
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, Until, campaign, finds
 from campaign.progress import Progress, table
+from campaign.ranks import kill_ranks
 from campaign.switched import KINDS, Kind, Run
 from campaign.switches import compare
 from campaign.threads import repeats, sharing
 from campaign.trainings import TRAININGS
 from campaign.works import WORKS, Work, files
+from mpi_runs import mpiexec
 
 DAMAGED = 40
 FAULTS = {"save": 30, "archive and script": 30, "checkpoint": 20, "nnet3-copy": 12}
@@ -163,6 +165,12 @@ def test_a_switch_that_changes_a_number_is_found() -> None:
     assert found.largest["guilty"] == 0 and found.largest["innocent"] == 1e-6
     assert "wrong, seed 0, on: guilty, innocent: y differs by 1e-06" in found.problems
     assert "| wrong | innocent | 1 | 1.0e-06 | 1e-09 |" in switches.table([found])
+
+
+def test_ranks_that_are_killed(tmp_path: Path) -> None:
+    mpiexec()  # or skip
+    found = kill_ranks("block momentum", 1, random.Random(0), tmp_path)
+    assert found.killed >= 1 and (found.broken, found.leftovers) == (0, 0)
 
 
 def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...framework.base.errors import FormatError
 from ..brainscript import experiment
 from ..config.files import find_file, parse_command_line, read_source
+from ..parallel.start import launched
 from .common import Run
 from .experiment import run_experiment
 from .run import run_commands
@@ -24,11 +25,12 @@ def run_config(*arguments: str, run: Run | None = None) -> None:
     Raises:
         OpscopeError: the config is wrong, or a command fails; with the place.
     """
-    _check_named(arguments)
-    if is_redesigned(arguments):
-        run_experiment(arguments, run)
-    else:
-        run_commands(parse_command_line(arguments), run)
+    with launched(None if run is None else run.communicator) as ranks:
+        _check_named(arguments)
+        if is_redesigned(arguments):
+            run_experiment(arguments, run, communicator=ranks)
+        else:
+            run_commands(parse_command_line(arguments), run, communicator=ranks)
 
 
 def _check_named(arguments: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...framework.base.backend import CPUPlace, GPUPlace, Place, gpu_present
+from ...framework.base.communicator import Communicator
 from ...framework.base.errors import FormatError, OpscopeError, OutsideError
 from ..base.text import is_located, located
 from ..base.write import write_text
@@ -37,11 +38,18 @@ class Run:
         seeds: numbers of the random parameters of all its networks.
         say: takes the lines of the log.
         progress: reports how far the run is; None: no reports.
+        communicator: the ranks that run the same commands; None: this one alone.
     """
 
     seeds: Seeds = field(default_factory=Seeds)
     say: Say = to_stderr
     progress: JobProgress | None = None
+    communicator: Communicator | None = None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the rank that writes files."""
+        return self.communicator is None or self.communicator.rank == 0
 
 
 def place_of(section: ConfigParameters, say: Say = to_stderr) -> Place:

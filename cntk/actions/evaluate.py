@@ -13,6 +13,8 @@ from pathlib import Path
 from ...framework.base.errors import RunError
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
+from ..parallel.options import ParallelOptions
+from ..parallel.ranks import Ranks
 from ..readers.base.reader import DataReader
 from ..run.tracing import names_of, trace
 from ..sgd.evaluate import Evaluator, evaluation_nodes
@@ -97,9 +99,20 @@ def _evaluate(
         sub_minibatches=options.sub_minibatches,
         samples_in_memory=options.samples_in_memory,
         say=run.say,
+        ranks=_ranks(run, section),
     )
     nodes = evaluation_nodes(network, known)
     return evaluator.evaluate(reader, nodes, options.size, options.epoch_size)
+
+
+def _ranks(run: Run, section: ConfigParameters) -> Ranks | None:
+    """The ranks that evaluate together, if there are several."""
+    if run.communicator is None:
+        return None
+    shares = None
+    if section.has("distributedMBReading"):
+        shares = section.bool("distributedMBReading", False)
+    return Ranks(run.communicator, ParallelOptions(distributed=shares), 0)
 
 
 def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[Total]]]:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from ...framework.base.communicator import Communicator
+from ...framework.base.errors import FormatError
 from ..base.write import write_text
 from ..brainscript.experiment import (
     EditAction,
@@ -17,6 +19,7 @@ from ..brainscript.experiment import (
 from ..brainscript.redesign.sections import INPUT_FILES
 from ..config.commands import banner
 from ..config.device import device_of
+from ..parallel.start import launched, log_of_rank, ranks_of
 from ..sgd.options import SgdOptions
 from .checks.config import warnings_of_training
 from .common import Run, precision_of
@@ -25,9 +28,12 @@ from .settings import done_text, warnings_to
 from .train import train
 
 
-def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
+def run_experiment(
+    arguments: Sequence[str], run: Run | None = None, *, communicator: Communicator | None = None
+) -> None:
     """Run the trainings and edits of `configFile=file.bs name=value ...`. The log goes to standard
-    error, or to the file `stderr` of the top level; `run` says otherwise.
+    error, or to the file `stderr` of the top level; `run` says otherwise. `communicator` is that of
+    `run_commands`.
 
     Raises:
         OpscopeError: something is wrong in the file, or an action fails.
@@ -35,15 +41,23 @@ def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
     told: list[str] = []
     experiment = load_experiment(arguments, told.append)
     with ExitStack() as stack:
-        path = experiment.settings.get("stderr", "")
         if run is None:
-            run = Run(say=stack.enter_context(log_file(path))) if path else Run()
+            here = stack.enter_context(launched(communicator))
+            ranks = ranks_of(
+                experiment.settings.get("parallelTrain"),
+                here,
+                lambda text: FormatError(f"{' '.join(arguments)}: {text}"),
+            )
+            run = Run(communicator=ranks)
+            path = log_of_rank(experiment.settings.get("stderr", ""), ranks, False)
+            if path:
+                run.say = stack.enter_context(log_file(path))
         stack.enter_context(warnings_to(run.say))
         for text in told:
             run.say(f"WARNING: {text}\n")
         _run(experiment, run)
         done = experiment.settings.get("doneFile", "")
-        if done:
+        if done and run.is_main:
             write_text(done, done_text())
 
 
@@ -79,8 +93,10 @@ def _run(experiment: Experiment, run: Run) -> None:
                 _prepare(action, run)
         edits = isinstance(action, EditAction)
         run.say(banner(action.name, "edit" if edits else "train"))
-        if isinstance(action, EditAction):
-            action.run()
-        else:
+        if isinstance(action, TrainAction):
             train(run, action.config, action.network)
+        elif run.is_main:
+            action.run()
+        if run.communicator is not None:
+            run.communicator.barrier()
     run.say("COMPLETED.\n")

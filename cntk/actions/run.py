@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...framework.base.atomic import make_folder_of
+from ...framework.base.communicator import Communicator
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.plugins import call_plugin
 from ...framework.base.untrusted.values import open_file
@@ -18,6 +19,7 @@ from ..base.text import reason
 from ..base.write import write_text
 from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
 from ..config.parameters import ConfigParameters
+from ..parallel.start import launched, log_of_rank, ranks_of
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
 from .common import Run, naming_values, precision_of, refuse_overwriting
@@ -54,6 +56,9 @@ ACTIONS: dict[str, Action] = {
     "writeWordAndClass": words.write_word_and_class,
 }
 """What each action does."""
+
+_ON_ALL_RANKS = frozenset({"train", "trainRNN", "adapt", "test", "eval", "cv", "bnstat"})
+"""The actions of which several ranks share the work; others are those of the main one."""
 
 
 def add_action(name: str, function: Action) -> None:
@@ -97,10 +102,15 @@ def log_file(path: str) -> Iterator[Say]:
             raise
 
 
-def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
+def run_commands(
+    config: ConfigParameters, run: Run | None = None, *, communicator: Communicator | None = None
+) -> None:
     """Run the commands of a config in order, in the folder `currentDirectory` if it names one. The
     log goes to standard error, or to the file `stderr` of the config; `run` says otherwise. The
     file `doneFile` is written at the end.
+
+    Without `run` the processes that a launcher of MPI has started are ranks which train together;
+    `communicator` stands for them where they have come together already.
 
     Raises:
         OpscopeError: a command fails; what it was to write stays as it was.
@@ -108,8 +118,15 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
     with ExitStack() as stack:
         options = TopOptions.of(config)
         if run is None:
-            refuse_overwriting(config, [options.log] if options.log else [], ("stderr",))
-            run = Run(say=stack.enter_context(log_file(options.log))) if options.log else Run()
+            here = stack.enter_context(launched(communicator))
+            ranks = ranks_of(
+                options.parallel, here, lambda text: config["parallelTrain"].error(text)
+            )
+            log = log_of_rank(options.log, ranks, options.stamps)
+            refuse_overwriting(config, [log] if log else [], ("stderr",))
+            run = Run(communicator=ranks)
+            if log:
+                run.say = stack.enter_context(log_file(log))
         if options.folder:
             config.folders = [folder.absolute() for folder in config.folders]
             stack.enter_context(chdir(options.folder))
@@ -133,16 +150,19 @@ def _run(config: ConfigParameters, options: TopOptions, run: Run) -> None:
         run.say(f'precision = "{precision}"\n')
     for warning in warnings_of(config):
         run.say(f"WARNING: {str(warning)}\n")
-    run.progress = job_progress(listed, run.say) if options.progress else None
+    run.progress = job_progress(listed, run.say) if options.progress and run.is_main else None
     with cpu_threads(options.threads, run.say):
         for command in listed:
             for action in command.actions:
                 run.say(banner(command.name, action))
-                _act(run, command, action)
+                if run.is_main or action in _ON_ALL_RANKS:
+                    _act(run, command, action)
+                if run.communicator is not None:
+                    run.communicator.barrier()
                 run.say("\n")
                 if command.parameters.int("traceLevel", 0) > 0:
                     run.say(f'Action "{action}" complete.\n\n')
-    if options.done:
+    if options.done and run.is_main:
         write_text(Path(options.done), done_text())
     run.say("__COMPLETED__\n" if options.stamps else "COMPLETED.\n")
 

@@ -100,6 +100,7 @@ class TopOptions:
         threads: of the CPU, see `cpu_threads`.
         done: the file to write at the end; "" for none.
         progress: whether the progress is told.
+        parallel: whether several processes train together; None: where there are several.
     """
 
     log: str
@@ -109,6 +110,7 @@ class TopOptions:
     threads: int
     done: str
     progress: bool
+    parallel: bool | None
 
     @classmethod
     def of(cls, config: ConfigParameters) -> TopOptions:
@@ -117,6 +119,9 @@ class TopOptions:
         Raises:
             FormatError: a value is wrong.
         """
+        parallel = None
+        if config.has("parallelTrain") and not config.is_section("parallelTrain"):
+            parallel = config.bool("parallelTrain")
         return cls(
             log=log_path(config),
             folder=config.string("currentDirectory", ""),
@@ -125,6 +130,7 @@ class TopOptions:
             threads=config.int("numCPUThreads", 0),
             done=config.string("doneFile", ""),
             progress=config.bool("progressTracing", False),
+            parallel=parallel,
         )
 
 

@@ -85,8 +85,9 @@ def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
             _average(net, node, coming, rounds)
             _set(net, node, math.inf, math.inf)
     net.store()
-    make_folder_of(path)
-    write_model(network, path)
+    if run.is_main:
+        make_folder_of(path)
+        write_model(network, path)
 
 
 def _set(net: CntkNet, node: Node, time: float, blend: float) -> None:

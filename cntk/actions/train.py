@@ -9,12 +9,15 @@ import math
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+
 from ...framework.base.context import OpContext
 from ...framework.base.errors import VariableError
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
+from ..parallel.ranks import Ranks
 from ..readers.base.data import Samples
 from ..readers.base.pack import Minibatch
 from ..run.runtime import CntkNet
@@ -32,8 +35,8 @@ def train(run: Run, section: ConfigParameters, network: Network | None = None) -
     Raises:
         OpscopeError: the config or the data are wrong, or a file cannot be read or written.
     """
-    options, files = _sgd(section)
-    start = files.start(section.bool("makeMode", True))
+    options, files = _sgd(run, section)
+    start = _start(run, section, files)
     if start == options.epochs:
         run.say(f"Final model exists: {files.path}\nNo further training is necessary.\n")
         return None
@@ -47,10 +50,21 @@ def train(run: Run, section: ConfigParameters, network: Network | None = None) -
     return _train(run, section, network, options, files, start)
 
 
-def _sgd(section: ConfigParameters) -> tuple[SgdOptions, ModelFiles]:
+def _sgd(run: Run, section: ConfigParameters) -> tuple[SgdOptions, ModelFiles]:
     part = sgd_section(section)
     options = SgdOptions.of(part)
-    return options, ModelFiles(Path(part.string("modelPath")), options.epochs)
+    return options, ModelFiles(Path(part.string("modelPath")), options.epochs, run.is_main)
+
+
+def _start(run: Run, section: ConfigParameters, files: ModelFiles) -> int:
+    """Where the training begins, see `ModelFiles.start`; that of the main rank counts for all."""
+    start = files.start(section.bool("makeMode", True))
+    if run.communicator is None:
+        return start
+    found = np.array([start])
+    run.communicator.operator = "the start of a training"
+    run.communicator.broadcast(found)
+    return int(found[0])
 
 
 def sgd_section(section: ConfigParameters) -> ConfigParameters:
@@ -71,6 +85,11 @@ def _train(
     for name in ("reader", "cvReader"):
         if name in section and section.string(name, ""):
             refuse_overwriting(section.section(name), written)
+    ranks = None
+    if run.communicator is not None:
+        ranks = Ranks(run.communicator, options.parallel, options.epochs)
+    elif options.parallel.method != "none":
+        run.say("parallelTrain option is not enabled. ParallelTrain config will be ignored.\n")
     with ExitStack() as stack:
         net = net_of(section, network, run)
         run.say(f"\nModel has {len(network)} nodes. Using {_device(net)}.\n")
@@ -88,6 +107,7 @@ def _train(
             prepare=reference,
             say=run.say,
             progress=run.progress,
+            ranks=ranks,
         )
         trainer.train()
     return net
@@ -131,9 +151,9 @@ def adapt(run: Run, section: ConfigParameters) -> CntkNet | None:
         VariableError: `refNodeName` is missing, or there are no labels.
         OpscopeError: as for `train`.
     """
-    options, files = _sgd(section)
+    options, files = _sgd(run, section)
     original = section.string("origModelFileName", "")
-    start = files.start(section.bool("makeMode", True))
+    start = _start(run, section, files)
     if start == options.epochs:
         run.say("No further training is necessary.\n")
         return None

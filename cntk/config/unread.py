@@ -17,8 +17,6 @@ from .section import Section
 from .variables import names_used
 
 _REASONS = {
-    "training runs in one process": "parallelTrain ParallelTrain distributedMBReading"
-    " enableDistributedMBReading localTimeline",
     "memory is planned from the op list": "shareNodeValueMatrices hyperCompressMemory"
     " optimizeGradientAccumulation maxTempMemSizeInSamplesForCNN traceGPUMemoryAllocations"
     " keepDataInMemory windowSize pageFilePath wsize wrecords",

@@ -1,7 +1,8 @@
 """CNTK's checkpoints (`.ckp`): the learner's state beside a model.
 
-CNTK forgets at a restart how its control of learning rates stood. That is kept here in a section
-behind the end of the checkpoint, where CNTK does not look; plain trainings have none.
+CNTK forgets at a restart how its control of learning rates stood, and what ranks that train apart
+know. That is kept here in sections behind the end of the checkpoint, where CNTK does not look;
+plain trainings have none.
 
 Source: SGD::SaveCheckPointInfo and LoadCheckPointInfo.
 """
@@ -33,6 +34,8 @@ class Checkpoint:
             parameters' names; where a learner keeps more, columns are appended.
         counts: smoothed counts of the parameters (fsAdaGrad), or empty where an old file has none.
         control: how the control of rates stood, or None where it has nothing to tell.
+        blocks: the last change of each parameter by block momentum, a row each.
+        others: states of the learners of the other ranks, where they train apart.
     """
 
     samples: int
@@ -42,6 +45,16 @@ class Checkpoint:
     gradients: list[np.ndarray] = field(default_factory=list)
     counts: list[float] = field(default_factory=list)
     control: RateControl | None = None
+    blocks: list[np.ndarray] = field(default_factory=list)
+    others: list[LearnerStates] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LearnerStates:
+    """The states of a learner, see `Checkpoint`."""
+
+    gradients: list[np.ndarray]
+    counts: list[float]
 
 
 @dataclass(frozen=True)
@@ -91,12 +104,8 @@ def parse_checkpoint(data: bytes, name: str = "checkpoint") -> Checkpoint:
         minibatch = _whole(reader, "minibatch size")
         reader.marker("EMinibatchSize")
     result = Checkpoint(samples, rate, criterion, minibatch)
-    reader.marker("BGradient")
-    while not reader.try_marker("EGradient"):
-        result.gradients.append(reader.matrix())
-    if reader.try_marker("BCount"):
-        result.counts = [_finite(reader, "count") for _ in result.gradients]
-        reader.marker("ECount")
+    own = _read_states(reader)
+    result.gradients, result.counts = own.gradients, own.counts
     reader.marker("ECKP")
     if reader.try_marker("BControl"):
         average, reduced = reader.number("double"), reader.number("bool")
@@ -104,6 +113,12 @@ def parse_checkpoint(data: bytes, name: str = "checkpoint") -> Checkpoint:
         while not reader.try_marker("EControl"):
             rates.append(_finite(reader, "learning rate"))
         result.control = RateControl(average, bool(reduced), tuple(rates))
+    if reader.try_marker("BBlocks"):
+        while not reader.try_marker("EBlocks"):
+            result.blocks.append(reader.matrix())
+    if reader.try_marker("BRanks"):
+        while not reader.try_marker("ERanks"):
+            result.others.append(_read_states(reader))
     return result
 
 
@@ -131,6 +146,29 @@ def _finite(reader: BinaryReader, what: str) -> float:
     return value
 
 
+def _read_states(reader: BinaryReader) -> LearnerStates:
+    found = LearnerStates([], [])
+    reader.marker("BGradient")
+    while not reader.try_marker("EGradient"):
+        found.gradients.append(reader.matrix())
+    if reader.try_marker("BCount"):
+        found.counts.extend(_finite(reader, "count") for _ in found.gradients)
+        reader.marker("ECount")
+    return found
+
+
+def _write_states(writer: BinaryWriter, states: LearnerStates) -> None:
+    writer.marker("BGradient")
+    for gradient in states.gradients:
+        writer.matrix(gradient)
+    writer.marker("EGradient")
+    if states.counts:
+        writer.marker("BCount")
+        for count in states.counts:
+            writer.number("double", count)
+        writer.marker("ECount")
+
+
 def format_checkpoint(checkpoint: Checkpoint) -> bytes:
     """The bytes of a checkpoint file."""
     writer = BinaryWriter()
@@ -147,15 +185,7 @@ def format_checkpoint(checkpoint: Checkpoint) -> bytes:
         writer.marker("BMinibatchSize")
         writer.number("uint64", checkpoint.minibatch)
         writer.marker("EMinibatchSize")
-    writer.marker("BGradient")
-    for gradient in checkpoint.gradients:
-        writer.matrix(gradient)
-    writer.marker("EGradient")
-    if checkpoint.counts:
-        writer.marker("BCount")
-        for count in checkpoint.counts:
-            writer.number("double", count)
-        writer.marker("ECount")
+    _write_states(writer, LearnerStates(checkpoint.gradients, checkpoint.counts))
     writer.marker("ECKP")
     control = checkpoint.control
     if control is not None:
@@ -165,6 +195,16 @@ def format_checkpoint(checkpoint: Checkpoint) -> bytes:
         for rate in control.rates:
             writer.number("double", rate)
         writer.marker("EControl")
+    if checkpoint.blocks:
+        writer.marker("BBlocks")
+        for change in checkpoint.blocks:
+            writer.matrix(change)
+        writer.marker("EBlocks")
+    if checkpoint.others:
+        writer.marker("BRanks")
+        for states in checkpoint.others:
+            _write_states(writer, states)
+        writer.marker("ERanks")
     return writer.bytes()
 
 

@@ -25,7 +25,8 @@ class _Cntk(click.Group):
         try:
             return super().invoke(ctx)
         except OpscopeError as error:
-            click.echo(f"error: {error}", err=True)
+            if not error.told:
+                click.echo(f"error: {error}", err=True)
             ctx.exit(1)
 
 

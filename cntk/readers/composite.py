@@ -67,13 +67,15 @@ def composite_reader(config: ConfigParameters) -> Opening[DataReader]:
     if truncated and length < 1:
         raise complaint(config, "truncated = true needs a truncationLength above 0")
     ahead = config.bool("prefetch", True)
+    config.only_if(not truncated, "truncated is true", "localTimeline")
+    local = not truncated and config.bool("localTimeline", True)
 
     def opened() -> DataReader:
         source = join([source.open() for source in sources])
         order = ordered(source)
-        packer: Packer = SequencePacker(order, source.streams)
+        packer: Packer = SequencePacker(order, source.streams, local=local)
         if frame_mode:
-            packer = FramePacker(order, source.streams)
+            packer = FramePacker(order, source.streams, local=local)
         elif truncated:
             packer = TruncatedPacker(order, source.streams, length)
         return PackedReader(packer, ahead=ahead)
@@ -188,6 +190,6 @@ def htk_deserializers_reader(config: ConfigParameters) -> Opening[DataReader]:
             packer = TruncatedPacker(order, source.streams, length, slots)
         if archive is not None:
             packer = LatticePacker(packer, archive, phones_of(config, archive.hmms, names))
-        return PackedReader(packer, ahead=ahead)
+        return PackedReader(packer, ahead=ahead, legacy=True)
 
     return opening_of(config, features, labels, opened)

@@ -29,6 +29,7 @@ class MultiReader(DataReader):
         self._readers = list(readers)
         self._epochs: list[Iterator[Minibatch]] = []
         self.streams = [stream for reader in self._readers for stream in reader.streams]
+        self.legacy = any(reader.legacy for reader in self._readers)
 
     @property
     def parallel(self) -> int:
@@ -54,6 +55,14 @@ class MultiReader(DataReader):
                 f"number of utterances per minibatch: the readers have {listed}"
             )
         return counts[0]
+
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """See `DataReader.take_share`."""
+        if all([reader.take_share(rank, ranks) for reader in self._readers]):
+            return True
+        for reader in self._readers:
+            reader.take_share(0, 1)
+        return False
 
     def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
         """See `DataReader.start_minibatch_loop`."""

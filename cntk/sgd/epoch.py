@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
 from ..lower.emitter import INPUT, PARAMETER, dims
 from ..network.nodes.node import Node
+from ..parallel.blocks import Blocks
+from ..parallel.gathered import take_main_statistics
+from ..parallel.gradients import GradientExchange, Learning
+from ..parallel.ranks import Ranks, Sums
 from ..readers.base.minibatches import minibatches
 from ..readers.base.pack import Minibatch
 from ..readers.base.reader import DataReader
@@ -31,14 +36,17 @@ from .measure import (
     measured,
     reset_accumulators,
     samples_of,
+    sub_minibatch,
     sub_minibatch_count,
     sub_minibatches,
+    with_accumulated,
 )
 from .options import SgdOptions
 from .report import Say, Total, Totals, number_text, percent_digits, to_stderr, totals_text
 from .updates import CONTROL, Updates
 
 Prepare = Callable[[Minibatch], None]
+_Values: TypeAlias = list[tuple[float, int]]
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,32 @@ class EpochResult:
     criterion: Total
     evaluations: list[Total]
     minibatches: int
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What all minibatches of an epoch share.
+
+    Attributes:
+        nodes: whose values are told. parts: in which a minibatch is computed.
+        context: of the runs. learns: whether parameters are updated, or only measured.
+        rate: per sample. momentum: of one sample.
+        accumulate: whether a node's value is that of the whole epoch so far.
+        common: context of updates that all ranks do in the same way.
+    """
+
+    nodes: list[Node]
+    parts: int
+    context: OpContext
+    learns: bool
+    rate: float
+    momentum: float
+    accumulate: list[bool]
+    common: OpContext
+
+
+def _nothing(step: _Step) -> _Values:
+    return [(0.0, 0)] * len(step.nodes)
 
 
 @dataclass
@@ -62,6 +96,7 @@ class EpochRunner:
         say: takes the lines of the log.
         progress: called with how far the training is.
         computed_size: samples of an epoch, as far as known, for the progress in percent.
+        ranks: that train together; None: this one alone.
     """
 
     net: CntkNet
@@ -74,7 +109,10 @@ class EpochRunner:
     say: Say = to_stderr
     progress: JobProgress | None = None
     computed_size: int | None = None
+    ranks: Ranks | None = None
     _update_net: PlainNet | None = field(default=None, init=False)
+    _exchange: GradientExchange | None = field(default=None, init=False)
+    _before: Sums | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.computed_size = self.options.epoch_size
@@ -101,45 +139,191 @@ class EpochRunner:
         Raises:
             RunError: the criterion is not a number, or the reader gives no samples.
         """
-        options, network = self.options, self.net.network
+        options = self.options
         nodes = [self.criterion, *self.evaluations]
         learns = rate > 0.01 * options.min_rate
         count = sub_minibatch_count(
             size, options.sub_minibatches, options.samples_in_memory, self.reader.parallel
         )
-        context = OpContext(train=True, seed=epoch)
+        ranks = self.ranks
+        together = ranks is not None and ranks.trains_together(epoch)
+        sums = ranks is not None and ranks.sums_gradients(epoch)
+        divided = ranks is not None and ranks.divide(self.reader, together)
+        context = OpContext(
+            train=True,
+            seed=epoch if ranks is None else ranks.seed_number(epoch),
+            communicator=None if ranks is None else ranks.communicator,
+        )
+        common = OpContext(train=True, seed=epoch, communicator=context.communicator)
         momentum = options.momentum(epoch, self.reader.parallel)
         if options.trace_level > 0:
-            with_parts = f", with {count} subminibatch" if count > 1 else ""
-            self.say(f"\nStarting minibatch loop{with_parts}.\n")
-        progress = _Progress(self, epoch, size, prefix)
+            how = ranks.describe(epoch, divided) if ranks is not None else ""
+            how += f", with {count} subminibatch" if count > 1 else ""
+            self.say(f"\nStarting minibatch loop{how}.\n")
+        progress = _Progress(
+            self, epoch, size, prefix, np.dtype(np.float64) if sums else self.net.dtype
+        )
         reset_accumulators(self.net)
+        blocks = self._blocks() if ranks is not None and ranks.averages(epoch) else None
+        if sums:
+            self._begin_sums(nodes, learns, epoch)
         coming = minibatches(self.reader, size, epoch, options.epoch_size)
+        step = _Step(nodes, count, context, learns, rate, momentum, progress.accumulate, common)
         used, carried = 0, False
         while samples is None or used <= samples:
             minibatch = next(coming, None)
-            if minibatch is None:
+            if minibatch is None and not sums:
                 break
-            if self.prepare is not None:
-                self.prepare(minibatch)
-            carried = carried or goes_on(minibatch)
-            bound = self._bound_net(nodes, learns, count == 1, carried)
-            true = samples_of(network, minibatch)
-            columns = self._columns(minibatch)
-            control = np.array([rate, momentum**columns, columns], np.float64)
-            self.net.scope.var(CONTROL).set(control)
-            if count == 1:
-                bound.run(minibatch, context)
-                progress.add([measured(bound, nodes, true)])
-            else:
-                progress.add(self._in_parts(bound, nodes, minibatch, count, context, learns))
-            used += true
-        if not used and (samples is None or samples > 0):
+            own = minibatch or None
+            if own is not None and together and ranks is not None and not divided:
+                own = sub_minibatch(own, ranks.rank, ranks.count) or None
+            if own is not None:
+                if self.prepare is not None:
+                    self.prepare(own)
+                carried = carried or goes_on(own)
+            if sums:
+                found = self._together(own, step, minibatch is not None, carried)
+                if found is None:
+                    break
+                progress.add([found.values])
+                used += found.samples
+            elif own is not None:
+                values, true = self._alone(own, step, carried)
+                progress.add(values)
+                used += true
+                if blocks is not None:
+                    blocks.step(self._columns(own))
+        if blocks is not None and ranks is not None:
+            blocks.finish()
+            progress.add_up(ranks)
+        if together and ranks is not None:
+            take_main_statistics(ranks.communicator, self.net)
+            progress.join_accumulators(ranks)
+        if not used and not together and (samples is None or samples > 0):
             raise RunError(
                 f"epoch {epoch + 1}: the reader gave no samples of the criterion"
                 f" {self.criterion.name!r} in {progress.run} minibatches"
             )
         return progress.result()
+
+    def _alone(self, minibatch: Minibatch, step: _Step, carried: bool) -> tuple[list[_Values], int]:
+        """Train on a minibatch: sums and samples of the nodes, part by part; samples of all."""
+        bound = self._bound_net(step.nodes, step.learns, step.parts == 1, carried)
+        true = samples_of(self.net.network, minibatch)
+        self._control(step, self._columns(minibatch))
+        if step.parts > 1:
+            return self._in_parts(bound, minibatch, step), true
+        bound.run(minibatch, step.context)
+        return [list(measured(bound, step.nodes, true))], true
+
+    def _together(
+        self, minibatch: Minibatch | None, step: _Step, reading: bool, carried: bool
+    ) -> Sums | None:
+        """Train on the minibatch of all ranks, of which this one has a part or nothing; None where
+        all have come to the end. With `useBufferedAsyncGradientAggregation` the sums, and what is
+        told, are those of the minibatch before."""
+        ranks, exchange = self.ranks, self._exchange
+        assert ranks is not None and exchange is not None
+        values, samples, columns = _nothing(step), 0, 0
+        sums: dict[str, list[np.ndarray]] = {}
+        if minibatch is not None:
+            bound = self._bound_net(step.nodes, step.learns, False, carried)
+            samples = samples_of(self.net.network, minibatch)
+            columns = self._columns(minibatch)
+            parts = self._compute_parts(bound, minibatch, step, sums)
+            values = [
+                (of_node[-1][0], 1)
+                if accumulates
+                else (sum(value for value, _ in of_node), sum(n for _, n in of_node))
+                for accumulates, of_node in zip(
+                    step.accumulate, zip(*parts, strict=True), strict=True
+                )
+            ]
+        coming = ranks.add_up(reading, samples, columns, values)
+        coming.values[:] = [
+            (value / max(n, 1) if accumulates else value, n)
+            for accumulates, (value, n) in zip(step.accumulate, coming.values, strict=True)
+        ]
+        now = coming
+        if ranks.options.buffered:
+            now, self._before = self._before, coming
+            if now is not None and not now.reading and not now.samples:
+                return None
+            if now is not None and now.samples and step.learns:
+                self._control(step, now.columns)
+                exchange.update(step.common)  # with the sums of the minibatch before
+            if coming.samples and step.learns:
+                exchange.feed(self._dense(sums))
+                exchange.send(step.context)
+            return now if now is not None else replace(coming, samples=0, values=_nothing(step))
+        if not now.reading and not now.samples:
+            return None
+        if now.samples and step.learns:
+            exchange.feed(self._dense(sums))
+            self._control(step, now.columns)
+            exchange.update(step.common)
+        return now
+
+    def _begin_sums(self, nodes: list[Node], learns: bool, epoch: int) -> None:
+        """Make the net that sums gradients, and begin an epoch of it."""
+        assert self.ranks is not None
+        options = self.ranks.options
+        self._before = None
+        bits = options.bits[epoch]
+        if self._exchange is not None and self._exchange.bits == bits:
+            self._exchange.begin_epoch()
+            return
+        gradients = self._bound_net(nodes, True, False, False).gradients
+        self._exchange = GradientExchange(
+            self.net.scope,
+            [
+                Learning(node.name, dims(node), gradients[node.name])
+                for node in self.updates.parameters
+                if node.name in gradients
+            ],
+            self.net.dtype,
+            self.updates.extend,
+            bits=bits,
+            zero=options.zero_threshold,
+            buffered=options.buffered,
+            stats_every=options.stats_every,
+            say=self.say,
+        )
+
+    def _dense(self, sums: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
+        """The gradients of a minibatch; rows of sparse ones become whole arrays."""
+        assert self._exchange is not None
+        found = {}
+        for one in self._exchange.learning:
+            arrays, rows = sums.get(one.gradient), sums.get(rows_name(one.gradient))
+            if arrays is None:
+                continue
+            value = arrays[0]
+            if rows is not None:
+                value = np.zeros(one.shape, self.net.dtype)
+                places, given = np.concatenate(rows), np.concatenate(arrays)
+                np.add.at(value, places[places >= 0], given[places >= 0])
+            found[one.gradient] = value
+        return found
+
+    def _blocks(self) -> Blocks:
+        """The blocks of an epoch in which ranks train apart."""
+        assert self.ranks is not None
+        updates = self.updates
+        shapes = {node.name: dims(node) for node in updates.parameters}
+        return Blocks(
+            self.ranks,
+            self.net.scope,
+            shapes,
+            self.net.dtype,
+            lambda: updates.reset(self.net.scope),
+            self.say,
+        )
+
+    def _control(self, step: _Step, columns: int) -> None:
+        """Tell the updates rate, momentum and columns of a minibatch."""
+        control = np.array([step.rate, step.momentum**columns, columns], np.float64)
+        self.net.scope.var(CONTROL).set(control)
 
     def _columns(self, minibatch: Minibatch) -> int:
         """The N of learners: columns, or where the criterion has an axis its samples."""
@@ -156,28 +340,32 @@ class EpochRunner:
 
     # -- minibatches in parts ------------------------------------------------------------------
 
-    def _in_parts(
-        self,
-        bound: BoundNet,
-        nodes: list[Node],
-        minibatch: Minibatch,
-        count: int,
-        context: OpContext,
-        learns: bool,
-    ) -> list:
+    def _in_parts(self, bound: BoundNet, minibatch: Minibatch, step: _Step) -> list[_Values]:
         """Run the parts of a minibatch, then update once with the sums of their gradients."""
-        found = []
         sums: dict[str, list[np.ndarray]] = {}
-        for part in sub_minibatches(minibatch, count):
-            bound.run(part, context)
-            found.append(list(measured(bound, nodes, samples_of(self.net.network, part))))
-            for grad in bound.gradients.values() if learns else ():
-                self._collect(sums, grad)
-        if learns:
+        found = self._compute_parts(bound, minibatch, step, sums)
+        if step.learns:
             for name, arrays in sums.items():
                 whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
                 self.net.scope.var(name).set(whole)
-            self._updates_alone(sums).run(self.net.scope, context)
+            self._updates_alone(sums).run(self.net.scope, step.context)
+        return found
+
+    def _compute_parts(
+        self,
+        bound: BoundNet,
+        minibatch: Minibatch,
+        step: _Step,
+        sums: dict[str, list[np.ndarray]],
+    ) -> list[_Values]:
+        """Run the parts of a minibatch and add up their gradients in `sums`."""
+        found = []
+        for part in sub_minibatches(minibatch, step.parts):
+            bound.run(part, step.context)
+            samples = samples_of(self.net.network, part)
+            found.append(list(measured(bound, step.nodes, samples)))
+            for grad in bound.gradients.values() if step.learns else ():
+                self._collect(sums, grad)
         return found
 
     def _collect(self, sums: dict[str, list[np.ndarray]], grad: str) -> None:
@@ -214,12 +402,15 @@ class EpochRunner:
 class _Progress:
     """Sums of an epoch, and a line of the log now and then."""
 
-    def __init__(self, runner: EpochRunner, epoch: int, size: int, prefix: str) -> None:
+    def __init__(
+        self, runner: EpochRunner, epoch: int, size: int, prefix: str, dtype: np.dtype
+    ) -> None:
         self.runner, self.epoch, self.size, self.prefix = runner, epoch, size, prefix
         nodes = [runner.criterion, *runner.evaluations]
         self.names = [node.name for node in nodes]
         self.accumulate = [accumulating(node) for node in nodes]
-        self.totals = Totals(len(nodes), runner.net.dtype)
+        self.totals = Totals(len(nodes), dtype)
+        self.added_up: list[Total] = []
         self.shown = self.totals.totals()
         self.run = self.shown_at = 0
         self.clock = time.perf_counter()
@@ -271,6 +462,18 @@ class _Progress:
         digits = percent_digits(minibatches, step)
         return f", {100 * self.run / minibatches:2.{digits}f}%"
 
+    def add_up(self, ranks: Ranks) -> None:
+        """Add the sums of all ranks at the end of an epoch that they trained apart."""
+        own = self.totals.totals()
+        self.added_up = [Total(*pair) for pair in ranks.add_up(False, 0, 0, own).values]
+
+    def join_accumulators(self, ranks: Ranks) -> None:
+        """Let nodes that gather over an epoch have gathered over all ranks."""
+        if any(self.accumulate):
+            runner, totals = self.runner, self.added_up or self.totals.totals()
+            nodes = [runner.criterion, *runner.evaluations]
+            self.added_up = with_accumulated(ranks.communicator, runner.net, nodes, totals)
+
     def result(self) -> EpochResult:
-        criterion, *evaluations = self.totals.totals()
+        criterion, *evaluations = self.added_up or self.totals.totals()
         return EpochResult(criterion, evaluations, self.run)

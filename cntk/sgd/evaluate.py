@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ...framework.base.errors import RunError, ShapeError, VariableError
 from ..network.network import Network
 from ..network.nodes.node import Node
+from ..parallel.ranks import Ranks
 from ..readers.base.minibatches import minibatches
 from ..readers.base.reader import DataReader
 from ..run.runtime import CntkNet, goes_on
@@ -20,8 +21,10 @@ from .measure import (
     measured,
     reset_accumulators,
     samples_of,
+    sub_minibatch,
     sub_minibatch_count,
     sub_minibatches,
+    with_accumulated,
 )
 from .report import Say, Total, to_stderr
 
@@ -46,6 +49,7 @@ class Evaluator:
         trace_level: 0 = the final line only.
         sub_minibatches, samples_in_memory: see `SgdOptions`.
         say: takes the lines of the log.
+        ranks: that evaluate a part of the data each; None: this one alone.
     """
 
     net: CntkNet
@@ -55,6 +59,7 @@ class Evaluator:
     sub_minibatches: int = 1
     samples_in_memory: int | None = None
     say: Say = to_stderr
+    ranks: Ranks | None = None
 
     def evaluate(
         self, reader: DataReader, nodes: Sequence[Node], size: int, epoch_size: int | None = None
@@ -72,7 +77,13 @@ class Evaluator:
         totals = [Total() for _ in nodes]
         shown, shown_at, run, carried = list(totals), 0, 0, False
         reset_accumulators(self.net)
+        ranks = self.ranks
+        divided = ranks is not None and ranks.divide(reader, True)
         for minibatch in minibatches(reader, size, 0, epoch_size):
+            if ranks is not None and minibatch and not divided:
+                minibatch = sub_minibatch(minibatch, ranks.rank, ranks.count)
+            if not minibatch:
+                continue
             carried = carried or goes_on(minibatch)
             bound = self.net.bound_net(nodes, carried=carried)
             for part in sub_minibatches(minibatch, count):
@@ -92,6 +103,13 @@ class Evaluator:
                 shown, shown_at = totals, run
         if shown_at < run:
             self._show(nodes, totals, shown, shown_at + 1, run)
+        if ranks is not None:
+            found = ranks.add_up(bool(run), 0, 0, totals)
+            totals = [Total(*pair) for pair in found.values]
+            ranks.divide(reader, False)
+            run = max(run, int(found.reading > 0))
+            if run and any(accumulate):
+                totals = with_accumulated(ranks.communicator, self.net, nodes, totals)
         if not run:
             raise RunError("evaluation: the reader gave no data")
         if not any(total.samples for total in totals):

@@ -27,6 +27,7 @@ class ModelFiles:
     Attributes:
         path: of the final model.
         epochs: of the whole training.
+        writes: False for ranks that leave the writing to another one.
 
     Raises:
         SaveError: the path ends in no name.
@@ -34,6 +35,7 @@ class ModelFiles:
 
     path: Path
     epochs: int
+    writes: bool = True
 
     def __post_init__(self) -> None:
         if not self.path.name:  # then there is no name for the models of epochs
@@ -65,8 +67,9 @@ class ModelFiles:
     def save(self, net: CntkNet, path: Path) -> None:
         """Write the model."""
         net.store()
-        make_folder_of(path)
-        write_model(net.network, path)
+        if self.writes:
+            make_folder_of(path)
+            write_model(net.network, path)
 
     def load(self, net: CntkNet, done: int) -> None:
         """Take the parameters of the model after `done` epochs.
@@ -77,7 +80,8 @@ class ModelFiles:
         take_values(net, read_model(self.model(done)))
 
     def write_state(self, checkpoint: Checkpoint, done: int) -> None:
-        write_checkpoint(checkpoint, self.checkpoint(done))
+        if self.writes:
+            write_checkpoint(checkpoint, self.checkpoint(done))
 
     def read_state(self, done: int) -> Checkpoint | None:
         """The checkpoint after `done` epochs, or None where there is none."""
@@ -90,7 +94,7 @@ class ModelFiles:
         Raises:
             SaveError: one cannot be removed.
         """
-        for path in paths:
+        for path in paths if self.writes else ():
             try:
                 Path(file_path(path)).unlink(missing_ok=True)
             except OSError as error:

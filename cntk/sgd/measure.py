@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...framework.base.communicator import Communicator
 from ...framework.base.errors import ShapeError
 from ..network.network import Network
 from ..network.nodes.analysis import depth_first
 from ..network.nodes.node import DEFAULT_AXIS, Node
+from ..parallel.gathered import accumulated
 from ..readers.base.layout import Layout
 from ..readers.base.pack import Minibatch
 from ..run.runtime import BoundNet, CntkNet
+from .report import Total
 
 
 def samples_of(network: Network, minibatch: Minibatch) -> int:
@@ -48,6 +51,18 @@ def reset_accumulators(net: CntkNet) -> None:
                     statistic.set(np.zeros_like(statistic.numpy()))
 
 
+def with_accumulated(
+    communicator: Communicator, net: CntkNet, nodes: Sequence[Node], totals: Sequence[Total]
+) -> list[Total]:
+    """Totals in which nodes that gather over an epoch have gathered over all ranks."""
+    gathering = [node for node in nodes if accumulating(node)]
+    values = dict(zip(gathering, accumulated(communicator, net, gathering), strict=True))
+    return [
+        Total(values[node], 1) if node in values else total
+        for node, total in zip(nodes, totals, strict=True)
+    ]
+
+
 def _axis(node: Node) -> str:
     return node.axis.name if node.axis is not None else ""
 
@@ -67,23 +82,36 @@ def sub_minibatches(minibatch: Minibatch, count: int) -> list[Minibatch]:
     Raises:
         ShapeError: another stream has not as many sequences.
     """
-    main = max(minibatch.layouts.values(), key=lambda layout: layout.columns)
-    count = min(count, main.parallel)
+    count = min(count, _main(minibatch).parallel)
     if count <= 1:
         return [minibatch]
+    parts = (sub_minibatch(minibatch, number, count) for number in range(count))
+    return [part for part in parts if part]
+
+
+def sub_minibatch(minibatch: Minibatch, number: int, count: int) -> Minibatch:
+    """One of `count` parts of a minibatch, as `sub_minibatches`; empty where no sequence is in it.
+
+    Raises:
+        ShapeError: another stream has not as many sequences.
+    """
+    main = _main(minibatch)
     for name, layout in minibatch.layouts.items():
         if len(layout.slot) != len(main.slot):
             raise ShapeError(
                 f"{name} has {len(layout.slot)} sequences, another stream {len(main.slot)}: such a "
-                "minibatch cannot be computed in parts (numSubminibatches, maxSamplesInRAM)"
+                "minibatch cannot be computed in parts (numSubminibatches, maxSamplesInRAM, "
+                "ParallelTrain without distributedMBReading)"
             )
-    bounds = [main.parallel * number // count for number in range(count + 1)]
-    found = []
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
-        chosen = np.flatnonzero((main.slot >= first) & (main.slot < last))
-        if len(chosen):
-            found.append(_part(minibatch, main, chosen, first, last))
-    return found
+    first, last = (main.parallel * n // count for n in (number, number + 1))
+    chosen = np.flatnonzero((main.slot >= first) & (main.slot < last))
+    if not len(chosen):
+        return Minibatch(end_of_epoch=minibatch.end_of_epoch)
+    return _part(minibatch, main, chosen, first, last)
+
+
+def _main(minibatch: Minibatch) -> Layout:
+    return max(minibatch.layouts.values(), key=lambda layout: layout.columns)
 
 
 def _part(

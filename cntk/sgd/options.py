@@ -17,6 +17,7 @@ from ..config.parameters import ConfigParameters
 from ..config.value import ArgVector
 from ..network.kinds.criteria import SEQUENCE_OPTIONS
 from ..operators.learning import GRADIENT_UPDATES
+from ..parallel.options import ParallelOptions
 from ..run.tracing import names_of
 from .plugged import plugged_attributes
 
@@ -124,6 +125,7 @@ class SgdOptions:
         criterion, evaluation: names of nodes, "" = those of the network's groups.
         trace_level: 0 = no lines about minibatches.
         traced: nodes whose values are shown, and how; see `cntk/run/tracing.py`.
+        parallel: how ranks train together.
     """
 
     epochs: int
@@ -161,6 +163,7 @@ class SgdOptions:
     evaluation: str = ""
     trace_level: int = 0
     traced: dict[str, str] = field(default_factory=dict)
+    parallel: ParallelOptions = ParallelOptions()
 
     @classmethod
     def of(cls, section: ConfigParameters) -> SgdOptions:
@@ -247,6 +250,7 @@ class SgdOptions:
             evaluation=section.string("evalCriterionNodeName", ""),
             trace_level=section.int("traceLevel", 0),
             traced=names_of(section),
+            parallel=ParallelOptions.of(section),
         )
 
     def rate(self, epoch: int, parallel: int = 1) -> float:

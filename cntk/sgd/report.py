@@ -61,9 +61,11 @@ class Totals:
                 as one sample.
         """
         for number, (value, samples) in enumerate(found):
+            if not samples:
+                continue
             if accumulated[number]:
                 self._values[number], self._samples[number] = self._type(value), 1
-            elif samples:
+            else:
                 self._values[number] = self._values[number] + self._type(value)
                 self._samples[number] += samples
 

@@ -47,12 +47,16 @@ class Schedules:
                 node.attributes.update(options.sequence)
             net.forget()  # operators hold these numbers
 
-    def set(self, epoch: int) -> None:
-        """Set the values of an epoch, counted from 0. Unscheduled values stay as in the network."""
+    def set(self, epoch: int, seed: int | None = None) -> None:
+        """Set the values of an epoch, counted from 0. Unscheduled values stay as in the network.
+
+        Args:
+            seed: number that the seeds of nodes which draw follow from; None: the epoch's.
+        """
         options = self.options
         if self._sequence:
             self._log_sequence()
-        self._seed(epoch)
+        self._seed(epoch if seed is None else seed)
         rate = options.dropout[epoch]
         time, blend = options.norm_time[epoch], options.norm_blend[epoch]
         if rate != self._rate:
@@ -71,9 +75,9 @@ class Schedules:
             self._set_norm("blendTimeConstant", blend)
         self._rate, self._time, self._blend = rate, time, blend
 
-    def _seed(self, epoch: int) -> None:
+    def _seed(self, base: int) -> None:
         """Give each node that draws a seed of its own."""
-        for number, node in enumerate(self._random, epoch * len(self._random)):
+        for number, node in enumerate(self._random, base * len(self._random)):
             node.attributes.update(rngSeed=number, rngOffset=0)
             for part, value in (("SEED", number), ("DRAWN", 0)):
                 self.net.scope.var(f"{node.name}@{part}").set(np.full(1, value, np.int64))

@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...framework.base.errors import FormatError, RunError, VariableError, nearest
+from ...framework.base.errors import FormatError, RunError
 from ..models.checkpoint import Checkpoint, RateControl
-from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
+from ..parallel.ranks import Ranks
+from ..parallel.saved import gather_states, own_states, saved_changes, take_changes
 from ..readers.base.pack import Minibatch
 from ..readers.base.reader import DataReader
 from ..run.runtime import CntkNet
 from ..run.tracing import trace
+from .criteria import criteria_of
 from .epoch import EpochResult, EpochRunner, Prepare
 from .evaluate import Evaluator
 from .files import ModelFiles
@@ -90,6 +92,7 @@ class Trainer:
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
         progress: called with how far the training is.
+        ranks: that train together; None: this one alone.
 
     Raises:
         VariableError: there is no training criterion, or it is no number.
@@ -107,7 +110,9 @@ class Trainer:
         prepare: Prepare | None = None,
         say: Say = to_stderr,
         progress: JobProgress | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks
         self.net, self.options, self.files, self.say = net, options, files, say
         self.reader, self.validation = reader, validation
         self.loaded, self.start = start >= 0, max(start, 0)
@@ -127,6 +132,7 @@ class Trainer:
             self._prepare(prepare, criterion, parameters),
             say,
             progress,
+            ranks=ranks,
         )
         self.trials = Trials(self.runner, self._snapshot)
         self.schedules = Schedules(net, criterion, options, say)
@@ -182,7 +188,8 @@ class Trainer:
         epoch, loss = self.start, 0.0
         while epoch < options.epochs:
             began = time.perf_counter()
-            self.schedules.set(epoch)
+            self._wait()
+            self.schedules.set(epoch, None if self.ranks is None else self.ranks.seed_number(epoch))
             self._choose_rate(control, epoch)
             if control.rate < options.min_rate:
                 self._stop_at(control.rate, epoch)
@@ -205,6 +212,12 @@ class Trainer:
                 )
         if self.runner.progress is not None:
             self.runner.progress.trained(options.epochs, loss)
+        self._wait()
+
+    def _wait(self) -> None:
+        """Wait for the other ranks: the main one may still be writing a model."""
+        if self.ranks is not None:
+            self.ranks.barrier()
 
     def _announce(self) -> None:
         learning = self.updates.parameters
@@ -254,7 +267,8 @@ class Trainer:
 
     def _take(self, control: Control, state: Checkpoint) -> None:
         """Go on from a checkpoint."""
-        self.updates.load(self.net.scope, state)
+        self.updates.load(self.net.scope, own_states(state, self.ranks))
+        take_changes(self.net.scope, self.updates.parameters, state.blocks)
         control.samples, control.rate = state.samples, state.rate
         control.previous = state.criterion
         control.minibatch = state.minibatch or control.minibatch
@@ -326,7 +340,7 @@ class Trainer:
         if self.validation is None:
             return value
         nodes = [runner.criterion, *runner.evaluations]
-        evaluator = Evaluator(self.net, say=self.say)
+        evaluator = Evaluator(self.net, say=self.say, ranks=self.ranks)
         totals = evaluator.evaluate(self.validation, nodes, self.options.minibatch_size[epoch])
         line = "; ".join(total.text(node.name) for total, node in zip(totals, nodes, strict=True))
         self.say(f"Finished Epoch[{epoch + 1:2d} of {self.options.epochs}]: [Validate] {line}\n")
@@ -370,6 +384,7 @@ class Trainer:
             "Loading (rolling back to) previous model with best training-criterion value: "
             f"{self.files.model(done)}.\n"
         )
+        self._wait()
         self.files.load(self.net, done)
         state = self.files.read_state(done)
         if state is None:
@@ -404,6 +419,8 @@ class Trainer:
         files, adjust, done = self.files, self.options.adjust, epoch + 1
         state = Checkpoint(control.samples, control.rate, control.previous, size)
         self.updates.save(self.net.scope, state)
+        state.blocks = saved_changes(self.net.scope, self.updates.parameters)
+        gather_states(state, self.ranks, epoch)
         if rolled:
             for number in range(1, adjust.interval):
                 self.say(
@@ -442,6 +459,8 @@ class Trainer:
         scope = self.net.scope
         state = Checkpoint(0, 0.0, 0.0, None)
         self.updates.save(scope, state)
+        learning = self.updates.parameters
+        state.blocks = saved_changes(scope, learning)
         nodes = self.net.network.nodes.values()
         names = [node.name for node in nodes if node.is_parameter]
         names += [f"{node.name}@DRAWN" for node in nodes]
@@ -452,40 +471,10 @@ class Trainer:
 
         def back() -> None:
             self.updates.load(scope, state)
+            take_changes(scope, learning, state.blocks)
             for name, value in values.items():
                 scope.var(name).set(value)
             for node, count in seen.items():
                 set_attribute(self.net, node, "samplesSeen", count)
 
         return back
-
-
-def criteria_of(network: Network, options: SgdOptions) -> tuple[list[Node], list[Node]]:
-    """The training criteria, of which the first is minimised, and the other nodes to evaluate.
-
-    Raises:
-        VariableError: there is no criterion, a name is unknown, or a node is no number.
-    """
-    criteria = _named(network, "trainCriterionNodeName", options.criterion)
-    criteria = criteria or network.groups["criterion"]
-    evaluations = _named(network, "evalCriterionNodeName", options.evaluation)
-    evaluations = evaluations or network.groups["evaluation"]
-    if not criteria:
-        raise VariableError("TrainOrAdaptModel: No criterion node was specified.")
-    return criteria, list(dict.fromkeys(n for n in evaluations if n not in criteria))
-
-
-def _named(network: Network, parameter: str, name: str) -> list[Node]:
-    """The node that a parameter names, if it names one."""
-    if not name:
-        return []
-    if name not in network:
-        known = [node.name for node in network.nodes.values()]
-        raise VariableError(f"{parameter}: no node is called {name!r}{nearest(name, known)}")
-    return [_number(network.find(name))]
-
-
-def _number(node: Node) -> Node:
-    if node.axis is not None or rules.size(node.shape) != 1:
-        raise node.error("it is not a valid training or eval criterion node", VariableError)
-    return node

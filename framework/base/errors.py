@@ -25,7 +25,12 @@ class OpscopeError(Exception):
 
     Its text has no line of more than 500 characters, whatever a file or a caller brought in: of a
     longer one the middle is left out.
+
+    Attributes:
+        told: whether its text has been written already, by the one rank of several that tells it.
     """
+
+    told = False
 
     def __str__(self) -> str:
         text = super().__str__()

@@ -40,6 +40,10 @@ _LISTEN = 1e-3
 """Seconds between looks whether another rank has ended."""
 _GRACE = 3.0
 """Seconds that ranks have to end by themselves after one has failed."""
+_SAME_TIME = 0.5
+"""Seconds in which ranks that fail by the same cause tell each other of it."""
+_FAILED = " has ended the run: "
+"""What the notice of a rank has that was the first to fail; see `Communicator.describe_failure`."""
 _LOOK_FOR_DEAD = 0.5
 """Seconds between looks whether the processes of this machine are alive."""
 
@@ -84,6 +88,7 @@ class MpiCommunicator(Communicator):
         self._sums: deque[_Sum] = deque()  # under way, first started first
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._ended: dict[int, str] = {}  # rank -> why it takes part no more
+        self._have_told: set[int] = set()  # ranks that failed and have written why
         self._sent: list[Any] = []
         self._own_end = ""
         own = json.dumps([platform.node(), os.getpid()]).encode()
@@ -212,7 +217,10 @@ class MpiCommunicator(Communicator):
         while self._notices.Iprobe(self._mpi.ANY_SOURCE, 1, status):
             data = bytearray(status.Get_count(self.byte))
             self._notices.Recv([data, self.byte], status.Get_source(), 1)
-            self._ended[status.Get_source()] = data.decode()
+            if data:
+                self._ended[status.Get_source()] = data.decode()
+            else:
+                self._have_told.add(status.Get_source())
 
     def _end_with_others(self, request: Any) -> None:
         """Raise what others have ended by, unless the exchange comes to its end without them.
@@ -225,7 +233,7 @@ class MpiCommunicator(Communicator):
                 return
             time.sleep(_PAUSE)
         self._hear()
-        rank, why = min(self._ended.items(), key=lambda end: _finished_last(end[1]))
+        rank, why = min(self._ended.items(), key=lambda end: (_FAILED not in end[1], end))
         doing = self.operator or "an exchange"
         raise RanksError(f"{why}; {doing} of rank {self.rank} waits for rank {rank}")
 
@@ -263,20 +271,35 @@ class MpiCommunicator(Communicator):
         if self._own_end or self.size == 1:
             return
         self._hear()
-        if isinstance(error, KeyboardInterrupt) and self.rank > 0:
-            self._hear_from(0)  # Ctrl-C comes to all ranks
-        failed = [why for why in self._ended.values() if " has ended the run" in why]
-        self._own_end = self.describe_failure(error)
-        for_all = isinstance(error, RanksError) and error.on_all and self.rank > 0
-        if not (failed or for_all):
-            if not isinstance(error, (OpscopeError, KeyboardInterrupt)):
-                traceback.print_exception(error)
-            sys.stderr.write(f"opscope: {self._own_end}\n")  # in one piece
-            sys.stderr.flush()
-        self._tell(self._own_end)
+        if isinstance(error, (OpscopeError, KeyboardInterrupt)):
+            vars(error)["told"] = True
+        if self._failed(self.size):
+            self._own_end = f"rank {self.rank} of {self.size} has ended with it"
+            self._tell(self._own_end)
+        else:
+            self._own_end = self.describe_failure(error)
+            self._tell(self._own_end)
+            for_all = isinstance(error, RanksError) and error.on_all and self.rank > 0
+            if not (for_all or self._lower_tells()):
+                if not isinstance(error, (OpscopeError, KeyboardInterrupt)):
+                    traceback.print_exception(error)
+                print(f"opscope: {self._own_end}", file=sys.stderr, flush=True)
+            self._tell("")
         watchdog = threading.Timer(_GRACE + 1, self._abort)
         watchdog.daemon = True
         watchdog.start()
+
+    def _failed(self, below: int) -> bool:
+        """Whether a rank below a number has failed, as far as is known."""
+        return any(_FAILED in why for rank, why in self._ended.items() if rank < below)
+
+    def _lower_tells(self) -> bool:
+        """Whether a lower rank has failed by itself at the same time: one message is enough."""
+        until = time.perf_counter() + _SAME_TIME
+        while time.perf_counter() < until and not all(n in self._ended for n in range(self.rank)):
+            self._hear()
+            time.sleep(_PAUSE)
+        return self._failed(self.rank)
 
     def close(self) -> None:
         if not self._own_end:
@@ -307,14 +330,21 @@ class MpiCommunicator(Communicator):
         if all(" has finished" in why for why in ends):
             return
         until = time.perf_counter() + _GRACE
-        while len(self._ended) < self.size - 1 and time.perf_counter() < until:
+        while not self._all_is_told() and time.perf_counter() < until:
             time.sleep(0.01)
             self._hear()
         self._abort()
 
+    def _all_is_told(self) -> bool:
+        """Whether all ranks have ended, and those that failed have written why."""
+        failed = {rank for rank, why in self._ended.items() if _FAILED in why}
+        return len(self._ended) == self.size - 1 and failed <= self._have_told
+
     def _abort(self) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        # MPICH adds a line of its own from each rank, whatever it is told of messages.
+        os.dup2(os.pipe()[1], 2)
         self._mpi.COMM_WORLD.Abort(1)
 
 

@@ -88,8 +88,10 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except OpscopeError as error:
-            if ctx.params.get("debug"):
+        except (OpscopeError, KeyboardInterrupt) as error:
+            if getattr(error, "told", False):
+                ctx.exit(1)
+            if ctx.params.get("debug") or isinstance(error, KeyboardInterrupt):
                 raise
             # nnet3-compile tells also why, row by row, outputs are not computable
             lines = (getattr(error, "explanation", "") or str(error)).splitlines()

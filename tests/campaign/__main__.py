@@ -17,12 +17,14 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 from . import faults, switches
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, Until, campaign, examine
 from .progress import Progress, folder_of, table
+from .ranks import METHODS, kill_ranks
 from .threads import repeats, sanitised
 from .trainings import TRAININGS
 from .works import CNTK_ACTIONS, NNET3_PROGRAMS, Work
@@ -189,6 +191,10 @@ def kill_all(count: int, seed: int) -> int:
                     results.append(kill_writer(work, count, rng))
                 else:
                     results.append(kill_training(work, count, rng, folder))
+        for name in METHODS if find_spec("mpi4py") else ():
+            folder = Path(scratch, name)
+            folder.mkdir()
+            results.append(kill_ranks(name, count, rng, folder))
     print("| work | kills | broken | leftovers |\n| --- | --- | --- | --- |")
     for found in results:
         print(f"| {found.name} | {found.killed} | {found.broken} | {found.leftovers} |")

@@ -11,31 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cntk_data import need
+from made_sequences import Made
 from opscope.cntk.base import mersenne
 from opscope.cntk.base.mersenne import Mersenne64
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.order import BlockShuffle, FileOrder
 from opscope.cntk.readers.base.pack import FramePacker, SequencePacker, TruncatedPacker
 from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError, ShapeError
-
-
-class Made(Deserializer):
-    """Sequences of given lengths; a sample is (chunk, number in it, time)."""
-
-    def __init__(self, *chunks):
-        self.streams = [Stream("a", 3), Stream("b", 3)]
-        self.chunks = [ChunkInfo(np.array(lengths, np.int64)) for lengths in chunks]
-        self.read = []
-
-    def read_chunk(self, number):
-        self.read.append(number)
-        lengths = self.chunks[number].lengths
-        rows = [(number, s, t) for s, n in enumerate(lengths) for t in range(n)]
-        samples = Samples(np.concatenate([[0], np.cumsum(lengths)]), np.array(rows, np.float32))
-        return [samples, samples]
 
 
 def epoch(packer, number, size, epoch_size=None):

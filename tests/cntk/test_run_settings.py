@@ -116,11 +116,10 @@ class TestParameters:
         )
         told = re.findall(r":(\w+) is not used: (.*)", log)
         assert [name for name, _ in told] == [
-            "parallelTrain",
             "shareNodeValueMatrices",
             "keepDataInMemory",
         ]
-        assert told[0][1] == "training runs in one process"
+        assert told[0][1] == "memory is planned from the op list"
         assert re.search(r"WARNING: .*unknown parameter .*:SGD:learnRate ", log)
 
     @pytest.mark.parametrize(("given", "used"), [("1", 1), ("1000", 0), ("-1000", 1)])

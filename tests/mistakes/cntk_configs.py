@@ -95,7 +95,10 @@ BROKEN = [
     ("old.cntk", "modelPath = m.dnn ;", "", E_, "required parameter missing modelPath"),
     ("old.cntk", "    SGD = [", "    SDG = [", E_, "required parameter missing: old.cntk:Train:SGD (did you mean SDG?)"),
     ("old.cntk", "learningRatesPerMB = 0.5:0.1", "trainCriterionNodeName = CrossEntropy ; learningRatesPerMB = 1", E_, "trainCriterionNodeName: no node is called 'CrossEntropy' (did you mean CrossEntropyWithSoftmax?)"),
-    ("old.cntk", "maxEpochs = 3", "maxEpochs = 3 ; parallelTrain = true", W_, "parallelTrain is not used: training runs in one process"),
+    ("old.cntk", "maxEpochs = 3", "maxEpochs = 3 ; ParallelTrain = [ parallelizationMethod = DataParalelSGD ]", E_, "Invalid Parallelization Method 'DataParalelSGD'"),
+    ("old.cntk", "maxEpochs = 3", "maxEpochs = 3 ; ParallelTrain = [ parallelizationMethod = DataParallelSGD ; DataParallelSGD = [ gradientBits = 3 ] ]", E_, "gradientBits values must be in the range"),
+    ("old.cntk", "maxEpochs = 3", "maxEpochs = 3 ; ParallelTrain = [ parallelizationMethod = none ; syncPerfStat = 1 ]", W_, "unknown parameter old.cntk:Train:SGD:ParallelTrain:syncPerfStat (did you mean syncPerfStats?)"),
+    ("old.cntk", "deviceId = -1", "deviceId = -1 ; parallelTrain = maybe", E_, "boolean argument expected, not 'maybe'"),
     # -- commands and the top level
     ("old.cntk", "action = train", "action = trian", E_, "unknown action: trian (did you mean train"),
     ("old.cntk", "Train:Test:", "Train:Tset:", E_, ":1:17: required parameter missing: old.cntk:Tset (did you mean Test?)"),

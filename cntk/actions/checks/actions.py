@@ -16,10 +16,10 @@ from ...network.nodes.node import Node
 from ...readers.catalogue import writer_opening
 from ...run.build import BUILDERS
 from ...run.tracing import TRACED
+from ...sgd.criteria import criteria_of
 from ...sgd.evaluate import evaluation_nodes
 from ...sgd.files import ModelFiles
 from ...sgd.options import SgdOptions
-from ...sgd.trainer import criteria_of
 from ...sgd.updates import learning_parameters
 from .. import models, outputs, plot, statistics, words
 from ..common import refuse_overwriting

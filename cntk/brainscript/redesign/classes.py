@@ -98,6 +98,36 @@ _AUTO_ADJUST = """
     minibatchSizeTuningMax | integer | 1048576 | largest size
     minibatchSearchCriterionErrorMargin | integer | 1 | percent by which the criterion may get worse
 """
+_PARALLEL = """
+    parallelizationMethod | string | 'none' | or a name of the sections below
+    parallelizationStartEpoch | integer | 1 | epochs before it are trained by each process alone
+    distributedMBReading | boolean | by reader | each process reads its own part of the data
+    syncPerfStats | integer | 0 | exchanges between two lines about their time; 0: none
+    DataParallelSGD | DataParallelSGD | [] | gradients are summed in each minibatch
+    ModelAveragingSGD | ModelAveragingSGD | [] | parameters are averaged after each block
+    BlockMomentumSGD | BlockMomentumSGD | [] | the same with momentum from block to block
+"""
+_GRADIENTS = """
+    gradientBits | integers | all | bits of a gradient's element on its way, a power of two
+    useZeroThresholdFor1BitQuantization | boolean | true | 1 bit tells the sign; else above the mean
+    useBufferedAsyncGradientAggregation | boolean | false | sums are used one minibatch later
+"""
+_AVERAGING = """
+    blockSize | integer | | samples of all processes in a block
+    blockSizePerWorker | integer | 40000 | samples of one process in a block, in place of it
+    syncFrequencyInFrames | integer | | older name of it
+    syncPeriod | integer | | older name of it
+"""
+_BLOCKS = """
+    blockSize | integer | | samples of all processes in a block
+    blockSizePerWorker | integer | 120000 | samples of one process in a block, in place of it
+    syncPeriod | integer | | older name of it
+    resetSGDMomentum | boolean | true | momentum of minibatches begins anew with each block
+    useNesterovMomentum | boolean | true | a block begins ahead by the momentum of blocks
+    blockLearningRate | number | 1 | factor of a block's change
+    blockMomentumAsTimeConstant | number | | momentum of blocks as a time constant in samples
+    blockMomentumPerSync | number | 1 - 1 / processes | momentum of blocks, in place of it
+"""
 _SGD = """
     trainingCriterion | node | the network's | what is made small; a node of the group criterion
     evalCriterion | node | the network's | what is counted besides; a node of the group evaluation
@@ -131,6 +161,7 @@ _SGD = """
     batchNormalizationTimeConstant | numbers | 0 | samples over which statistics are averaged
     batchNormalizationBlendTimeConstant | numbers | 0 | weight of old statistics, in samples
     AutoAdjust | AutoAdjust | [] | learning rates that follow the criterion
+    ParallelTrain | ParallelTrain | [] | how several processes train together
     numSubminibatches | integer | 1 | parts in which a minibatch is computed
     maxSamplesInRAM | integer | unlimited | samples that are computed at one time
     truncated | boolean | false | sizes are lengths of truncated sequences
@@ -215,6 +246,7 @@ TOP_CLASSES: dict[str, ObjectClass] = {
             """
             actions | values | required | objects of TrainAction and EditAction
             stderr | path | '' | file of the log; '': standard error
+            parallelTrain | boolean | | train by the processes that mpiexec started
             doneFile | path | '' | file that is written when all actions are done
             deviceId | setting | -1 | -1 or 'cpu', a GPU's number, 'gpu' or 'auto'
             """
@@ -257,6 +289,10 @@ TOP_CLASSES: dict[str, ObjectClass] = {
     "SimpleNetworkBuilder": ObjectClass("Fully connected layers.", _table(_SIMPLE)),
     "SGDOptimizer": ObjectClass("Stochastic gradient descent.", _table(_SGD)),
     "AutoAdjust": ObjectClass("A plain record, a member of SGDOptimizer.", _table(_AUTO_ADJUST)),
+    "ParallelTrain": ObjectClass("A plain record, a member of SGDOptimizer.", _table(_PARALLEL)),
+    "DataParallelSGD": ObjectClass("A plain record in ParallelTrain.", _table(_GRADIENTS)),
+    "ModelAveragingSGD": ObjectClass("A plain record in ParallelTrain.", _table(_AVERAGING)),
+    "BlockMomentumSGD": ObjectClass("A plain record in ParallelTrain.", _table(_BLOCKS)),
     "RandomizingSource": ObjectClass(
         "Randomised minibatches of what its readers read; these are members of it as well.",
         _table(_SOURCE),

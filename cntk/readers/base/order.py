@@ -55,6 +55,18 @@ class Enumerator(ABC):
         self.position = 0
         self._epoch_end = 0
         self._loaded: dict[int, list[Samples]] = {}
+        self.rank, self.ranks = 0, 1
+
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """From the next epoch on give only the sequences of one of several ranks.
+
+        All ranks go through the same order, which decides whose a sequence is.
+
+        Returns:
+            Whether it can.
+        """
+        self.rank, self.ranks = rank, ranks
+        return True
 
     def start_epoch(self, epoch: int, size: int | None = WHOLE_SWEEP) -> None:
         """Go to the beginning of an epoch.
@@ -81,17 +93,38 @@ class Enumerator(ABC):
         """
 
     @abstractmethod
+    def _next_share(self, most: int, own: int) -> np.ndarray:
+        """As `_next`, where there are several ranks.
+
+        Args:
+            most: samples of all ranks to go over. own: samples to return, at most.
+
+        Returns:
+            (chunk, number in it) of the sequences of this rank, which may be none.
+        """
+
+    @abstractmethod
     def _needed(self) -> set[int]:
         """Chunks that will be needed soon, besides those of the present minibatch."""
 
-    def next_batch(self, size: int) -> Batch:
+    def next_batch(self, size: int, own: int | None = None) -> Batch:
         """The next sequences: whole ones, together not over `size` samples, but at least one.
 
-        A minibatch goes neither over the end of the epoch nor over that of a sweep.
+        A minibatch goes neither over the end of the epoch nor over that of a sweep. Where there are
+        several ranks it may be empty before the epoch has ended.
+
+        Args:
+            size: of a minibatch of all ranks together.
+            own: of that of this rank alone, which then takes the place of `size`; None: `size`.
         """
         if self.position >= self._epoch_end:
             return Batch(np.zeros((0, 2), np.int64), [], True)
-        sequences = self._next(self._wanted(size))
+        if self.ranks == 1:
+            sequences = self._next(self._wanted(size if own is None else own))
+        elif own is None:
+            sequences = self._next_share(self._wanted(size), size)
+        else:
+            sequences = self._next_share(self._wanted(self._epoch_end), own)
         return Batch(sequences, self._load(sequences), self.position >= self._epoch_end)
 
     def _wanted(self, size: int) -> int:
@@ -100,6 +133,8 @@ class Enumerator(ABC):
         return min(size, self._epoch_end - self.position, left_in_sweep)
 
     def _load(self, sequences: np.ndarray) -> list[Samples]:
+        if not len(sequences):
+            return []
         used = set(np.unique(sequences[:, 0]).tolist())
         needed = used | self._needed()
         self._loaded = {n: chunk for n, chunk in self._loaded.items() if n in needed}
@@ -114,7 +149,8 @@ class FileOrder(Enumerator):
     def __init__(self, source: Deserializer) -> None:
         super().__init__(source)
         self._first_sample = np.cumsum([0] + [chunk.samples for chunk in source.chunks]).tolist()
-        self._chunk = self._number = 0
+        self._first_sequence = np.cumsum([0] + [len(chunk.lengths) for chunk in source.chunks])
+        self._chunk = self._number = self._count = 0
         self._lengths: list[int] = []
 
     def seek(self, position: int) -> None:
@@ -126,6 +162,7 @@ class FileOrder(Enumerator):
             here += self._lengths[self._number]
             self._advance()
         self.position = position - within + here
+        self._count = int(self._first_sequence[self._chunk]) + self._number
 
     def _open(self, chunk: int) -> None:
         self._chunk, self._number = chunk % len(self.source.chunks), 0
@@ -148,6 +185,23 @@ class FileOrder(Enumerator):
             self._advance()
         self.position += taken
         return np.array(found, np.int64)
+
+    def _next_share(self, most: int, own: int) -> np.ndarray:
+        """See `Enumerator._next_share`: sequences go to the ranks in turn."""
+        found: list[tuple[int, int]] = []
+        over = taken = 0
+        while over < most and taken < own:
+            length = self._lengths[self._number]
+            if found and (over + length > most or taken + length > own):
+                break
+            if self._count % self.ranks == self.rank:
+                found.append((self._chunk, self._number))
+                taken += length
+            over += length
+            self._count += 1
+            self._advance()
+        self.position += over
+        return np.array(found, np.int64).reshape(-1, 2)
 
     def _needed(self) -> set[int]:
         return {self._chunk}
@@ -178,6 +232,7 @@ class BlockShuffle(Enumerator):
         self._counts = np.array([len(chunk.lengths) for chunk in source.chunks], np.int64)
         self._sweep = -1
         self._order = np.zeros((0, 2), np.int64)
+        self._home = np.zeros(0, np.int64)
         self._starts = np.zeros(1, np.int64)
         self._cursor = 0
 
@@ -197,6 +252,28 @@ class BlockShuffle(Enumerator):
         self.position += int(starts[self._cursor] - starts[begin])
         return self._order[begin : self._cursor]
 
+    def _next_share(self, most: int, own: int) -> np.ndarray:
+        """See `Enumerator._next_share`: chunks, in their random order, go to the ranks in turn."""
+        begin = self._cursor
+        if self.position // self.sweep_size != self._sweep:
+            self.seek(self.position)
+            begin = self._cursor
+        if own >= most:
+            taken = self._next(most)
+            return taken[self._home[begin : self._cursor] % self.ranks == self.rank]
+        over = read = 0
+        while self._cursor < len(self._order) and over < most and read < own:
+            at = self._cursor
+            length = int(self._starts[at + 1] - self._starts[at])
+            if at > begin and (over + length > most or read + length > own):
+                break
+            over += length
+            read += length if self._home[at] % self.ranks == self.rank else 0
+            self._cursor += 1
+        self.position += over
+        taken = slice(begin, self._cursor)
+        return self._order[taken][self._home[taken] % self.ranks == self.rank]
+
     def _needed(self) -> set[int]:
         """The chunks in the window of the chunk at the cursor."""
         place = bisect_right(self._positions, self._cursor) - 1
@@ -213,7 +290,7 @@ class BlockShuffle(Enumerator):
         self._windows = _windows([chunks[c].samples for c in self._chunks], self._half)
         home = np.repeat(np.arange(len(chunks)), np.diff(self._positions))
         order = self._exchanged(home, self._generator(sweep + self._seeds[1]))
-        place = home[order]
+        place = self._home = home[order]
         self._order = np.stack([self._chunks[place], order - self._positions[place]], axis=1)
         lengths = np.concatenate([chunks[c].lengths for c in self._chunks])[order]
         self._starts = np.concatenate([[0], np.cumsum(lengths)])

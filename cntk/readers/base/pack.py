@@ -16,7 +16,7 @@ from ....framework.base.errors import RunError, ShapeError
 from ...lattices.lattice import Lattices
 from .data import Samples, Stream, gather, join
 from .layout import Layout, frames, packed
-from .order import Enumerator
+from .order import Batch, Enumerator
 
 
 @dataclass(eq=False)
@@ -75,6 +75,10 @@ class Packer(ABC):
             epoch_size: in samples; None: one sweep.
         """
 
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """See `DataReader.take_share`."""
+        return ranks == 1
+
     @abstractmethod
     def read(self) -> Minibatch:
         """The next minibatch; an empty one where the epoch has no more samples."""
@@ -97,21 +101,33 @@ class SequencePacker(Packer):
     Args:
         order: gives the sequences.
         streams: of each minibatch.
+        local: whether the ranks of a parallel training count the samples of their own sequences,
+            each up to its part of the minibatch size (`localTimeline`), and not those of all.
     """
 
-    def __init__(self, order: Enumerator, streams: Sequence[Stream]) -> None:
+    def __init__(
+        self, order: Enumerator, streams: Sequence[Stream], *, local: bool = False
+    ) -> None:
         self.order, self.streams = order, list(streams)
+        self._local = local
+
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """See `DataReader.take_share`."""
+        return self.order.take_share(rank, ranks)
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
         """See `Packer.start_epoch`."""
         self._size = size
+        self._own = None
+        if self._local and self.order.ranks > 1:
+            self._own = max(part_of(size, self.order.rank, self.order.ranks), 1)
         self.order.start_epoch(epoch, epoch_size)
 
     def read(self) -> Minibatch:
         """See `Packer.read`."""
-        batch = self.order.next_batch(self._size)
+        batch = self.order.next_batch(self._size, self._own)
         if not len(batch.sequences):
-            return Minibatch(end_of_epoch=True)
+            return Minibatch(end_of_epoch=batch.end_of_epoch)
         names = [stream.name for stream in self.streams]
         layouts = self._layouts(batch.streams)
         return Minibatch(
@@ -212,6 +228,7 @@ class TruncatedPacker(SequencePacker):
         count = max(1, size // self._length)
         if not self._given:
             count = self._counts[min(epoch, len(self._counts) - 1)]
+        count = slots_of_rank(count, self.order)
         self._slots = [deque() for _ in range(count)]
         for slot in self._slots:
             self._fill(slot)
@@ -250,7 +267,7 @@ class TruncatedPacker(SequencePacker):
     def _fill(self, slot: deque[_Waiting]) -> None:
         """Takes sequences until the slot has more samples than a minibatch wants."""
         while sum(s.length - s.used for s in slot) <= self._length:
-            batch = self.order.next_batch(1)
+            batch = next_sequence(self.order)
             if not len(batch.sequences):
                 return
             lengths = [int(samples.lengths[0]) for samples in batch.streams]
@@ -266,6 +283,33 @@ class TruncatedPacker(SequencePacker):
             slot.append(_Waiting(batch.sequences[0], batch.streams, lengths[0]))
             if batch.end_of_epoch:
                 return
+
+
+def part_of(count: int, rank: int, ranks: int) -> int:
+    """The part of `count` things that a rank gets; the first ranks get what is left over."""
+    return count // ranks + (rank < count % ranks)
+
+
+def slots_of_rank(count: int, order: Enumerator) -> int:
+    """The slots of this rank, of `count` of all.
+
+    Raises:
+        RunError: there are fewer than ranks.
+    """
+    if order.ranks > max(count, 1):
+        raise RunError(
+            f"Too many workers for minibatch size; please increase minibatch size or decrease "
+            f"number of workers: {order.ranks} ranks share {count} sequences side by side"
+        )
+    return part_of(count, order.rank, order.ranks)
+
+
+def next_sequence(order: Enumerator) -> Batch:
+    """The next sequence of this rank, alone; none at the end of the epoch."""
+    while True:
+        batch = order.next_batch(1, 1)
+        if len(batch.sequences) or batch.end_of_epoch:
+            return batch
 
 
 def cut(samples: Samples, begin: int, end: int) -> Samples:

@@ -18,6 +18,7 @@ class PackedReader(DataReader):
         packer: gives minibatches.
         ahead: whether to read ahead.
         labels: names of the labels of a stream by their numbers, stream by stream.
+        legacy: see `DataReader`.
     """
 
     def __init__(
@@ -26,8 +27,10 @@ class PackedReader(DataReader):
         *,
         ahead: bool = True,
         labels: Mapping[str, Mapping[int, str]] | None = None,
+        legacy: bool = False,
     ) -> None:
         self.streams = packer.streams
+        self.legacy = legacy
         self._labels = dict(labels or {})
         self._packer = packer
         self._thread = ThreadPoolExecutor(1, "opscope-reader") if ahead else None
@@ -38,6 +41,11 @@ class PackedReader(DataReader):
     def parallel(self) -> int:
         """See `DataReader.parallel`."""
         return self._packer.parallel
+
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """See `DataReader.take_share`."""
+        self._wait()
+        return self._packer.take_share(rank, ranks)
 
     def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
         """See `DataReader.start_minibatch_loop`."""
@@ -54,7 +62,7 @@ class PackedReader(DataReader):
         self.last = self._packer.read() if coming is None else coming.result()
         if not self.last.end_of_epoch:
             self._read_ahead()
-        return self.last or None
+        return None if self.last.end_of_epoch and not self.last else self.last
 
     def label_mapping(self, stream: str) -> Mapping[int, str]:
         """See `DataReader.label_mapping`."""

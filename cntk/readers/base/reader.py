@@ -20,10 +20,13 @@ class DataReader(ABC):
     Attributes:
         streams: of each minibatch.
         last: the last minibatch of those that `minibatches` has given.
+        legacy: whether it is one of CNTK's older readers: then several ranks cut its minibatches
+            where `distributedMBReading` says nothing, and do not let it read their shares.
     """
 
     streams: list[Stream]
     last: Minibatch = Minibatch()
+    legacy: bool = False
 
     @property
     def parallel(self) -> int:
@@ -40,6 +43,17 @@ class DataReader(ABC):
             epoch: counted from 0.
             epoch_size: in samples; None: one sweep over the data.
         """
+
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """From the next epoch on read only what one of several ranks is to see; (0, 1): all.
+
+        Every rank then gives as many samples as its part of a minibatch has, which may be none: an
+        empty `Minibatch` that is not the end of the epoch.
+
+        Returns:
+            Whether the reader can; if not, it gives the same to all ranks, who cut it themselves.
+        """
+        return ranks == 1
 
     @abstractmethod
     def get_minibatch(self) -> Minibatch | None:

@@ -71,7 +71,7 @@ def cached(paths: list[str], *, partial: bool, ahead: bool) -> DataReader:
     if not streams or len(data[0].begin) < 2:
         raise FormatError(f"{', '.join(paths)}: there are no records")
     packer = TableMinibatches(streams, data, 0, partial=partial)
-    return PackedReader(packer, ahead=ahead, labels=names)
+    return PackedReader(packer, ahead=ahead, labels=names, legacy=True)
 
 
 def _stream(

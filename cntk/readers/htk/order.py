@@ -64,6 +64,14 @@ class RollingWindow(Enumerator):
         chunk = np.searchsorted(self._begin, rows, side="right") - 1
         return np.stack([chunk, rows - self._begin[chunk]], axis=1)
 
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """See `Enumerator.take_share`: ranks have to cut the minibatches."""
+        return ranks == 1
+
+    def _next_share(self, most: int, own: int) -> np.ndarray:
+        """See `Enumerator._next_share`; there is only ever one rank."""
+        return self._next(most)
+
     def _needed(self) -> set[int]:
         here = self.position % self.sweep_size
         half = self.sweep_size if self._half is None else self._half

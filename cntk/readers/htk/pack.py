@@ -17,7 +17,7 @@ from ....framework.base.errors import FormatError
 from ..base.data import Samples, Stream, join
 from ..base.layout import Layout
 from ..base.order import Enumerator
-from ..base.pack import FramePacker, Minibatch, SequencePacker, cut
+from ..base.pack import FramePacker, Minibatch, SequencePacker, cut, slots_of_rank
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +87,10 @@ class FrameMinibatches(FramePacker):
         super().__init__(order, streams)
         self._partial = partial
 
+    def take_share(self, rank: int, ranks: int) -> bool:
+        """See `DataReader.take_share`. A share of a minibatch does not tell whether it is whole."""
+        return (self._partial or ranks == 1) and super().take_share(rank, ranks)
+
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
         """See `Packer.start_epoch`."""
         if not self._partial:
@@ -137,6 +141,7 @@ class ParallelUtterances(SequencePacker):
             epoch_size = whole_minibatches(self.order.sweep_size, size, epoch_size)
         super().start_epoch(epoch, size, epoch_size)
         count = self._counts[min(epoch, len(self._counts) - 1)]
+        count = slots_of_rank(count, self.order)
         self._over = False
         self._slots = [_Slot() for _ in range(count)]
         self.parallel = count
@@ -148,6 +153,8 @@ class ParallelUtterances(SequencePacker):
         if self._over:
             return False
         batch = self.order.next_batch(1 if self._single else self._size)
+        while not len(batch.sequences) and not batch.end_of_epoch:  # they are other ranks'
+            batch = self.order.next_batch(1 if self._single else self._size)
         if not len(batch.sequences):
             self._over = True
             return False

@@ -69,7 +69,8 @@ def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
     def opened() -> DataReader:
         given = [part.open() for part in features]
         wanted = {entry.name for entry in given[0].entries}
-        return PackedReader(pack(given, [part.open(wanted) for part in labels]), ahead=ahead)
+        packer = pack(given, [part.open(wanted) for part in labels])
+        return PackedReader(packer, ahead=ahead, legacy=True)
 
     return opening_of(config, features, labels, opened)
 
@@ -106,7 +107,7 @@ class _OneByOne(FileOrder):
         """See `Enumerator.start_epoch`. Every epoch is the whole list."""
         super().start_epoch(0, WHOLE_SWEEP)
 
-    def next_batch(self, size: int) -> Batch:
+    def next_batch(self, size: int, own: int | None = None) -> Batch:
         """See `Enumerator.next_batch`."""
         return super().next_batch(1)
 

@@ -304,7 +304,7 @@ def image_reader(config: ConfigParameters) -> Opening[DataReader]:
     def opened() -> DataReader:
         data = source.open()
         order: Enumerator = FileOrder(data) if random == "none" else BlockShuffle(data, 1)
-        return PackedReader(FramePacker(order, data.streams), ahead=ahead)
+        return PackedReader(FramePacker(order, data.streams, local=True), ahead=ahead)
 
     return Opening(opened, source.files, source.streams)
 

@@ -124,7 +124,7 @@ def lm_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
         text, given = Sentences(path, ins, outs), streams()
         packer = SentencesOfOneLength(text, given, targets, slots=slots, cache=cache)
         names = {stream.name: ins.names() for stream in given[:1]} | {out_name: outs.names()}
-        return PackedReader(packer, ahead=ahead, labels=names)
+        return PackedReader(packer, ahead=ahead, labels=names, legacy=True)
 
     files = config.files("file", "wordclass")
     if not class_file:

@@ -108,7 +108,7 @@ def lu_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
             repeat=repeat,
         )
         names = {first: ins.names(), out_name: outs.names()}
-        return PackedReader(packer, ahead=ahead, labels=names)
+        return PackedReader(packer, ahead=ahead, labels=names, legacy=True)
 
     given = config.files("wordmap")
     given += [file for name in (in_name, out_name) for file in parts[name].files("token")]

@@ -96,7 +96,7 @@ def uci_fast_reader(config: ConfigParameters) -> Opening[DataReader]:
         if cache:
             write_cache(cache, given, data, names)
         packer = TableMinibatches(given, data, window, partial=partial)
-        return PackedReader(packer, ahead=ahead, labels=names)
+        return PackedReader(packer, ahead=ahead, labels=names, legacy=True)
 
     writes = bool(cache) or (categories is not None and categories.names is None)
     return Opening(opened, files, streams, light=not writes)

@@ -50,10 +50,44 @@ def test_names_of_sgd(asked):
         SgdOptions.of(config([*lines, "AutoAdjust = [ numMiniBatch4LRSearch = 3 ]"]))
         lines += ["gradientcheck = true ; precision = double", "adaptationRegType = KL"]
         SgdOptions.of(config(lines))
-    elsewhere = {"precision", "autoadjust"}
+    elsewhere = {"precision", "autoadjust", "paralleltrain"}
     # What is not found in a section is looked up around it.
     assert asked["SGD"] - asked["AutoAdjust"] - elsewhere == {*plain("SGDOptimizer")}
     assert asked["AutoAdjust"] == {*plain("AutoAdjust")}
+
+
+PARALLEL = {
+    "DataParallelSGD": "gradientBits = 1",
+    "ModelAveragingSGD": "blockSizePerWorker = 9",
+    "BlockMomentumSGD": "blockMomentumPerSync = 0.5",
+}
+
+
+def test_names_of_parallel_training(asked):
+    for method, line in PARALLEL.items():
+        lines = [f"{name} = {value}" for name, value in NEEDED.items()]
+        part = f"parallelizationMethod = {method} ; {method} = [ {line} ]"
+        SgdOptions.of(config([*lines, f"ParallelTrain = [ {part} ]"]))
+    sections = {name.lower() for name in PARALLEL}
+    inside = set().union(*(asked[name] for name in PARALLEL))
+    assert asked["ParallelTrain"] - inside - sections == {*plain("ParallelTrain")}
+    for name in PARALLEL:
+        assert asked[name] == {*plain(name)}
+
+
+def test_defaults_of_parallel_training():
+    for method in PARALLEL:
+        for name, setting in plain(method).items():
+            text = written(setting.default)
+            if text is None:
+                continue
+            begin = [f"{key} = {value}" for key, value in NEEDED.items()]
+            section = f"parallelizationMethod = {method} ; {method} = [ {{}} ]"
+            found = [
+                SgdOptions.of(config([*begin, f"ParallelTrain = [ {section.format(line)} ]"]))
+                for line in (f"{name} = {text}", "")
+            ]
+            assert found[0].parallel == found[1].parallel, name
 
 
 def written(default):

@@ -1,0 +1,190 @@
+"""The section `ParallelTrain` of an SGD section.
+
+Source: CNTK's `SGDLib/SGD.cpp` (SGDParams).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from ..config.parameters import ConfigParameters
+from ..config.value import ArgVector
+
+NONE, GRADIENTS, AVERAGING, BLOCKS = "none", "gradients", "averaging", "block momentum"
+_METHODS = {
+    "": NONE,
+    "none": NONE,
+    "dataparallelsgd": GRADIENTS,
+    "modelaveragingsgd": AVERAGING,
+    "blockmomentumsgd": BLOCKS,
+}
+_SECTIONS = {
+    GRADIENTS: "DataParallelSGD",
+    AVERAGING: "ModelAveragingSGD",
+    BLOCKS: "BlockMomentumSGD",
+}
+_OWN_SAMPLES = {AVERAGING: 40000, BLOCKS: 120000}
+_OLD_NAMES = {AVERAGING: ("syncFrequencyInFrames", "syncPeriod"), BLOCKS: ("syncPeriod",)}
+
+
+@dataclass(frozen=True)
+class ParallelOptions:
+    """How ranks train together.
+
+    Attributes:
+        method: "none"; "gradients": the gradients of each minibatch are summed; "averaging": ranks
+            train apart and average their parameters after each block of samples; "block momentum":
+            the same, with momentum from block to block.
+        first_epoch: from which on, counted from 0; before, all ranks train on all data.
+        distributed: whether readers give each rank its own part of the data; None: all but
+            legacy ones.
+        stats_every: exchanges between two lines about the time they take; 0: no lines.
+        bits: of a gradient's element on its way, by epoch.
+        zero_threshold: whether 1 bit tells the sign; if not, on which side of the mean.
+        buffered: whether the sums of a minibatch are used one minibatch later.
+        block: samples of all ranks in a block. of_rank: of one rank, where that is what was given.
+        reset_momentum: of the learner, after each block.
+        nesterov: whether a block begins ahead by the momentum of blocks.
+        block_rate: learning rate of blocks.
+        time_constant: of the momentum of blocks, in samples; None: by `block_momentum`.
+        block_momentum: None: 1 - 1 / ranks.
+    """
+
+    method: str = NONE
+    first_epoch: int = 0
+    distributed: bool | None = None
+    stats_every: int = 0
+    bits: ArgVector[int] = field(default_factory=lambda: ArgVector([64]))
+    zero_threshold: bool = True
+    buffered: bool = False
+    block: int | None = None
+    of_rank: int = 0
+    reset_momentum: bool = True
+    nesterov: bool = True
+    block_rate: float = 1.0
+    time_constant: float | None = None
+    block_momentum: float | None = None
+
+    @classmethod
+    def of(cls, sgd: ConfigParameters) -> ParallelOptions:
+        """The settings of the section in an SGD section; the defaults where there is none.
+
+        Raises:
+            FormatError: a value is wrong, or two contradict.
+        """
+        if not sgd.has("ParallelTrain"):  # parallelTrain = true of the top level is something else
+            return cls()
+        section = sgd.section("ParallelTrain")
+        method = _method(section)
+        first = section.int("parallelizationStartEpoch", 1) - 1
+        if first < 0:
+            raise section["parallelizationStartEpoch"].error(
+                "parallelizationStartEpoch must be greater or equal to 1"
+            )
+        shares = None
+        if section.has("distributedMBReading"):
+            shares = section.bool("distributedMBReading", False)
+        whole = 64 if sgd.string("precision", "float").lower() == "double" else 32
+        found = cls(
+            method,
+            first,
+            shares,
+            section.int("syncPerfStats", 0),
+            ArgVector([whole]),
+        )
+        name = _SECTIONS.get(method)
+        for other, its in _SECTIONS.items():
+            section.only_if(method == other, f"parallelizationMethod is {name or NONE}", its)
+        if name is None or not section.has(name):
+            return found._with_block(None, method)
+        part = section.section(name)
+        if method == GRADIENTS:
+            return found._with_gradients(part, whole)
+        found = found._with_block(part, method)
+        return found._with_momentum(part) if method == BLOCKS else found
+
+    def _with_gradients(self, part: ConfigParameters, whole: int) -> ParallelOptions:
+        bits = part.array("gradientBits", str(whole)).ints()
+        for number in bits:
+            if not 1 <= number <= whole or number & (number - 1):
+                raise part["gradientBits"].error(
+                    "gradientBits values must be in the range [1, 32] when using precision=float"
+                    " and in range [1, 64] when using precision=double, and powers of two"
+                )
+        return replace(
+            self,
+            bits=bits,
+            zero_threshold=part.bool("useZeroThresholdFor1BitQuantization", True),
+            buffered=part.bool("useBufferedAsyncGradientAggregation", False),
+        )
+
+    def _with_block(self, part: ConfigParameters | None, method: str) -> ParallelOptions:
+        if method not in _OWN_SAMPLES:
+            return self
+        names = ("blockSize", "blockSizePerWorker", *_OLD_NAMES[method])
+        given = [name for name in names if part is not None and part.has(name)]
+        if len(given) > 1:
+            assert part is not None
+            raise part[given[1]].error(f"{given[0]} and {given[1]} say the same: give one of them")
+        if part is None or not given:
+            return replace(self, of_rank=_OWN_SAMPLES[method])
+        size = part.size(given[0])
+        if size < 1:
+            raise part[given[0]].error("a block has at least one sample")
+        if given[0] == "blockSize":
+            return replace(self, block=size)
+        return replace(self, of_rank=size)
+
+    def _with_momentum(self, part: ConfigParameters) -> ParallelOptions:
+        constant = momentum = None
+        if part.has("blockMomentumAsTimeConstant"):
+            constant = part.float("blockMomentumAsTimeConstant")
+            if not 0 <= constant < math.inf:
+                raise part["blockMomentumAsTimeConstant"].error("it is a number from 0 on")
+        if part.has("blockMomentumPerSync"):
+            if constant is not None:
+                raise part["blockMomentumPerSync"].error(
+                    "It is only allowed to set either blockMomentumPerSync or"
+                    " blockMomentumAsTimeConstant, not both of them"
+                )
+            momentum = part.float("blockMomentumPerSync")
+            if not 0 <= momentum < 1:
+                raise part["blockMomentumPerSync"].error("it is a number from 0 on, below 1")
+        return replace(
+            self,
+            reset_momentum=part.bool("resetSGDMomentum", True),
+            nesterov=part.bool("useNesterovMomentum", True),
+            block_rate=part.float("blockLearningRate", 1.0),
+            time_constant=constant,
+            block_momentum=momentum,
+        )
+
+    def block_of(self, ranks: int) -> int:
+        """Samples of all ranks in a block."""
+        return self.of_rank * ranks if self.block is None else self.block
+
+    def momentum_of(self, ranks: int) -> float:
+        """The momentum from block to block.
+
+        A time constant is the number of samples after which 1 / e of a block's change is left.
+        """
+        if self.time_constant is not None:
+            constant = self.time_constant
+            return math.exp(-self.block_of(ranks) / constant) if constant else 0.0
+        return 1 - 1 / ranks if self.block_momentum is None else self.block_momentum
+
+
+def _method(section: ConfigParameters) -> str:
+    name = section.string("parallelizationMethod", "none")
+    if name.lower() == "dataparallelasgd":
+        raise section["parallelizationMethod"].error(
+            "DataParallelASGD wants a server of parameters, which is not there; DataParallelSGD,"
+            " ModelAveragingSGD and BlockMomentumSGD are"
+        )
+    if name.lower() not in _METHODS:
+        raise section["parallelizationMethod"].error(
+            f"Invalid Parallelization Method {name!r}. Valid values are (none | DataParallelSGD |"
+            " ModelAveragingSGD | BlockMomentumSGD)"
+        )
+    return _METHODS[name.lower()]

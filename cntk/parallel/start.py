@@ -1,0 +1,81 @@
+"""Whether the commands of a config run on several ranks, and how they reach each other.
+
+Source: CNTK's `CNTK/CNTK.cpp` and `Common/MPIWrapper.cpp`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ...framework.base.communicator import Communicator, SingleCommunicator
+from ...framework.base.errors import OpscopeError
+
+_COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_SIZE")
+"""Variables in which launchers of MPI tell how many processes they have started."""
+
+
+def launched_ranks() -> int:
+    """How many processes a launcher of MPI has started, this one among them; 1 without one."""
+    for name in _COUNTS:
+        text = os.environ.get(name, "")
+        if text.isdecimal() and text.isascii():
+            return int(text[:9])
+    return 1
+
+
+@contextmanager
+def launched(communicator: Communicator | None = None) -> Iterator[Communicator | None]:
+    """The processes that a launcher of MPI has started, for as long as a command line runs; None
+    where there is this one alone. What fails inside ends all of them, with one message.
+
+    Args:
+        communicator: is taken where it is given.
+
+    Raises:
+        OpscopeError: mpi4py is not installed.
+    """
+    if communicator is None and launched_ranks() > 1:
+        from ...framework.parallel.mpi import MpiCommunicator
+
+        with MpiCommunicator() as communicator:
+            yield communicator
+    else:
+        yield communicator
+
+
+def ranks_of(
+    parallel: bool | None,
+    communicator: Communicator | None,
+    error: Callable[[str], OpscopeError],
+) -> Communicator | None:
+    """The ranks of a run, by `parallelTrain` of the top level: by default several where a launcher
+    of MPI has started several. None: this process alone, without ranks.
+
+    Args:
+        parallel: what the config says, if it says anything.
+        communicator: the processes that there are.
+        error: makes an error about that of a message.
+
+    Raises:
+        FormatError: several processes were started, which would write the same files.
+    """
+    count = 1 if communicator is None else communicator.size
+    if parallel or (parallel is None and count > 1):
+        return communicator or SingleCommunicator()
+    if count > 1:
+        raise error(
+            f"parallelTrain is false, but {count} processes were started, which would write the"
+            " same files"
+        )
+    return None
+
+
+def log_of_rank(path: str, communicator: Communicator | None, stamped: bool) -> str:
+    """The path of this rank's log; `stamped`: as CNTK names it in its server farm."""
+    if communicator is None or not path:
+        return path
+    if stamped:
+        return f"{path}rank{communicator.rank}"
+    return f"{path}.rank{communicator.rank}" if communicator.rank else path
