@@ -80,6 +80,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "metrics",
         "generate",
         "to_python",
+        "jobs",
         "recipe",
         "convert",
         "cli",

@@ -10,13 +10,14 @@ import click
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import SaveError
+from ...framework.base.settings import SWITCHES
 from ...framework.base.untrusted.values import file_path, open_file
 from .main import kaldi_programs
 
 _MARK = "made by `opscope links`"
 _SCRIPT = """#!/bin/sh
 # {mark}
-exec {python} -P -m {module} {name} "$@"
+{defaults}exec {python} -P -m {module} {name} "$@"
 """
 
 
@@ -26,7 +27,9 @@ exec {python} -P -m {module} {name} "$@"
 def links(folder: str, force: bool) -> None:
     """Put executables with the names of Kaldi's programs in DIR.
 
-    Put DIR before Kaldi's own folders in PATH, and a recipe runs with opscope's programs.
+    Put DIR before Kaldi's own folders in PATH, and a recipe runs with opscope's programs. Jobs of a
+    cluster get no more than PATH: so the executables know PYTHONPATH and the switches OPSCOPE_...
+    that are set now, such as OPSCOPE_PIPES=1, and take them where theirs are not set.
     """
     try:
         os.makedirs(file_path(folder), exist_ok=True)
@@ -37,11 +40,13 @@ def links(folder: str, force: bool) -> None:
     for path in paths:
         if os.path.lexists(path) and not force and not _is_ours(path):
             raise SaveError(f"{path} is there already, and not by opscope; --force replaces it")
+    defaults = _defaults()
     for name, path in zip(names, paths, strict=True):
         if os.path.islink(path):
             os.unlink(path)  # else the file it points to would be replaced
         script = _SCRIPT.format(
             mark=_MARK,
+            defaults=defaults,
             python=shlex.quote(sys.executable),
             module=__name__.partition(".")[0],
             name=name,
@@ -52,6 +57,16 @@ def links(folder: str, force: bool) -> None:
         except OSError as error:
             raise SaveError(f"cannot make {path} executable: {error.strerror}") from error
     click.echo(f"{len(names)} programs in {folder}: {', '.join(names)}")
+
+
+def _defaults() -> str:
+    """Shell lines that set variables as they are set here, where they are not set."""
+    names = [*SWITCHES, "PYTHONPATH"]
+    return "".join(
+        f'[ -n "${{{name}+x}}" ] || export {name}={shlex.quote(os.environ[name])}\n'
+        for name in names
+        if name in os.environ
+    )
 
 
 def _is_ours(path: str) -> bool:

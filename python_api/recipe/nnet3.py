@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import atomic_file, write_atomically
+from ...framework.base.atomic import atomic_file
 from ...framework.base.backend import Place
-from ...framework.base.errors import FormatError, OpscopeError, SaveError
-from ...framework.base.untrusted.values import json_value, member, open_text
+from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.untrusted.values import json_value, member
 from ...framework.files.tensor_file import TensorFile, write_tensors
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.files.examples import NnetExample
@@ -35,8 +35,10 @@ from ...nnet3.training import NnetTrainer
 from ...nnet3.training.combination import combine
 from ...nnet3.training.compute_prob import NnetComputeProb
 from ...nnet3.training.progress import Log, number, ratio
+from ..jobs.lock import folder_lock
 from ..train.history import EVAL_PREFIX, History
 from ..train.progress import CtrlC
+from .experiment import keep_settings, make_folder
 from .nnet3_data import ExampleStore, make_examples, make_network
 from .nnet3_options import RecipeOptions
 
@@ -77,8 +79,14 @@ class Nnet3Recipe:
 
         Raises:
             KeyboardInterrupt: after a Ctrl-C.
-            OpscopeError: bad input; a file cannot be written; the folder holds another experiment.
+            OpscopeError: bad input; a file cannot be written; the folder holds another experiment,
+                or another run is under way there.
         """
+        make_folder(self.options.dir)
+        with folder_lock(self.options.dir):
+            return self._run()
+
+    def _run(self) -> Nnet:
         self._begin()
         if os.path.exists(self.path("final.raw")):
             self.log(f"{self.path('final.raw')} is there already")
@@ -95,20 +103,7 @@ class Nnet3Recipe:
         settings = dataclasses.asdict(self.options)
         for name, value in settings.items():
             self.log(f"  {name.replace('_', '-')}: {value}")
-        text = json.dumps(settings, indent=1) + "\n"
-        try:
-            os.makedirs(self.path("egs"), exist_ok=True)
-            with open_text(self.path("settings.json")) as file:
-                before = json.loads(file.read())
-        except FileNotFoundError:
-            write_atomically(self.path("settings.json"), text.encode())
-            return
-        except (OSError, ValueError) as error:
-            raise SaveError(f"{self.path('settings.json')}: {error}") from None
-        changed = [name for name, value in settings.items() if before.get(name) != value]
-        if changed:
-            listed = ", ".join(f"{name} (was {before.get(name)!r})" for name in changed)
-            raise SaveError(f"{self.options.dir} holds a training with other settings: {listed}")
+        keep_settings(self.options.dir, settings)
 
     # Training
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...framework.base.errors import AttributeTypeError
 from ...nnet3.egs.merging import MinibatchRule
 from ...nnet3.training import NnetTrainerOptions
+from ...nnet3.training.schedule import proportion_at
 
 
 @dataclass(frozen=True)
@@ -92,16 +91,4 @@ class RecipeOptions:
         """
         if not self.dropout_schedule:
             return None
-        points = []
-        for word in self.dropout_schedule.split(","):
-            value, _, place = word.partition("@")
-            try:
-                points.append((float(place) if place else None, float(value)))
-            except ValueError:
-                raise AttributeTypeError(f"dropout-schedule: {word!r} is no VALUE@SHARE") from None
-        last = max(len(points) - 1, 1)
-        ends = {0: 0.0, len(points) - 1: 1.0}
-        shares = [ends.get(i, i / last) if p is None else p for i, (p, _) in enumerate(points)]
-        if sorted(shares) != shares:
-            raise AttributeTypeError("dropout-schedule: the shares must rise")
-        return float(np.interp(share, shares, [value for _, value in points]))
+        return proportion_at(self.dropout_schedule, share)

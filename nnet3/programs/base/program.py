@@ -242,12 +242,15 @@ class KaldiCommand(click.Command):
             self._print(f"VLOG[{level}]", message)
 
     def _print(self, kind: str, message: str) -> None:
-        """Print a line in Kaldi's form; an error has no origin."""
-        from .... import __version__
+        print_line(self.name or "", kind, message)
 
-        name = self.name or ""
-        place = "" if kind == "ERROR" else f":{origin_of(name, message)}"
-        click.echo(f"{kind} ({name}[{__version__}]{place}) {message}", err=True)
+
+def print_line(program: str, kind: str, message: str) -> None:
+    """Print a line to stderr in the form of Kaldi's programs; an error has no origin."""
+    from .... import __version__
+
+    place = "" if kind == "ERROR" else f":{origin_of(program, message)}"
+    click.echo(f"{kind} ({program}[{__version__}]{place}) {message}", err=True)
 
 
 def program(

@@ -1,0 +1,128 @@
+"""Kaldi's programs for alignments, posteriors and trees that its training scripts call.
+
+Source: Kaldi's `bin/ali-to-pdf.cc`, `ali-to-post.cc`, `copy-int-vector.cc`,
+`post-to-tacc.cc`, `tree-info.cc`.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import click
+import numpy as np
+
+from ...framework.base.errors import FormatError
+from ..files.context_dependency import ContextDependency, answers
+from ..files.kaldi_io import Writer
+from ..files.posterior import Posterior
+from ..files.transition_model import TransitionModel
+from ..tables.specifiers import is_specifier
+from ..tables.streams import open_reader
+from ..tables.tables import TableWriter, read_table
+from .base.options import BINARY
+from .base.program import Option, program
+from .train import save
+
+
+def _read_model(name: str) -> TransitionModel:
+    """The transition model at the beginning of a file, an acoustic model for example."""
+    return TransitionModel.read_from(open_reader(name))
+
+
+def _checked(ids: np.ndarray, count: int, place: str) -> np.ndarray:
+    """Transition-ids. Raises FormatError: one of them is none."""
+    if len(ids) and not 0 < ids.min() <= ids.max() < count:
+        raise FormatError(f"{place}: a transition-id is none of 1 to {count - 1}")
+    return ids
+
+
+@program(
+    "ali-to-pdf",
+    "Turn alignments, transition-ids, into the numbers of pdfs.",
+    ("<model>", "<alignments-rspecifier>", "<pdfs-wspecifier>"),
+)
+def ali_to_pdf(options: SimpleNamespace, model: str, source: str, output: str) -> None:
+    pdfs = _read_model(model).transitions().pdf
+    with TableWriter(output, "int_vector") as writer:
+        for key, ids in read_table(source, "int_vector"):
+            writer.write(key, pdfs[_checked(ids, len(pdfs), f"{source}: {key}")])
+        done = writer.count
+    options.program.log(f"Converted {done} alignments to pdf sequences.")
+
+
+@program(
+    "ali-to-post",
+    "Turn alignments into posteriors: each integer with the weight 1.",
+    ("<alignments-rspecifier>", "<posteriors-wspecifier>"),
+)
+def ali_to_post(options: SimpleNamespace, source: str, output: str) -> None:
+    with TableWriter(output, "posterior") as writer:
+        for key, ids in read_table(source, "int_vector"):
+            ones = np.ones(len(ids), np.float32)
+            writer.write(key, Posterior(np.arange(len(ids) + 1), np.asarray(ids, np.int32), ones))
+        done = writer.count
+    options.program.log(f"Converted {done} alignments.")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "copy-int-vector",
+    "Copy vectors of integers, such as alignments: a table to a table, or a file to a file.",
+    ("<in>", "<out>"),
+    BINARY,
+)
+def copy_int_vector(options: SimpleNamespace, source: str, output: str) -> None:
+    if is_specifier(source) != is_specifier(output):
+        raise FormatError(f"{source}, {output}: a table is copied to a table, a file to a file")
+    if not is_specifier(source):
+        writer = Writer(options.binary)
+        writer.write_int_vector(open_reader(source).read_int_vector())
+        save(writer, output)
+        options.program.log(f"Copied vector to {output}")
+        return
+    with TableWriter(output, "int_vector") as table:
+        for key, ids in read_table(source, "int_vector"):
+            table.write(key, ids)
+        done = table.count
+    options.program.log(f"Copied {done} vectors of int32.")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "post-to-tacc",
+    "Add up the weights of posteriors by transition-id, or by pdf.",
+    ("<model>", "<post-rspecifier>", "<accs>"),
+    BINARY,
+    Option("per-pdf", False, "Add up by pdf"),
+)
+def post_to_tacc(options: SimpleNamespace, model: str, source: str, output: str) -> None:
+    transitions = _read_model(model).transitions()
+    counts = np.zeros(len(transitions.pdf))
+    done = 0
+    for key, posterior in read_table(source, "posterior"):
+        ids = _checked(posterior.ids, len(counts), f"{source}: {key}")
+        np.add.at(counts, ids, posterior.weights)
+        done += 1
+    if options.per_pdf:
+        options.program.log("accumulate counts per pdf-id")
+        # Kaldi's program leaves out the last transition-id, so that its counts are these.
+        pdfs = transitions.pdf[1:-1]
+        counts = np.bincount(pdfs, counts[1:-1], transitions.num_pdfs)
+    writer = Writer(options.binary)
+    writer.write_vector(counts.astype(np.float32))
+    save(writer, output)
+    options.program.log(
+        f"Done computing transition stats over {done} utterances; wrote stats to {output}"
+    )
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+@program("tree-info", "Print the number of pdfs of a decision tree, and its window.", ("<tree>",))
+def tree_info(options: SimpleNamespace, source: str) -> None:
+    tree = ContextDependency.read(open_reader(source))
+    click.echo(f"num-pdfs {max(answers(tree.tree, {})) + 1}")
+    click.echo(f"context-width {tree.width}")
+    click.echo(f"central-position {tree.central}")

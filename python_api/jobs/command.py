@@ -1,0 +1,85 @@
+"""The value of `--cmd`: which scheduler, and what it is told of each job."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+from collections.abc import Callable
+
+from ...framework.base.errors import RunError, nearest
+from .job import JobRunner, Resources
+from .kubernetes import KubernetesRunner
+from .local import LocalRunner
+from .schedulers import SgeRunner, SlurmRunner
+
+
+def _dask(resources: Resources) -> JobRunner:
+    from .dask_jobs import DaskRunner  # Dask is an extra
+
+    return DaskRunner(resources)
+
+
+_RUNNERS: dict[str, Callable[[Resources], JobRunner]] = {
+    "local": LocalRunner,
+    "run.pl": LocalRunner,
+    "slurm": SlurmRunner,
+    "slurm.pl": SlurmRunner,
+    "sge": SgeRunner,
+    "queue.pl": SgeRunner,
+    "kubernetes": KubernetesRunner,
+    "dask": _dask,
+}
+_FIELDS = {
+    "--mem": "memory",
+    "--time": "time",
+    "--num-threads": "threads",
+    "--gpu": "gpus",
+    "--max-jobs-run": "most",
+}
+
+
+def parse_resources(words: list[str]) -> Resources:
+    """The options of Kaldi's job scripts among `words`, and the rest.
+
+    Raises:
+        RunError: an option has no value, or one that is no number.
+    """
+    found: dict[str, str | int | tuple[str, ...]] = {}
+    rest: list[str] = []
+    kinds = {field.name: field.type for field in dataclasses.fields(Resources)}
+    while words:
+        word = words.pop(0)
+        option, equals, value = word.partition("=")
+        if option not in _FIELDS:
+            rest.append(word)
+            continue
+        if not equals:
+            if not words:
+                raise RunError(f"--cmd: {option} has no value")
+            value = words.pop(0)
+        name = _FIELDS[option]
+        if kinds[name] == "int" and not value.isdigit():
+            raise RunError(f"--cmd: {option} {value}: want a number")
+        found[name] = int(value) if kinds[name] == "int" else value
+    return dataclasses.replace(Resources(rest=tuple(rest)), **found)
+
+
+def make_runner(command: str) -> JobRunner:
+    """The runner that the value of `--cmd` asks for, as `slurm.pl --mem 4G -p shared`.
+
+    The first word is `local`, `slurm`, `sge`, `kubernetes`, `dask`, or the name of a job script of
+    Kaldi's, with or without a folder: what that script does is done here.
+
+    Raises:
+        RunError: there is no such scheduler, an option cannot be understood, or what the scheduler
+            needs is not installed.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise RunError(f"--cmd={command}: {error}") from None
+    name = os.path.basename(words[0]) if words else ""
+    if name not in _RUNNERS:
+        raise RunError(f"--cmd={command}: no job runner {name!r}{nearest(name, _RUNNERS)}")
+    return _RUNNERS[name](parse_resources(words[1:]))

@@ -1,0 +1,153 @@
+"""Kaldi's own `train_dnn.py`, `train_raw_rnn.py` and `chain/train.py`, from beginning to end, with
+our executables, on this machine and on a Slurm of one node."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import opscope
+
+sys.path.insert(0, str(Path(__file__).parent))
+import one_node
+from kaldi_source import missing, unpack, write_chain, write_data, write_features
+
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3.network.nnet import Nnet
+from opscope.python_api.cli.main import main
+from reference_folders import KALDI
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+]
+XCONFIG = """input dim=4 name=input
+fixed-affine-layer name=lda input=Append(-1,0,1) affine-transform-file=exp/configs/lda.mat
+relu-batchnorm-dropout-layer name=tdnn1 dim=16 dropout-proportion=0.1
+output-layer name=output dim=3 max-change=1.5
+"""
+LSTM = """input dim=4 name=input
+lstmp-layer name=lstm cell-dim=8 recurrent-projection-dim=4 non-recurrent-projection-dim=4 delay=-1
+output-layer name=output dim=3
+"""
+CHAIN = """input dim=40 name=input
+relu-batchnorm-layer name=tdnn1 dim=16 input=Append(-1,0,1)
+relu-batchnorm-layer name=tdnn2 dim=16 input=Append(-2,0,2)
+output-layer name=output include-log-softmax=false dim=20
+output-layer name=output-xent input=tdnn2 dim=20
+"""
+COMMON = """--use-gpu=no --cleanup.remove-egs=false --trainer.optimization.num-jobs-initial=1
+ --trainer.optimization.num-jobs-final=2 --trainer.optimization.initial-effective-lrate=0.01
+ --trainer.optimization.final-effective-lrate=0.005 --dir=exp"""
+DNN = """steps/nnet3/train_dnn.py --feat-dir=data --lang=data --ali-dir=ali --egs.frames-per-eg=2
+ --feat.cmvn-opts=--norm-means=true --trainer.samples-per-iter=300 --trainer.num-epochs=1
+ --trainer.optimization.minibatch-size=64,1:32 --trainer.dropout-schedule=0,0.2,0
+ --trainer.num-jobs-compute-prior=2 --trainer.prior-subset-size=50 --stage=-10"""
+RNN = """steps/nnet3/train_raw_rnn.py --feat-dir=data --targets-scp=targets.scp
+ --use-dense-targets=false --egs.chunk-width=8 --egs.chunk-left-context=4 --stage=-10
+ --trainer.samples-per-iter=60 --trainer.num-epochs=2 --trainer.rnn.num-chunk-per-minibatch=16,1:8
+ --trainer.deriv-truncate-margin=4 --trainer.optimization.shrink-value=0.9"""
+LF_MMI = """steps/nnet3/chain/train.py --feat-dir=data --tree-dir=ali --lat-dir=ali --egs.dir=egs
+ --egs.chunk-width=60 --trainer.num-epochs=1 --trainer.num-chunk-per-minibatch=2,1 --stage=-4
+ --chain.xent-regularize=0.1 --chain.leaky-hmm-coefficient=0.1 --feat.cmvn-opts="""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    """The variables of a running Slurm, or why there is none."""
+    if one_node.missing():
+        yield one_node.missing()
+        return
+    with one_node.one_node_slurm(tmp_path_factory.mktemp("slurm")) as environment:
+        yield environment
+
+
+@pytest.fixture(params=["run.pl", "slurm.pl"])
+def recipe(request, tmp_path, monkeypatch, slurm):
+    """A recipe's folder with Kaldi's scripts, and what its commands get."""
+    environment = dict(os.environ)
+    if request.param == "slurm.pl":
+        if isinstance(slurm, str):
+            pytest.skip(f"no Slurm: {slurm}")
+        environment |= slurm
+    # The executables know PYTHONPATH and the switch; jobs get PATH alone from slurm.pl.
+    monkeypatch.setenv("PYTHONPATH", str(Path(opscope.__file__).resolve().parent.parent))
+    monkeypatch.setenv("OPSCOPE_PIPES", "1")
+    programs = tmp_path / "bin"
+    assert CliRunner().invoke(main, ["links", str(programs)]).exit_code == 0
+    paths = [str(programs), str(Path(sys.executable).parent), environment["PATH"]]
+    environment |= {"PATH": os.pathsep.join(paths)}
+    for name in ("PYTHONPATH", "OPSCOPE_PIPES", "PYTHONDONTWRITEBYTECODE"):
+        environment.pop(name, None)
+    return unpack(tmp_path), request.param, environment
+
+
+def run(recipe, *words: str) -> str:
+    folder, _, environment = recipe
+    done = subprocess.run(
+        # as every recipe of Kaldi's begins; path.sh is Kaldi's own
+        ["bash", "-c", '. ./path.sh; exec "$0" "$@"', sys.executable, "-W", "ignore", *words],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    logs = "".join(
+        f"\n== {log.name}\n{log.read_text(errors='replace')[-1500:]}"
+        for log in sorted(folder.glob("exp/**/log/*.log"))
+        if not re.search(r"with status 0|code 0\)", log.read_text(errors="replace"))
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + logs
+    return done.stdout
+
+
+def train(recipe, script: str, xconfig: str, *options: str) -> Path:
+    """Make the network of an xconfig and train it; returns the folder of the experiment."""
+    folder, command, _ = recipe
+    (folder / "net.xconfig").write_text(xconfig)
+    configs = ["--xconfig-file", "net.xconfig", "--config-dir", "exp/configs"]
+    run(recipe, "steps/nnet3/xconfig_to_configs.py", *configs)
+    with (folder / "exp" / "configs" / "vars").open("a") as file:
+        file.write("num_targets=3\n")  # which recipes do themselves for train_raw_rnn.py
+    run(recipe, *script.split(), *COMMON.split(), *options, f"--cmd={command}")
+    report = (folder / "exp" / "accuracy.report").read_text()
+    assert re.search(r"^\s*0\s+-?\d", report, re.M), report
+    return folder / "exp"
+
+
+def test_train_dnn(recipe):
+    write_data(recipe[0])
+    made = train(recipe, DNN, XCONFIG, "--egs.opts=--num-utts-subset 4")
+    model = AmNnetSimple.read(made / "final.mdl")
+    assert model.priors.sum() == pytest.approx(1, rel=1e-5)
+    assert (made / "log" / "train.2.2.log").exists()
+
+
+def test_train_raw_rnn(recipe):
+    write_data(recipe[0])
+    made = train(recipe, RNN, LSTM, "--egs.opts=--num-utts-subset 4")
+    assert Nnet.read(made / "final.raw").num_parameters > 100
+
+
+def test_chain_train(recipe):
+    if not KALDI.exists():
+        pytest.skip(f"{KALDI} is missing")
+    folder = recipe[0]
+    (folder / "exp").mkdir()
+    write_data(folder)
+    write_chain(folder / "exp", folder / "egs", KALDI / "chain", folder / "ali", archives=1)
+    for path in (folder / "data").iterdir():
+        path.unlink()
+    (folder / "data").rmdir()
+    write_features(folder / "data", 40)
+    (folder / "ali" / "num_jobs").write_text("1\n")
+    made = train(recipe, LF_MMI, CHAIN)
+    assert Nnet.read(made / "final.mdl").output_dim("output") == 20
