@@ -83,6 +83,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "jobs",
         "recipe",
         "convert",
+        "score",
         "cli",
     ),
     "testing": (
