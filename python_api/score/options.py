@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...framework.base.errors import OpscopeError
-from ...nnet3.inference.chunks import ChunkOptions
+
+if TYPE_CHECKING:
+    from ...nnet3.inference.chunks import ChunkOptions
 
 _OF_CHUNKS = {"chunks_per_batch": "minibatch_size"}
 """Fields of `ChunkOptions` that Kaldi's programs call otherwise."""
@@ -56,6 +58,8 @@ class ScoreOptions:
 
     def chunks(self) -> ChunkOptions:
         """The options of chunks. Raises OpscopeError: a value is out of range."""
+        from ...nnet3.inference.chunks import ChunkOptions  # the command line needs none of it
+
         names = [field.name for field in dataclasses.fields(ChunkOptions)]
         return ChunkOptions(**{name: getattr(self, _OF_CHUNKS.get(name, name)) for name in names})
 

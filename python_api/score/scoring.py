@@ -74,12 +74,12 @@ class Scoring:
                 cannot be written.
             RunError: a shard failed as often as it may.
         """
-        digest = model_digest(self._model)
         shards = self._plan()
+        digest = model_digest(self._model)
+        self._output.check()
         runner = make_runner(self._on, "--on")
         try:
             self._folder.make()
-            self._output.check()
             with folder_lock(self._folder.path):
                 self._run(shards, digest, runner)
         finally:

@@ -24,10 +24,10 @@ _TOLD_EVERY = 2.0  # seconds between two looks at how far a shard is
 def run_shard(folder: ScoreFolder, number: int, model: str, options: ScoreOptions) -> None:
     """Compute a shard, unless it is finished: its archive first, then its record.
 
-    An error of the input, which would come again, goes into `parts/N.failed`.
+    An error of the input or of the disk, which would come again, goes into `parts/N.failed`.
 
     Raises:
-        SaveError: a file cannot be written.
+        SaveError: there is no such shard, or not even that file can be written.
     """
     text, description = folder.description(number)
     if not description:
@@ -38,8 +38,6 @@ def run_shard(folder: ScoreFolder, number: int, model: str, options: ScoreOption
     try:
         folder.finish(number, text, _Shard(folder, number, description).compute(model, options))
     except OpscopeError as error:
-        if isinstance(error, SaveError) and not isinstance(error, OutsideError):
-            raise
         told = f"shard {number} of {description['shards']}: {error}"
         write_atomically(folder.part(number, "failed"), told.encode("utf-8", "surrogateescape"))
 
