@@ -184,7 +184,8 @@ class Scoring:
             if pool.is_done(job):  # and yet there is no archive that fits its record
                 pool.forget(f"{job.name}.")
         found = f", {len(shards) - len(jobs)} are finished" if len(jobs) < len(shards) else ""
-        self._log(f"{sum(sizes)} utterances in {len(shards)} shards{found}; on {runner.name}")
+        parts = f"{len(shards)} shard{'s' if len(shards) > 1 else ''}"
+        self._log(f"{sum(sizes)} utterances in {parts}{found}; on {runner.name}")
         with Progress(self._folder, sizes, jobs, self._log):
             pool.run(list(jobs.values()))
         for number in jobs:
