@@ -92,9 +92,11 @@ def workers(work: Path) -> list[int]:
     return found
 
 
-def killed_runs(folder: Path, words: tuple[str, ...], work: Path, kills: int, seed: int) -> dict:
+def killed_runs(
+    folder: Path, words: tuple[str, ...], work: Path, kills: int, seed: int, within: float
+) -> dict:
     """Run a scoring to its end although its main program or one of its workers is killed again and
-    again, at random times; returns how many of which were killed, and how often it was started."""
+    again, `within` so many seconds; returns how many were killed of which, and the starts."""
     rng = random.Random(seed)
     counts = {"main": 0, "worker": 0, "starts": 0}
     while True:
@@ -102,13 +104,13 @@ def killed_runs(folder: Path, words: tuple[str, ...], work: Path, kills: int, se
         process = start(folder, *words)
         while counts["main"] + counts["worker"] < kills and process.poll() is None:
             of_worker = rng.random() < 0.6
-            time.sleep(rng.uniform(0.02, 3.0))
+            time.sleep(rng.uniform(0.02, within))
             while of_worker and process.poll() is None and not workers(work):
                 time.sleep(0.02)
             if process.poll() is not None:
                 break
             if of_worker and (found := workers(work)):
-                time.sleep(rng.uniform(0, 1.0))
+                time.sleep(rng.uniform(0, within / 3))
                 counts["worker"] += _kill(rng.choice(found))
             else:
                 counts["main"] += _kill(process.pid)

@@ -298,9 +298,9 @@ class TableWriter:
             FormatError: the key holds white space, or the value is not of the kind.
             SaveError: it cannot be written, or the script file has no such key.
         """
-        self.write_bytes(key, value_bytes(self._kind, value, self.specifier.binary))
+        self.write_encoded(key, value_bytes(self._kind, value, self.specifier.binary))
 
-    def write_bytes(self, key: str, data: bytes) -> None:
+    def write_encoded(self, key: str, data: bytes) -> None:
         """Write one entry whose value is there as `value_bytes` gives it, of the writer's form.
 
         Raises:

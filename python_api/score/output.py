@@ -81,7 +81,7 @@ class Output:
                 with open_file(folder.archive(number)) as file:
                     for key, offset, size in record["entries"]:
                         file.seek(offset)
-                        writer.write_bytes(key, file.read(size))
+                        writer.write_encoded(key, file.read(size))
         return {"name": self.text, "sha256": [file_digest(name) for name in self._files]}
 
     @property

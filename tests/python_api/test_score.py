@@ -349,8 +349,8 @@ def test_killed_runs_give_the_same_bytes(corpus):
     scored("final.raw", "feats.scp", "ark,scp:one.ark,one.scp")
     work = corpus / "o.ark.score"
     words = ("final.raw", "feats.scp", "ark,scp:o.ark,o.scp", "--shards=3", "--retries=9")
-    counts = killed_runs(corpus, (*words, f"--work={work}"), work, kills=3, seed=5)
-    assert counts["main"] + counts["worker"] == 3
+    counts = killed_runs(corpus, (*words, f"--work={work}"), work, 4, seed=5, within=1.0)
+    assert counts["main"] + counts["worker"] >= 1
     assert Path("o.ark").read_bytes() == Path("one.ark").read_bytes()
     assert Path("o.scp").read_text() == Path("one.scp").read_text().replace("one.ark", "o.ark")
     assert not [name for name in os.listdir() if name.endswith(".tmp")]
