@@ -19,7 +19,9 @@ from opscope.cntk.network.initialize import initialize
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import ScriptLine, read_table
 from opscope.python_api.jobs.lock import folder_lock
+from opscope.python_api.score.folder import ScoreFolder
 from opscope.python_api.score.listing import Entry, list_entries
+from opscope.python_api.score.progress import Progress
 from opscope.python_api.score.shards import cut_into_shards, grouped
 from score_runs import environment, features, killed_runs, run, write_nnet3, write_table
 
@@ -285,6 +287,19 @@ def test_samples_of_wav_files_for_nets_that_take_them(here):
     write_wave("w1.wav", samples["w1"][:100], channels=2)
     told = refused("net.pb", "wav.scp", "ark:p.ark", "--output", "pooled")
     assert "wav.scp: w1: " in told and "16 bits and 2 channels" in told
+
+
+def test_progress_counts_all_shards_in_tenths(here):
+    folder = ScoreFolder("out")
+    folder.make()
+    lines: list[str] = []
+    progress = Progress(folder, [10, 20, 10], {2, 3}, lines.append)
+    progress.show()
+    for number, done in ((2, "7"), (3, "x"), (3, "4")):
+        Path(folder.part(number, "progress")).write_text(done)
+        progress.show()
+        progress.show()
+    assert lines == ["40%: 17 of 40 utterances", "50%: 21 of 40 utterances"]
 
 
 # Going on
