@@ -176,10 +176,13 @@ class ScoreFolder:
 
 def _told(name: str, before: Any, now: Any) -> str:
     if name == "model":
-        return f"the model has changed (SHA-256 {before[:_SHOWN]}... then, {now[:_SHOWN]}... now)"
+        then, today = str(before)[:_SHOWN], str(now)[:_SHOWN]
+        return f"the model has changed (SHA-256 {then}... then, {today}... now)"
     if name == "list":
-        told = f"{before[1]} then, {now[1]} now"
-        return f"the list of utterances has changed ({told})"
+        counts = [
+            each[1] if isinstance(each, list) and len(each) == 2 else "?" for each in (before, now)
+        ]
+        return f"the list of utterances has changed ({counts[0]} then, {counts[1]} now)"
     return f"--{name.replace('_', '-')} was {before!r}, is {now!r}"
 
 

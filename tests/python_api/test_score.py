@@ -15,13 +15,16 @@ import pytest
 import opscope
 from kaldi_models import call_main
 from opscope import cntk
+from opscope.cntk.network.dialect import parameter_arrays, to_desc
 from opscope.cntk.network.initialize import initialize
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import ScriptLine, read_table
 from opscope.python_api.jobs.lock import folder_lock
 from opscope.python_api.score.folder import ScoreFolder
 from opscope.python_api.score.listing import Entry, list_entries
+from opscope.python_api.score.options import ScoreOptions
 from opscope.python_api.score.progress import Progress
+from opscope.python_api.score.scorers import open_scorer
 from opscope.python_api.score.shards import cut_into_shards, grouped
 from score_runs import environment, features, killed_runs, run, write_nnet3, write_table
 
@@ -254,6 +257,35 @@ def test_saved_nets(here):
             np.testing.assert_allclose(found, wanted, atol=1e-6)
     told = refused("net.pb", "feats.scp", "ark:o.ark", "--output", "row")
     assert "--output row: net.pb has none (did you mean rows?)" in told
+
+
+def test_saved_nets_over_rows_and_models_of_cntk_as_nets(here):
+    """In this process: how each kind of model scores a group."""
+    values = features(3)
+    b = opscope.NetBuilder("rows")
+    b.fc(b.input("x", [-1, 6]), size=4, name="h")
+    scope = opscope.Scope()
+    b.initialize(scope, opscope.OpContext(seed=3))
+    opscope.save(b, scope, "rows.pb")
+    scorer = open_scorer("rows.pb", ScoreOptions())
+    assert scorer.input_dim == 6
+    found = dict(scorer.score(list(values.items())))
+    for key, value in values.items():
+        wanted = next(iter(opscope.load("rows.pb").predict({"x": value}).values()))
+        np.testing.assert_allclose(found[key], wanted, atol=1e-6)
+    text = "{ x = Input {6} ; W = ParameterTensor {4:6} ; z = Tanh (W * x, tag = 'output') }"
+    network = cntk.build_network(text)
+    network.validate()
+    initialize(network)
+    scope = opscope.Scope()
+    for name, array in parameter_arrays(network).items():
+        scope.var(name).set(array)
+    opscope.save(to_desc(network), scope, "tanh.pb")
+    scorer = open_scorer("tanh.pb", ScoreOptions())
+    found = dict(scorer.score(list(values.items())))
+    weights = cntk.CntkNet(network).get("W")
+    for key, value in values.items():
+        np.testing.assert_allclose(found[key], np.tanh(value @ weights.T), atol=1e-5)
 
 
 def test_a_network_of_nnet3_that_was_saved_as_a_net(corpus):
