@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...framework.base.atomic import check_writable, write_atomically
-from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.untrusted.values import open_file
 from ...nnet3.tables.specifiers import WriteSpecifier, is_specifier
 from ...nnet3.tables.tables import TableWriter
@@ -55,9 +55,19 @@ class Output:
         names = [self._table.archive, self._table.script]
         return [name for name in names if name and name != "-" and not name.startswith("|")]
 
-    def check(self) -> None:
-        """Find out before any work whether the output can be written. Raises SaveError."""
+    def check(self, inputs: Iterable[str]) -> None:
+        """Find out before any work whether the output can be written.
+
+        Args:
+            inputs: paths of files that are read.
+
+        Raises:
+            SaveError: it cannot, or would replace an input.
+        """
+        read = {os.path.realpath(path): path for path in inputs}
         for name in self._files:
+            if os.path.realpath(name) in read:
+                raise SaveError(f"cannot write {name}: {read[os.path.realpath(name)]} is read")
             check_writable(name)
 
     def is_complete(self, manifest: Mapping[str, Any]) -> bool:

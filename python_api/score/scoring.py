@@ -14,6 +14,7 @@ from typing import Any
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import FormatError, RunError, ShapeError
 from ...nnet3.tables.specifiers import ReadSpecifier, is_specifier
+from ...nnet3.tables.streams import place_in_file
 from ..jobs.command import make_runner
 from ..jobs.job import Job, JobRunner
 from ..jobs.local import LocalRunner
@@ -76,7 +77,7 @@ class Scoring:
         """
         shards = self._plan()
         digest = model_digest(self._model)
-        self._output.check()
+        self._output.check(self._inputs(shards))
         runner = make_runner(self._on, "--on")
         try:
             self._folder.make()
@@ -100,6 +101,14 @@ class Scoring:
                 except ShapeError as error:
                     raise ShapeError(f"shard {number} of {len(shards)}: {error}") from None
         return shards
+
+    def _inputs(self, shards: list[list[Group]]) -> set[str]:
+        """The files that are read, but those that commands read."""
+        names = {entry.line.name for shard in shards for entry in _entries(shard)}
+        places = {place_in_file(name)[0] for name in names if not name.endswith("|")}
+        source = self._source
+        listed = ReadSpecifier.parse(source).name if is_specifier(source) else source
+        return {self._model, listed, *places}
 
     def _run(self, shards: list[list[Group]], digest: str, runner: JobRunner) -> None:
         settings = self._settings(shards, digest)

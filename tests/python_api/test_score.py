@@ -379,6 +379,8 @@ def test_a_wrong_utterance_that_only_its_worker_can_see(corpus, monkeypatch):
         (("final.raw", "feats.scp", "out.ark"), "out.ark: for one archive write ark:out.ark"),
         (("final.raw", "feats.scp", "ark:-"), "name a folder for shards with --work"),
         (("final.raw", "feats.scp", "ark:no/o.ark"), "no/o.ark: there is no folder /"),
+        (("final.raw", "feats.scp", "ark:feats.ark"), "cannot write feats.ark: feats.ark is read"),
+        (("final.raw", "feats.scp", "ark,scp:o,feats.scp"), "cannot write feats.scp: feats.scp is"),
         (("final.raw", "feats.scp", "out", "--output=z"), "--output has no meaning for an nnet3"),
         (("final.raw", "feats.scp", "out", "--threads=0"), "threads is 0; it must be at least 1"),
         (("final.raw", "feats.scp", "out", "--on=slrum"), "--on=slrum: no job runner 'slrum' (did"),
