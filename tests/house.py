@@ -95,6 +95,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "jobs",
         "recipe",
         "convert",
+        "score",
         "cli",
     ),
     "testing": (

@@ -103,13 +103,7 @@ class CompressedMatrix:
         Raises:
             FormatError: it is cut off, or its sizes go beyond the end of the file.
         """
-        start = reader.offset
-        layout = reader.expect_token(*_ELEMENTS)
-        header = reader.read_array(_HEADER, 1)[0]
-        least, span = header["least"], header["range"]
-        rows, columns = int(header["rows"]), int(header["columns"])
-        if rows < 0 or columns < 0 or (rows == 0) != (columns == 0):
-            raise reader.error(f"no matrix has {rows} rows and {columns} columns", start)
+        layout, least, span, rows, columns = read_header(reader)
         itemsize = _ELEMENTS[layout].itemsize
         reader.check_left(rows * columns * itemsize, f"a matrix of {rows} rows, {columns} columns")
         if layout == "CM":
@@ -194,6 +188,21 @@ class CompressedMatrix:
             starts = np.arange(0, table.size, 256, dtype=np.int32)[:, None]
             values = table.ravel().take(codes + starts)
         return np.ascontiguousarray(values.T)
+
+
+def read_header(reader: TokenReader) -> tuple[str, np.float32, np.float32, int, int]:
+    """What stands before the elements: layout, least value, range, rows, columns.
+
+    Raises:
+        FormatError: no compressed matrix begins here.
+    """
+    start = reader.offset
+    layout = reader.expect_token(*_ELEMENTS)
+    header = reader.read_array(_HEADER, 1)[0]
+    rows, columns = int(header["rows"]), int(header["columns"])
+    if rows < 0 or columns < 0 or (rows == 0) != (columns == 0):
+        raise reader.error(f"no matrix has {rows} rows and {columns} columns", start)
+    return layout, header["least"], header["range"], rows, columns
 
 
 def decompress_stacked(matrices: Sequence[CompressedMatrix]) -> np.ndarray:

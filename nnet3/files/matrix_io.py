@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from .compressed import CompressedMatrix
+from .compressed import CompressedMatrix, read_header
 from .tokens import TokenReader, TokenWriter
 
 _FLOATS = {"F": np.dtype("<f4"), "D": np.dtype("<f8")}
@@ -73,12 +73,32 @@ def read_matrix(reader: TokenReader, dtype: type | None = None) -> np.ndarray:
     if reader.peek_token().startswith("CM"):
         matrix = CompressedMatrix.read(reader).decompress()
     else:
-        start = reader.offset
-        kind = reader.expect_token("FM", "DM")[0]
-        rows, columns = reader.read_int32(), reader.read_int32()
-        check_dimensions(reader, rows, columns, start)
+        kind, rows, columns = _read_plain_header(reader)
         matrix = reader.read_array(_FLOATS[kind], rows * columns).reshape(rows, columns)
     return matrix if dtype is None else matrix.astype(dtype, copy=False)
+
+
+def read_matrix_shape(reader: TokenReader) -> tuple[int, int]:
+    """Rows and columns of the matrix that stands here; of a binary one no elements are read.
+
+    Raises:
+        FormatError: no matrix begins here.
+    """
+    if not reader.binary:
+        rows, columns = _read_text_matrix(reader, np.float32).shape
+        return rows, columns
+    if reader.peek_token().startswith("CM"):
+        return read_header(reader)[3:]
+    return _read_plain_header(reader)[1:]
+
+
+def _read_plain_header(reader: TokenReader) -> tuple[str, int, int]:
+    """The letter of the type, rows and columns."""
+    start = reader.offset
+    kind = reader.expect_token("FM", "DM")[0]
+    rows, columns = reader.read_int32(), reader.read_int32()
+    check_dimensions(reader, rows, columns, start)
+    return kind, rows, columns
 
 
 def write_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:

@@ -317,16 +317,20 @@ class ChunkComputer(UtteranceComputer):
         """
         waiting: list[Utterance] = []
         frames = 0
-        ahead = _BATCHES_AHEAD * self.options.chunks_per_batch * self.frames_per_chunk
-        if self.options.chunks_per_batch == 1:
-            ahead = 1
         for utterance in self.checked(utterances):
             waiting.append(utterance)
             frames += len(utterance.features)
-            if frames >= ahead:
+            if frames >= self.frames_ahead:
                 yield from self._compute_waiting(waiting)
                 waiting, frames = [], 0
         yield from self._compute_waiting(waiting)
+
+    @property
+    def frames_ahead(self) -> int:
+        """Utterances are gathered until they have so many frames, and then computed together."""
+        if self.options.chunks_per_batch == 1:
+            return 1
+        return _BATCHES_AHEAD * self.options.chunks_per_batch * self.frames_per_chunk
 
     # Cutting
 

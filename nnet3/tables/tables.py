@@ -92,12 +92,12 @@ def read_table(
     if specifier.source == "scp":
         return _script_values(read_script(files, specifier.name), kind, files, specifier)
     if is_stream(specifier.name, pipes=pipes):
-        return _values(_streamed_entries(specifier, kind, pipes))
+        return _values(streamed_entries(specifier, kind, pipes))
     path, offset = place_in_file(specifier.name)
     check_there(path)
     if offset:
         return _values(_entries(files.reader(specifier.name), kind, specifier))
-    return _values(_streamed_entries(specifier, kind, pipes))
+    return _values(streamed_entries(specifier, kind, pipes))
 
 
 def first_kind(specifier: ReadSpecifier, pipes: Pipes = None) -> Kind | None:
@@ -149,7 +149,7 @@ class RandomAccessTable:
             for line in read_script(self._files, self._specifier.name):
                 self._note(line.key, line)
         elif is_regular(self._specifier.name):
-            self._entries = _streamed_entries(self._specifier, self._kind, pipes)
+            self._entries = streamed_entries(self._specifier, self._kind, pipes)
         else:
             self._reader = self._files.reader(self._specifier.name)
             self._entries = _entries(self._reader, self._kind, self._specifier)
@@ -212,7 +212,7 @@ class RandomAccessTable:
 
     def _load(self, place: int | ScriptLine) -> Any:
         if isinstance(place, ScriptLine):
-            return _script_value(place, self._kind, self._files)
+            return script_value(place, self._kind, self._files)
         if self._reader is None:
             return self._files.read(f"{self._specifier.name}:{place}", self._kind.read_value)
         before = self._reader.offset
@@ -221,6 +221,29 @@ class RandomAccessTable:
             return self._kind.read_value(self._reader)
         finally:
             self._reader.offset = before
+
+
+def key_bytes(key: str) -> bytes:
+    """A key as it stands in an archive, with the space behind it.
+
+    Raises:
+        FormatError: it is empty or holds white space.
+    """
+    head = Writer(binary=False)
+    head.write_token(key)
+    return head.getvalue()
+
+
+def value_bytes(kind: str | Kind, value: Any, binary: bool) -> bytes:
+    """A value as it stands in an archive, with its header.
+
+    Raises:
+        FormatError: it is not of the kind.
+    """
+    kind = kind_of(kind)
+    body = Writer(binary and kind.header)
+    kind.write(body, value)
+    return body.getvalue()
 
 
 class TableWriter:
@@ -275,19 +298,24 @@ class TableWriter:
             FormatError: the key holds white space, or the value is not of the kind.
             SaveError: it cannot be written, or the script file has no such key.
         """
-        head = Writer(binary=False)
-        head.write_token(key)
-        body = Writer(self.specifier.binary and self._kind.header)
-        self._kind.write(body, value)
+        self.write_encoded(key, value_bytes(self._kind, value, self.specifier.binary))
+
+    def write_encoded(self, key: str, data: bytes) -> None:
+        """Write one entry whose value is there as `value_bytes` gives it, of the writer's form.
+
+        Raises:
+            FormatError, SaveError: as `write`.
+        """
+        head = key_bytes(key)
         if self._archive is None:
-            self._write_alone(key, body.getvalue())
+            self._write_alone(key, data)
         else:
-            self._offset += len(head.getvalue())
+            self._offset += len(head)
             if self._script is not None:
                 line = f"{key} {self.specifier.archive}:{self._offset}\n"
                 self._put(self._script, line.encode("utf-8", "surrogateescape"))
-            self._put(self._archive, head.getvalue() + body.getvalue())
-            self._offset += len(body.getvalue())
+            self._put(self._archive, head + data)
+            self._offset += len(data)
         self.count += 1
 
     def _put(self, file: IO[bytes], data: bytes) -> None:
@@ -335,10 +363,11 @@ def _values(entries: Iterator[tuple[str, int, Any]]) -> Iterator[tuple[str, Any]
         yield key, value
 
 
-def _streamed_entries(
+def streamed_entries(
     specifier: ReadSpecifier, kind: Kind, pipes: Pipes
 ) -> Iterator[tuple[str, int, Any]]:
-    """The entries of an archive as `_entries` gives them, with few bytes of it in memory.
+    """Key, offset of the value, and value, for all entries of an archive; few bytes of it are in
+    memory at a time.
 
     What has come is read as far as it goes. An entry counts if something comes behind it, or the
     end: in text, one that ends where the bytes do might go on.
@@ -402,7 +431,7 @@ def _script_values(
 ) -> Iterator[tuple[str, Any]]:
     for line in lines:
         try:
-            value = _script_value(line, kind, files)
+            value = script_value(line, kind, files)
         except FormatError as error:
             if not specifier.permissive or isinstance(error, OutsideError):
                 raise
@@ -411,7 +440,12 @@ def _script_values(
         yield line.key, value
 
 
-def _script_value(line: ScriptLine, kind: Kind, files: Files) -> Any:
+def script_value(line: ScriptLine, kind: Kind, files: Files) -> Any:
+    """The value, or the part of one, that a line of a script file names.
+
+    Raises:
+        FormatError: it cannot be read; the line is named.
+    """
     try:
         value = files.read(line.name, kind.read_value, listed=True)
         return value if line.range is None else kind.part(value, line.range)

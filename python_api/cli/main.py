@@ -21,6 +21,7 @@ _COMMANDS = {
     "ops": (".ops", "List layers and operators by topic, or tell all about one."),
     "version": (".look", "Versions of opscope and of what it runs on."),
     "run": (".run", "Run a saved net on arrays from files."),
+    "score": (".score", "Score a corpus with a model, in shards that run as jobs."),
     "train": (".train", "Train a saved net on arrays from files."),
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
     "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),

@@ -14,6 +14,12 @@ from .local import LocalRunner
 from .schedulers import SgeRunner, SlurmRunner
 
 
+def _ray(resources: Resources) -> JobRunner:
+    from .ray_jobs import RayRunner  # Ray is an extra
+
+    return RayRunner(resources)
+
+
 def _dask(resources: Resources) -> JobRunner:
     from .dask_jobs import DaskRunner  # Dask is an extra
 
@@ -29,6 +35,7 @@ _RUNNERS: dict[str, Callable[[Resources], JobRunner]] = {
     "queue.pl": SgeRunner,
     "kubernetes": KubernetesRunner,
     "dask": _dask,
+    "ray": _ray,
 }
 _FIELDS = {
     "--mem": "memory",
@@ -39,7 +46,7 @@ _FIELDS = {
 }
 
 
-def parse_resources(words: list[str]) -> Resources:
+def parse_resources(words: list[str], option: str = "--cmd") -> Resources:
     """The options of Kaldi's job scripts among `words`, and the rest.
 
     Raises:
@@ -50,26 +57,29 @@ def parse_resources(words: list[str]) -> Resources:
     kinds = {field.name: field.type for field in dataclasses.fields(Resources)}
     while words:
         word = words.pop(0)
-        option, equals, value = word.partition("=")
-        if option not in _FIELDS:
+        name, equals, value = word.partition("=")
+        if name not in _FIELDS:
             rest.append(word)
             continue
         if not equals:
             if not words:
-                raise RunError(f"--cmd: {option} has no value")
+                raise RunError(f"{option}: {name} has no value")
             value = words.pop(0)
-        name = _FIELDS[option]
-        if kinds[name] == "int" and not value.isdigit():
-            raise RunError(f"--cmd: {option} {value}: want a number")
-        found[name] = int(value) if kinds[name] == "int" else value
+        field = _FIELDS[name]
+        if kinds[field] == "int" and not value.isdigit():
+            raise RunError(f"{option}: {name} {value}: want a number")
+        found[field] = int(value) if kinds[field] == "int" else value
     return dataclasses.replace(Resources(rest=tuple(rest)), **found)
 
 
-def make_runner(command: str) -> JobRunner:
+def make_runner(command: str, option: str = "--cmd") -> JobRunner:
     """The runner that the value of `--cmd` asks for, as `slurm.pl --mem 4G -p shared`.
 
-    The first word is `local`, `slurm`, `sge`, `kubernetes`, `dask`, or the name of a job script of
-    Kaldi's, with or without a folder: what that script does is done here.
+    The first word is `local`, `slurm`, `sge`, `kubernetes`, `dask`, `ray`, or the name of a job
+    script of Kaldi's, with or without a folder: what that script does is done here.
+
+    Args:
+        command: the value. option: whose it is, for messages.
 
     Raises:
         RunError: there is no such scheduler, an option cannot be understood, or what the scheduler
@@ -78,8 +88,8 @@ def make_runner(command: str) -> JobRunner:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise RunError(f"--cmd={command}: {error}") from None
+        raise RunError(f"{option}={command}: {error}") from None
     name = os.path.basename(words[0]) if words else ""
     if name not in _RUNNERS:
-        raise RunError(f"--cmd={command}: no job runner {name!r}{nearest(name, _RUNNERS)}")
-    return _RUNNERS[name](parse_resources(words[1:]))
+        raise RunError(f"{option}={command}: no job runner {name!r}{nearest(name, _RUNNERS)}")
+    return _RUNNERS[name](parse_resources(words[1:], option))

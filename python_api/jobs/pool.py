@@ -24,7 +24,8 @@ from ...framework.base.untrusted.values import open_text
 from .job import Job, JobRunner, Script, script_text
 
 Log = Callable[[str], None]
-_FIRST_WAIT, _LONGEST_WAIT = 0.02, 3.0
+_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_LOCAL_WAIT = 0.02, 3.0, 0.2
+"""Seconds between two looks; to look at processes of this machine costs nearly nothing."""
 _SHOWN_LINES = 8
 """Last lines of a log that the error about a job shows."""
 _CARRIED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
@@ -99,6 +100,7 @@ class JobPool:
                     under_way.append(found)
                     waiting.remove(job)
             pause = _FIRST_WAIT
+            longest = _LONGEST_WAIT if self.runner.patience else _LONGEST_LOCAL_WAIT
             while waiting or under_way:
                 most = self.runner.most or len(jobs)
                 while waiting and len(under_way) < most:
@@ -111,7 +113,7 @@ class JobPool:
                         waiting.insert(0, entry.job)
                 if not ended:
                     time.sleep(pause)
-                    pause = min(pause * 1.2, _LONGEST_WAIT)
+                    pause = min(pause * 1.2, longest)
         except BaseException:
             for entry in under_way:
                 with contextlib.suppress(OpscopeError):

@@ -1,0 +1,122 @@
+"""`opscope score`: a model's outputs for all utterances of a corpus."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+from ..score.options import ScoreOptions
+
+_HELP = {
+    "frames_per_chunk": "nnet3: frames computed in one piece, before any subsampling.",
+    "extra_left_context": "nnet3: frames of left context besides those needed.",
+    "extra_right_context": "nnet3: frames of right context besides those needed.",
+    "extra_left_context_initial": "nnet3: the same at the start of an utterance, if >= 0.",
+    "extra_right_context_final": "nnet3: the same at the end of an utterance, if >= 0.",
+    "frame_subsampling_factor": "nnet3: input frames for one output frame.",
+    "acoustic_scale": "nnet3: factor for the output.",
+    "minibatch_size": "nnet3: chunks, of several utterances, that are computed at once.",
+    "ivectors": "nnet3: rspecifier of iVectors, one for each utterance or speaker.",
+    "utt2spk": "nnet3: rspecifier of the speaker of each utterance, for --ivectors.",
+    "online_ivectors": "nnet3: rspecifier of iVectors estimated online, as matrices.",
+    "online_ivector_period": "nnet3: frames between two iVectors of --online-ivectors.",
+    "use_priors": "nnet3: subtract the logarithms of the model's priors.",
+    "apply_exp": "nnet3: write the exponential function of the output.",
+    "input": "CNTK, .pb: the input that gets the features; by default the only one.",
+    "output": "CNTK, .pb: what is written; by default the only output.",
+    "rows_per_batch": "CNTK, .pb: rows of the utterances that are computed at once.",
+    "threads": "Threads of each shard.",
+}
+
+
+def _options(command: Any) -> Any:
+    for field in reversed(dataclasses.fields(ScoreOptions)):
+        kind = {"int": int, "float": float, "bool": bool}.get(str(field.type), str)
+        extra: dict[str, Any] = {"is_flag": True} if kind is bool else {"type": kind}
+        extra["show_default"] = kind not in (bool, str)
+        name = "--" + field.name.replace("_", "-")
+        text = _HELP[field.name]
+        command = click.option(name, field.name, default=field.default, help=text, **extra)(command)
+    return command
+
+
+def _word(name: str, value: Any) -> str:
+    option = "--" + name.replace("_", "-")
+    return option if value is True else f"{option}={value}"
+
+
+@click.command()
+@click.argument("model")
+@click.argument("features", metavar="ARK|SCP|WAV.SCP")
+@click.argument("out")
+@click.option(
+    "--shards",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Parts of the list that run as jobs of their own.",
+)
+@click.option(
+    "--on",
+    default="local",
+    show_default=True,
+    metavar="WHERE",
+    help="local, slurm, sge, kubernetes, dask or ray, with options as 'slurm.pl --mem 4G' has"
+    " them; --max-jobs-run N says how many shards run at a time.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=2,
+    show_default=True,
+    help="How often a shard that was killed or lost is run again.",
+)
+@click.option("--work", default="", metavar="DIR", help="Folder for shards, where OUT is a table.")
+@click.option("--worker", type=int, hidden=True)
+@_options
+def score(
+    model: str,
+    features: str,
+    out: str,
+    shards: int,
+    on: str,
+    retries: int,
+    work: str,
+    worker: int | None,
+    **options: Any,
+) -> None:
+    """Write what MODEL computes for every utterance of a corpus.
+
+    MODEL is an nnet3 model of Kaldi's, a model of CNTK's, or a saved net (.pb).
+
+    The features are scp:FILE, ark:FILE, or the name of such a file. For a net that takes samples,
+    one column, the lines of an scp may name WAV files.
+
+    OUT is one table, as Kaldi's programs write it: ark:FILE, ark,t:FILE, ark,scp:FILE,FILE; its
+    bytes do not depend on the number of shards, and for nnet3 are those of nnet3-compute. Shards
+    lie in FILE.score until it is written, and manifest.json stays there. Or OUT is a folder, which
+    gets an archive for each shard, scores.N.ark, and scores.scp over all.
+
+    Called again after it was cut off, the same command goes on where it stopped. Finished shards
+    are not computed again; with another model, list or option it refuses.
+    """
+    from ..score.folder import ScoreFolder
+
+    asked = ScoreOptions(**options)
+    if worker is not None:
+        from ..score.worker import run_shard
+
+        run_shard(ScoreFolder(work), worker, model, asked)
+        return
+    from ..score.scoring import Scoring
+
+    roots = (click.get_current_context().find_root().params or {}).get("roots", ())
+    words = [f"--threads={asked.threads}", *(f"--root={root}" for root in roots)]
+    words += ["score", *(_word(*pair) for pair in asked.changed().items())]
+    Scoring(model, features, out, shards, on, asked, work, retries, words, _log).run()
+
+
+def _log(line: str) -> None:
+    click.echo(line, err=True)

@@ -1,0 +1,185 @@
+"""The utterances of a corpus: where each lies, its size, and its value.
+
+Sizes come from the headers of the values, so that a list of a million utterances is known before
+any is computed.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import wave
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...framework.base.errors import FormatError, OutsideError
+from ...nnet3.files.compressed import CompressedMatrix
+from ...nnet3.files.kaldi_io import Reader
+from ...nnet3.files.matrix_io import read_matrix, read_matrix_shape
+from ...nnet3.files.tokens import CutOff
+from ...nnet3.tables.kinds import KINDS, Kind, cut_array
+from ...nnet3.tables.specifiers import ReadSpecifier, is_specifier
+from ...nnet3.tables.streams import Files, is_stream
+from ...nnet3.tables.tables import ScriptLine, read_script, script_value, streamed_entries
+
+_log = logging.getLogger(__name__)
+_MATRIX = KINDS["matrix"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An utterance of the list.
+
+    Attributes:
+        line: where its value is.
+        rows, columns: of its value, -1 where only reading it would tell.
+    """
+
+    line: ScriptLine
+    rows: int
+    columns: int
+
+
+def list_entries(source: str, takes_samples: bool) -> list[Entry]:
+    """The utterances of a table, in their order, without those that have no rows.
+
+    Args:
+        source: `scp:feats.scp`, `ark:feats.ark`, or the name of such a file; an archive's name
+            ends with `.ark`.
+        takes_samples: whether the model takes the samples of WAV files.
+
+    Raises:
+        FormatError: the table or an entry cannot be read, or can be read only once.
+    """
+    if not is_specifier(source):
+        source = f"{'ark' if source.endswith('.ark') else 'scp'}:{source}"
+    specifier = ReadSpecifier.parse(source)
+    if is_stream(specifier.name, pipes=True):
+        raise FormatError(
+            f"{source!r} can be read only once, and every shard reads its part; write it to a file"
+        )
+    if specifier.source == "ark":
+        found = _of_archive(specifier)
+    else:
+        found = _of_script(specifier, takes_samples)
+    entries = []
+    for entry in found:
+        if entry.rows:
+            entries.append(entry)
+        else:
+            _log.warning("%s: Zero-length utterance: passed over", entry.line.place)
+    return entries
+
+
+def _of_archive(specifier: ReadSpecifier) -> list[Entry]:
+    found = []
+    for key, offset, (rows, columns) in streamed_entries(specifier, _STORED, None):
+        name = f"{specifier.name}:{offset}"
+        found.append(Entry(ScriptLine(key, name, None, f"{specifier.name}: {key}"), rows, columns))
+    return found
+
+
+def _of_script(specifier: ReadSpecifier, takes_samples: bool) -> list[Entry]:
+    files, found = Files(), []
+    kind = _kind(_SHAPE.read_value, _wave_shape, takes_samples)
+    for line in read_script(files, specifier.name):
+        rows = columns = -1
+        if not line.name.endswith("|"):  # a command would run twice
+            try:
+                rows, columns = script_value(line, kind, files).shape
+            except FormatError as error:
+                if not specifier.permissive or isinstance(error, OutsideError):
+                    raise
+                _log.warning("%s; the entry is passed over", error)
+                continue
+        found.append(Entry(line, rows, columns))
+    return found
+
+
+class Values:
+    """Reads the values of entries, float32, [rows, columns].
+
+    Args:
+        takes_samples: as `list_entries` takes it.
+    """
+
+    def __init__(self, takes_samples: bool) -> None:
+        self._files = Files()
+        self._kind = _kind(_MATRIX.read_value, _wave_samples, takes_samples)
+
+    def read(self, line: ScriptLine) -> np.ndarray:
+        """The value of an entry. Raises FormatError: it cannot be read."""
+        return script_value(line, self._kind, self._files)
+
+
+# Reading of one value
+
+
+def _kind(
+    matrix: Callable[[Reader], np.ndarray],
+    samples: Callable[[Reader], np.ndarray],
+    takes_samples: bool,
+) -> Kind:
+    """Values that are matrices, or WAV files, which are told by their first bytes."""
+
+    def read(reader: Reader) -> np.ndarray:
+        if bytes(reader.data[reader.offset : reader.offset + 4]) != b"RIFF":
+            return matrix(reader)
+        if not takes_samples:
+            raise FormatError(
+                "this is a WAV file, and the model takes features; they are not computed here: give"
+                " them as ark or scp, as Kaldi's compute-mfcc-feats writes them"
+            )
+        return samples(reader)
+
+    return Kind("matrix", read, _MATRIX.write, cut_array, header=False)
+
+
+def _stored_shape(reader: Reader) -> tuple[int, int]:
+    """Rows and columns of a matrix that is passed over, and not decompressed."""
+    if reader.binary and reader.peek_token().startswith("CM"):
+        shape = CompressedMatrix.read(reader).elements.shape
+    else:
+        shape = read_matrix(reader).shape
+    return shape[0], shape[1]
+
+
+def _of_shape(rows: int, columns: int) -> np.ndarray:
+    """An array without memory that ranges can be cut from."""
+    return np.broadcast_to(np.float32(0), (rows, columns))
+
+
+_STORED = Kind("matrix", _stored_shape, _MATRIX.write)
+_SHAPE = Kind("matrix", lambda reader: _of_shape(*read_matrix_shape(reader)), _MATRIX.write)
+
+
+def _opened(reader: Reader) -> wave.Wave_read:
+    """The WAV file that stands here: of 16 bits and one channel."""
+    try:
+        file = wave.open(io.BytesIO(reader.data[reader.offset :]))
+    except (wave.Error, EOFError) as error:
+        if reader.beyond:
+            raise CutOff(f"{reader.name}: a WAV file", 2 * reader.remaining()) from None
+        raise reader.error(f"no WAV file that can be read: {error}", reader.offset) from None
+    if file.getsampwidth() != 2 or file.getnchannels() != 1:
+        told = f"{8 * file.getsampwidth()} bits and {file.getnchannels()} channels"
+        raise reader.error(f"a WAV file of {told}; 16 bits and 1 are wanted", reader.offset)
+    return file
+
+
+def _wave_shape(reader: Reader) -> np.ndarray:
+    return _of_shape(_opened(reader).getnframes(), 1)
+
+
+def _wave_samples(reader: Reader) -> np.ndarray:
+    file = _opened(reader)
+    count = file.getnframes()
+    data = file.readframes(count)
+    if len(data) < 2 * count and reader.beyond:
+        raise CutOff(f"{reader.name}: samples", reader.remaining() + 2 * count)
+    if len(data) < 2 * count:
+        told = f"{len(data) // 2} samples are there, {count} are wanted"
+        raise reader.error(f"the WAV file is cut off: {told}", reader.offset)
+    return np.frombuffer(data, "<i2").astype(np.float32)[:, None]

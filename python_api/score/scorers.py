@@ -1,0 +1,83 @@
+"""The models that can score: which kind a file is of."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import open_file
+from ...framework.files.saved import load_desc, paths_of
+from ...nnet3.files.kaldi_io import is_nnet3
+from .options import ScoreOptions
+from .scorer import Scorer
+
+ACCEPTED = (
+    "an nnet3 model of Kaldi's (raw or .mdl), a model of CNTK's, or a net that opscope saved (.pb)"
+)
+_PIECE = 1 << 22
+
+
+def open_scorer(path: str, options: ScoreOptions) -> Scorer:
+    """The model of a file.
+
+    Raises:
+        FormatError: it is missing, damaged, or of a kind that is not taken.
+        OpscopeError: an option has no meaning for it, or is wrong.
+    """
+    kind = _kind_of(path)  # only the modules of that kind are imported: workers start quickly
+    if kind == "nnet3":
+        from ...nnet3.inference.saved import load_nnet
+        from .of_nnet3 import Nnet3Scorer
+
+        options.check_kind("an nnet3 model", nnet3=True)
+        return Nnet3Scorer(path if is_nnet3(path) else load_nnet(path), options)
+    if kind == "cntk":
+        from .of_cntk import CntkScorer
+
+        options.check_kind("a model of CNTK's", nnet3=False)
+        return CntkScorer(path, options)
+    from .of_nets import NetScorer
+
+    options.check_kind("a saved net", nnet3=False)
+    return NetScorer(path, options)
+
+
+def model_digest(path: str) -> str:
+    """SHA-256 of the files that a model is made of.
+
+    Raises:
+        FormatError: one cannot be read.
+    """
+    files = [path] if os.path.isfile(path) and not path.endswith(".pb") else list(paths_of(path))
+    found = hashlib.sha256()
+    for name in files:
+        try:
+            with open_file(name) as file:
+                while piece := file.read(_PIECE):
+                    found.update(piece)
+        except FileNotFoundError:
+            if name == files[0]:
+                raise FormatError(f"{name}: no such file") from None
+        except OSError as error:
+            raise FormatError(f"{name}: {error.strerror}") from error
+    return found.hexdigest()
+
+
+def _kind_of(path: str) -> str:
+    """ "nnet3" and "cntk", also of nets in these dialects; else "net"."""
+    if path.lower().endswith(".onnx"):
+        raise FormatError(f"{path}: models of ONNX are not read; want {ACCEPTED}")
+    if is_nnet3(path):
+        return "nnet3"
+    net = paths_of(path)[0]
+    if not os.path.isfile(path) and not os.path.isfile(net):
+        raise FormatError(f"{path}: no such file; want {ACCEPTED}")
+    if path != net and os.path.isfile(path):
+        from .of_cntk import is_cntk
+
+        if is_cntk(path):
+            return "cntk"
+        raise FormatError(f"{path}: no model that can be scored; want {ACCEPTED}")
+    dialect = load_desc(path).metadata.get("dialect", "")
+    return dialect if dialect in ("nnet3", "cntk") else "net"
