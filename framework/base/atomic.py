@@ -176,7 +176,7 @@ def _real(path: PathLike) -> str:
     except OutsideError:
         raise
     except FormatError as error:
-        raise SaveError(f"cannot write {error}") from None
+        raise SaveError(f"cannot write: {error}") from None
 
 
 def _is_special(path: str) -> bool:

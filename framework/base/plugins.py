@@ -41,7 +41,7 @@ class Plugins(Generic[T]):
 
     def names(self) -> list[str]:
         """All names: this package's, those of the program, those of other packages."""
-        points = (point.name for point in _points(self.group, tuple(sys.path)))
+        points = (point.name for point in entry_points(group=self.group))
         return sorted({*self._own, *self._added, *points})
 
     def add(self, name: str, thing: T) -> None:
@@ -68,7 +68,7 @@ class Plugins(Generic[T]):
         for known, thing in self._added.items():
             if self.same(known, name):
                 return thing
-        there = _points(self.group, tuple(sys.path))
+        there = entry_points(group=self.group)
         points = [point for point in there if self.same(point.name, name)]
         if len({point.value for point in points}) > 1:
             found = " and ".join(sorted({point.value for point in points}))
@@ -84,18 +84,17 @@ class Plugins(Generic[T]):
         return f"the {self.what} {name!r} of another package ({self.group})"
 
 
+def entry_points(*, group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, in all installed packages."""
+    return _points(group, tuple(sys.path))
+
+
 @lru_cache(maxsize=16)
 def _points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """The entry points of a group, of the packages in the folders of `sys.path`; to find them, a
-    file of each package is read."""
-    return tuple(entry_points(group=group))
-
-
-def entry_points(*, group: str) -> Iterable[EntryPoint]:
-    """The entry points of a group, in all installed packages."""
+    """Those in the folders of `sys.path`; to find them, a file of each package is read."""
     import importlib.metadata  # slow to load, seldom needed
 
-    return importlib.metadata.entry_points(group=group)
+    return tuple(importlib.metadata.entry_points(group=group))
 
 
 def load_plugin(point: EntryPoint) -> object:

@@ -76,7 +76,7 @@ PLAIN = [
     # -- NUL characters
     ("config('modelPath = \"a\\0b\"')", "<string>:1:15: a NUL character"),
     ("parse_command_line(['modelPath=a\\0b'])", "<command line>:1:12: a NUL character"),
-    ("load_config('a\\0b')", "error opening file"),
+    ("load_config('a\\0b')", "holds a NUL"),
     ("open_model('a\\0b')", "holds a NUL"),
     ("read_model('a\\0b')", "holds a NUL"),
     ("read_checkpoint('a\\0b')", "holds a NUL"),

@@ -102,7 +102,7 @@ def test_lattices(path):
 
 @pytest.mark.parametrize("write", [atomic_file, make_folder_of])
 def test_nothing_is_written_under_a_nul(write):
-    message = r"cannot write 'a\\x00b': a path holds no NUL character"
+    message = r"cannot write: 'a\\x00b' is no file name: it holds a NUL"
     with pytest.raises(SaveError, match=message), write("a\0b"):
         pass
 
