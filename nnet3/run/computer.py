@@ -9,6 +9,7 @@ import numpy as np
 
 from ...framework.base.backend import Place
 from ...framework.base.errors import ShapeError, VariableError, check_kind, nearest
+from ...framework.base.python.cached import new_rlock
 from ...framework.base.scope import Scope, Variable
 from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE
 from ...framework.ir.names import grad_name
@@ -22,6 +23,9 @@ from ..lower.variables import first_value
 from ..network.for_inference import Model, nnet_of
 from .given import float_array, warn_of_nan
 from .trace import CommandTrace, root_mean_square
+
+_loading = new_rlock()
+"""Held while a computer puts the arrays of its network into a scope that others share."""
 
 
 class NnetComputer:
@@ -84,11 +88,12 @@ class NnetComputer:
         self._load(lambda name: True)
 
     def _load(self, wanted: Callable[[str], bool]) -> None:
-        for var in self._vars.values():
-            if var.kind == PARAMETER and wanted(var.name):
-                self._take(self._arrays.var(var.name), self._parameter(var.name))
-            elif var.kind == STATE and wanted(var.name):
-                self._arrays.var(var.name).set(first_value(var).copy())
+        with _loading:  # a variable that another thread has made may hold no value yet
+            for var in self._vars.values():
+                if var.kind == PARAMETER and wanted(var.name):
+                    self._take(self._arrays.var(var.name), self._parameter(var.name))
+                elif var.kind == STATE and wanted(var.name):
+                    self._arrays.var(var.name).set(first_value(var).copy())
 
     def _size_of_parameters(self, component: str) -> float:
         return root_mean_square(self._nnet.components[component].vectorize())
