@@ -93,6 +93,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "to_python",
         "jobs",
         "recipe",
+        "scaling",
         "convert",
         "cli",
     ),
