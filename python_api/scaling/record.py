@@ -46,14 +46,32 @@ def on_ranks(net: OpList, weight: str) -> OpList:
 
 
 class _Recorder(Profiler):
-    """Times as the profiler takes them, with what each step of the loop sends."""
+    """Times as the profiler takes them, with what each step of the loop sends.
+
+    Of nets that operators run, a recurrent layer's say, the operators count as one.
+    """
 
     def __init__(self, communicator: EchoCommunicator) -> None:
         super().__init__(max_events=0)
         self.order: list[tuple[str, str, str, list[tuple[str, int]]]] = []
         self._communicator = communicator
+        self._outer: Frame | None = None
+
+    def before_run(self, frame: Frame) -> None:
+        self._outer = self._outer or frame
+
+    def after_run(self, frame: Frame) -> None:
+        if frame is self._outer:
+            super().after_run(frame)
+            self._outer = None
+
+    def before_op(self, frame: Frame, index: int) -> None:
+        if frame is self._outer:
+            super().before_op(frame, index)
 
     def after_op(self, frame: Frame, index: int) -> None:
+        if frame is not self._outer:
+            return
         super().after_op(frame, index)
         sent = [(one.kind, one.nbytes) for one in self._communicator.messages]
         self._communicator.messages.clear()

@@ -156,6 +156,13 @@ def test_sequences_are_planned():
     assert sum(event.kind == "all_reduce" for event in events) >= 2
 
 
+def test_operators_of_an_inner_net_count_as_one(monkeypatch):
+    net = InsertAllReduce().apply(lstm("float32"))
+    as_one = [event.kind for event in recorded(net)]
+    monkeypatch.setenv("OPSCOPE_RECURRENT", "steps")  # runs a net at every step, hooks and all
+    assert [event.kind for event in recorded(net)] == as_one
+
+
 def test_inputs():
     net = mlp("float32")
     made = random_inputs(net, 5, {}, {"label": 3}, 4)
