@@ -94,6 +94,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "to_python",
         "jobs",
         "recipe",
+        "scaling",
         "convert",
         "score",
         "cli",

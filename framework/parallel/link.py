@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ..base.errors import OpscopeError
+from .cost import exchange_cost
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,7 @@ class Link:
     def seconds(self, kind: str, nbytes: int, ranks: int) -> float:
         """The time of one exchange of `ranks` ranks; `kind` is that of a `Message`.
 
-        A sum goes round a ring twice, in `ranks` pieces; what is gathered goes round once; a
-        broadcast takes a binary tree.
+        A sum goes round a ring twice, in `ranks` pieces; `cost.py` knows other ways.
         """
-        if ranks == 1:
-            return 0.0
-        if kind == "all_reduce":
-            return 2 * (ranks - 1) * (self.latency + nbytes / ranks / self.bandwidth)
-        if kind == "broadcast":
-            return math.ceil(math.log2(ranks)) * (self.latency + nbytes / self.bandwidth)
-        return (ranks - 1) * (self.latency + nbytes / self.bandwidth)
+        cost = exchange_cost(kind, ranks)
+        return cost.messages * self.latency + cost.volume * nbytes / self.bandwidth

@@ -34,7 +34,7 @@ from .executor import Frame
 from .plan import PlanStep
 
 
-def _step_label(step: PlanStep) -> str:
+def step_label(step: PlanStep) -> str:
     """`%3 affine`; `%3 relu+scale` for fused operators."""
     types = "+".join(op.type for op in step.operators)
     return f"%{step.operators[0].index} {types}"
@@ -96,7 +96,7 @@ class Profiler(Hook):
         step = frame.plan.steps[index]
         arrays = [frame.array(name) for name in dict.fromkeys(step.writes) if name != EMPTY]
         memory = sum(int(array.nbytes) for array in arrays if array is not None)
-        label = _step_label(step)
+        label = step_label(step)
         with self._lock:
             self.steps.setdefault(label, StepTimes(label)).add(spent, memory)
             if len(self._events) < self._max_events:
@@ -182,7 +182,7 @@ class FiniteCheck(Hook):
                 for name in names:
                     found = "" if name == EMPTY else self._look(frame, name)
                     if found:
-                        fused = f", fused in {_step_label(step)}" if len(step.operators) > 1 else ""
+                        fused = f", fused in {step_label(step)}" if len(step.operators) > 1 else ""
                         why = f"output {slot}={name} holds {found}{fused}"
                         raise NotFiniteError(op.describe(why, frame.plan.specs))
 

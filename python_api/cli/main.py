@@ -23,6 +23,7 @@ _COMMANDS = {
     "run": (".run", "Run a saved net on arrays from files."),
     "score": (".score", "Score a corpus with a model, in shards that run as jobs."),
     "train": (".train", "Train a saved net on arrays from files."),
+    "plan-scale": (".plan_scale", "Tell what a training step would take on many ranks."),
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
     "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),
     "cntk": (".cntk", "Read CNTK's configs and scripts, and check and lay them out."),

@@ -5,7 +5,8 @@ import pytest
 
 from chain_graphs import random_hmm, random_supervision
 from opscope.framework.base.errors import RanksError
-from opscope.framework.parallel.dry import DryWorld
+from opscope.framework.parallel.dry import DryWorld, EchoCommunicator
+from opscope.framework.parallel.link import Link
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.chain.objective import ChainOptions
@@ -131,6 +132,35 @@ def test_other_parameters_or_options_are_named():
                 NnetTrainerOptions(momentum=0.1 * c.rank), network(), communicator=c
             )
         )
+
+
+# -- many ranks in one process ---------------------------------------------------------------------
+
+
+def step_logs(communicator, steps=3):
+    """The messages of each step."""
+    options = NnetTrainerOptions(double_precision=True, momentum=0.5)
+    trainer = NnetTrainer(options, natural(), log=[].append, communicator=communicator)
+    logs = []
+    for batch in minibatches(steps, 1, (2,)):
+        communicator.messages.clear()
+        trainer.train(merge_examples(batch[0]))
+        logs.append([(one.kind, one.nbytes) for one in communicator.messages])
+    return logs
+
+
+def test_one_rank_stands_for_1024():
+    link = Link(latency=2e-6, bandwidth=12.5e9)
+    echo = EchoCommunicator(1024, link)
+    first, *others = step_logs(echo)
+    assert others == [first] * 2
+    assert ("all_reduce", 8 * (6 * 12 + 6 + 3 * 6 + 3)) in first  # the gradients, in float64
+    assert echo.seconds >= 3 * sum(link.seconds(*message, 1024) for message in first)
+
+
+def test_it_sends_what_ranks_that_all_run_send():
+    wanted = step_logs(EchoCommunicator(8))
+    assert DryWorld(8).run(step_logs) == [wanted] * 8
 
 
 # -- LF-MMI ----------------------------------------------------------------------------------------
