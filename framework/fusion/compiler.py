@@ -18,7 +18,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -212,6 +211,8 @@ def _library(compiler: str, source: str) -> Library:
         if path is not None:
             with contextlib.suppress(OSError):  # of another system, or not ours: made again
                 return Library(path, names)
+
+    import tempfile  # seldom needed, and slow to load
 
     with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
         made = Path(passing, "loops.so")
