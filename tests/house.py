@@ -87,6 +87,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "python_api": (
         "builder",
+        "ranks",
         "train",
         "metrics",
         "generate",
