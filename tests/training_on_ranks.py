@@ -77,4 +77,5 @@ def check_equal(
     for row, other in zip(numbers(found[0][1]), numbers(wanted[1]), strict=True):
         assert row.keys() == other.keys()
         for name, value in other.items():
-            assert abs(row[name] - value) <= tolerance, name
+            single = 1e-7 if name.endswith("right") else 0.0  # accuracies are float32
+            assert abs(row[name] - value) <= max(tolerance, single), name

@@ -151,10 +151,8 @@ class Trainer:
         empty = not self.ranks.alone
         feeder = Feeder(self.net.op_list, self.scope, complete=True, empty=empty)
         check_reiterable(data, options.epochs)
-        with (
-            Progress(progress, options.epochs, self.epoch) as bar,
-            CtrlC(self.ranks.leads) as ctrl_c,
-        ):
+        shown = Progress(progress, options.epochs, self.epoch)
+        with shown as bar, CtrlC(self.ranks.leads) as ctrl_c:
             try:
                 while self.epoch < options.epochs and not self.finished and not self.at.stopping:
                     self._one_epoch(data, feeder, bar, ctrl_c)
