@@ -22,6 +22,7 @@ _COMMANDS = {
     "version": (".look", "Versions of opscope and of what it runs on."),
     "run": (".run", "Run a saved net on arrays from files."),
     "train": (".train", "Train a saved net on arrays from files."),
+    "launch": (".launch", "Run a script or command as several ranks that train together."),
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
     "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),
     "cntk": (".cntk", "Read CNTK's configs and scripts, and check and lay them out."),
@@ -32,6 +33,11 @@ _COMMANDS = {
 _WORDS = f"{__name__}.words"
 """The words of the command line, but its roots, in the context's `meta`."""
 _LONG = 5  # lines of an error that are not put into one
+
+
+def commands() -> list[str]:
+    """The names of all commands."""
+    return list(_COMMANDS)
 
 
 def kaldi_programs() -> list[str]:

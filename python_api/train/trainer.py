@@ -126,7 +126,8 @@ class Trainer:
             "resume": options.resume,
         }
         self.net = ranks.prepare(self.op_list, sync_batch_norm, steps, settings)
-        self.at.rank, self.at.net = ranks.rank, self.net
+        self.at.net = self.net
+        self.at.rank = self.history.rank = ranks.rank
 
     # -- the loop ------------------------------------------------------------------------------
 
