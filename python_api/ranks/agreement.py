@@ -18,7 +18,7 @@ import numpy as np
 
 from ...framework.base.communicator import Communicator, SingleCommunicator
 from ...framework.base.context import OpContext
-from ...framework.base.errors import OpscopeError, RanksError
+from ...framework.base.errors import GradientError, OpscopeError, RanksError
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
 from ...framework.base.settings import switch
@@ -114,7 +114,12 @@ class Ranks:
         self._shards = Shards(net, self.rank, self.size)
         own = any(lookup(op.type).world for op in net.ops)
         passes: list[Pass] = [SyncBatchNorm()] if sync_batch_norm else []
-        made = run_passes(net, passes if own else [*passes, InsertAllReduce()])
+        try:
+            made = run_passes(net, passes if own else [*passes, InsertAllReduce()])
+        except GradientError as error:
+            raise GradientError(
+                f"{error}; then train PlainNet(InsertAllReduce(weight=...).apply(net.op_list))"
+            ) from None
         self._joining = Joining(made)
         self._weighted = any(var.name == RANK_WEIGHT for var in made.vars)
         settings = {"shard": self._shard, "size": self.size, **settings}

@@ -10,8 +10,15 @@ import pytest
 import opscope
 from opscope import Minibatches, Sequences
 from opscope.framework.base.communicator import SingleCommunicator
-from opscope.framework.base.errors import NotFiniteError, OpscopeError, RanksError, ShapeError
+from opscope.framework.base.errors import (
+    GradientError,
+    NotFiniteError,
+    OpscopeError,
+    RanksError,
+    ShapeError,
+)
 from opscope.framework.parallel.dry import DryWorld
+from opscope.framework.passes.all_reduce import InsertAllReduce
 from training_on_ranks import arrays, check_equal, classifier, numbers, on_ranks, train
 
 DATA = Minibatches(arrays(45), 12, seed=3)  # 12, 12, 12 and 9 rows
@@ -227,3 +234,20 @@ def test_values_of_the_whole_minibatch():
     check_equal(found, wanted)
     assert {shape for _, shape, _ in rows} == {(12, 3), (9, 3)}
     assert numbers(wanted[1])[0]["rows"] > 9
+
+
+def strange(weight=""):
+    b = opscope.NetBuilder("strange", "float64")
+    cost = b.mean(b.square(b.fc(b.input("x", [-1, 6]), size=2)), name="half")
+    b.input("label", [-1], "int64")
+    b.scale(cost, scale=2.0, name="loss")
+    b.backward_from("loss")
+    b.add_optimization(0.1)
+    return opscope.PlainNet(InsertAllReduce(weight=weight).apply(b.op_list)) if weight else b
+
+
+def test_a_loss_of_unknown_weight_and_a_net_with_sums_of_its_own():
+    with pytest.raises(GradientError, match=r"made by scale.*train PlainNet\(InsertAllReduce\("):
+        on_ranks(2, strange, DATA)
+    data = Minibatches(arrays(48), 12)  # equal parts, whose mean is that of the whole
+    check_equal(on_ranks(2, partial(strange, "mean"), data), train(strange, data))

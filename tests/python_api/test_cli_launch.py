@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -104,17 +106,30 @@ def test_what_is_missing_is_named(started, monkeypatch, tmp_path):
     assert code == 1 and "mpi4py, which is not installed: pip install opscope[mpi]" in told
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """`opscope launch` in a folder, in a group of processes of its own."""
     mpiexec()  # or skip
     paths = [str(PACKAGE), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-P", "-m", "opscope", "launch", *words],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         cwd=folder,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
+        start_new_session=True,
     )
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The same to its end."""
+    with start(folder, *words) as running:
+        try:
+            out, err = running.communicate(timeout=120)
+        except BaseException:
+            running.kill()
+            raise
+    return subprocess.CompletedProcess(words, running.returncode, out, err)
 
 
 TRAIN = """\
@@ -170,3 +185,41 @@ def test_the_command_train_on_two_ranks(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("saved out") == 1
     assert (tmp_path / "out.pb").exists()
+
+
+WAIT = """\
+import pathlib
+import time
+import opscope
+from training_on_ranks import arrays, classifier
+
+def slow(at):
+    pathlib.Path("ready").touch()
+    time.sleep(0.05)
+
+history = opscope.train(
+    classifier(), opscope.Minibatches(arrays(45), 12, seed=3), epochs=1000, seed=5, progress=False,
+    scope=opscope.Scope(), callbacks=slow, checkpoint="run",
+)
+print(f"rank {history.rank}: {history.interrupted} {len(history)}\\n", end="")
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of a group of processes")
+def test_ctrl_c_ends_all_ranks_with_a_checkpoint(tmp_path):
+    (tmp_path / "work.py").write_text(WAIT)
+    with start(tmp_path, "-n", "2", "work.py") as running:
+        try:
+            until = time.monotonic() + 60
+            while not (tmp_path / "ready").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+            out, err = running.communicate(timeout=60)
+        except BaseException:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
+    told = sorted(line for line in out.splitlines() if line.startswith("rank"))
+    assert len(told) == 2, err
+    assert {line.partition(": ")[2] for line in told} == {told[0].partition(": ")[2]}
+    assert "True" in told[0]
+    assert (tmp_path / "run.checkpoint").exists()
