@@ -88,6 +88,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "python_api": (
         "builder",
+        "ranks",
         "train",
         "metrics",
         "generate",

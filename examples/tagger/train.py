@@ -1,6 +1,7 @@
 """Slot tagging on ATIS: which words of a question to an airline tell what.
 
     python examples/tagger/train.py DATA [--out build/tagger]
+    opscope launch -n 2 examples/tagger/train.py DATA
 
 DATA is the folder that holds `atis.train.ctf` and `atis.test.ctf` as CNTK's examples have them; the
 environment variable OPSCOPE_CNTK_DATA may name it, too. Words are embedded in 150 dimensions, an
@@ -131,6 +132,8 @@ def main() -> None:
         plot=args.out / "tagger.png",
         seed=1,
     )
+    if history.rank:
+        return  # under `opscope launch` one of the ranks tells
     opscope.save(b, scope, args.out / "tagger.pb")
     wrong = tagged = 0
     for batch in batches(test_words, test_slots, 64):

@@ -77,6 +77,13 @@ SWITCHES = {
             "folders that all files which are read and written must lie in, but those of a command"
             f" line's words; {os.pathsep!r} between them. Empty: any file",
         ),
+        Switch(
+            "OPSCOPE_COMMUNICATOR",
+            "",
+            "how `train` finds other ranks where it is not told: mpi, as `opscope launch` sets;"
+            " empty: there are none",
+            ("", "mpi"),
+        ),
         Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
     )
 }

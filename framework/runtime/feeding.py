@@ -43,10 +43,14 @@ class Feeder:
     Args:
         complete: a minibatch must feed every input that is read, forward only where it is held out:
             all but those that the user set in the scope.
+        empty: a minibatch may be without rows, as a rank's part of a small one is.
     """
 
-    def __init__(self, net: OpList, scope: Scope, *, complete: bool = False) -> None:
+    def __init__(
+        self, net: OpList, scope: Scope, *, complete: bool = False, empty: bool = False
+    ) -> None:
         self._scope = scope
+        self._empty = empty
         self._net = net if complete else None
         self._inputs = Inputs(net)
         self._targets: dict[str, tuple[Any, np.dtype | None, VarDecl]] = {}
@@ -75,7 +79,8 @@ class Feeder:
             arrays[name], levels[name] = self._array(name, value, where)
         self._check_keys(arrays, where, held_out)
         sized = {name: array for name, array in arrays.items() if array.ndim}
-        if self._net is not None and sized and not any(map(len, sized.values())):
+        some = self._empty or any(map(len, sized.values()))
+        if self._net is not None and sized and not some:
             held = ", ".join(f"{name} {format_shape(array.shape)}" for name, array in sized.items())
             raise ShapeError(f"{where()}: a minibatch without rows: {held}")
         rows = 0
@@ -85,7 +90,7 @@ class Feeder:
             variable.origin = FED
             if array.ndim and not rows:
                 rows = array.shape[0]
-        return rows or 1
+        return 0 if self._empty and sized and not rows else rows or 1
 
     def _array(self, name: str, value: Any, where: Callable[[], str]) -> tuple[Any, Levels]:
         _, dtype, var = self._targets.get(name) or self._target(name, where)

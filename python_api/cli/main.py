@@ -24,6 +24,7 @@ _COMMANDS = {
     "score": (".score", "Score a corpus with a model, in shards that run as jobs."),
     "train": (".train", "Train a saved net on arrays from files."),
     "plan-scale": (".plan_scale", "Tell what a training step would take on many ranks."),
+    "launch": (".launch", "Run a script or command as several ranks that train together."),
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
     "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),
     "cntk": (".cntk", "Read CNTK's configs and scripts, and check and lay them out."),
@@ -34,6 +35,11 @@ _COMMANDS = {
 _WORDS = f"{__name__}.words"
 """The words of the command line, but its roots, in the context's `meta`."""
 _LONG = 5  # lines of an error that are not put into one
+
+
+def commands() -> list[str]:
+    """The names of all commands."""
+    return list(_COMMANDS)
 
 
 def kaldi_programs() -> list[str]:

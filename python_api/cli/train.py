@@ -93,6 +93,8 @@ def train(file: str, **options: Any) -> None:
         progress=not options["quiet"],
         context=OpContext(seed=options["seed"]),
     )
+    if history.rank:  # under `opscope launch`: one rank writes and tells
+        click.get_current_context().exit(_INTERRUPTED if history.interrupted else 0)
     save(net, scope, options["out"])
     row = {name: value for name, value in history.last.items() if name != "seconds"}
     if row:

@@ -34,6 +34,7 @@ class TrainingState:
         step: minibatches of this epoch so far.
         values: of the loss and of what the metrics read, in the last minibatch, by variable.
         row: the history's row of the epoch; empty before its end.
+        rank: where several train together, which of them this is; callbacks run on all.
     """
 
     net: Any
@@ -45,11 +46,13 @@ class TrainingState:
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
     row: Mapping[str, float] = field(default_factory=dict)
     stopping: bool = False
+    rank: int = 0
 
     def stop(self) -> None:
         """End the training here: the checkpoint is written and `train` returns.
 
-        After a minibatch its epoch stays unfinished, as after a Ctrl-C, and has no row.
+        All ranks end where one of them says so. After a minibatch its epoch stays unfinished, as
+        after a Ctrl-C, and has no row.
         """
         self.stopping = True
 

@@ -28,6 +28,8 @@ class History:
         best_epoch: the epoch whose parameters the scope holds, where there was an early stop.
         metrics: what measured the last epoch, by name; on held-out data with the prefix `eval_`.
             So a metric that knows more than its numbers, a confusion matrix, can be asked.
+        rank: which of the ranks this is that have trained together; 0 leads. The others have the
+            rows, but nothing in `metrics`.
         resumed: what was taken over from the checkpoint of another net (`resume="weights"`).
     """
 
@@ -37,6 +39,7 @@ class History:
     best_epoch: int = 0
     metrics: dict[str, Metric] = field(default_factory=dict)
     resumed: Resumed | None = None
+    rank: int = 0
 
     def __repr__(self) -> str:
         numbers = {

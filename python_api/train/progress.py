@@ -75,11 +75,15 @@ def _short(numbers: Mapping[str, float]) -> dict[str, str]:
 class CtrlC:
     """Within the block a first Ctrl-C only sets `pressed`; a second one interrupts as usual.
 
+    Args:
+        told: whether it says on stderr that it was pressed.
+
     Signals reach the main thread alone: elsewhere this does nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, told: bool = True) -> None:
         self.pressed = False
+        self._told = told
         self._before: Any = None
 
     def __enter__(self) -> CtrlC:
@@ -95,4 +99,5 @@ class CtrlC:
         if self.pressed:
             raise KeyboardInterrupt
         self.pressed = True
-        print("Ctrl-C: ending after this minibatch (again: at once)", file=sys.stderr)
+        if self._told:
+            print("Ctrl-C: ending after this minibatch (again: at once)", file=sys.stderr)

@@ -1,0 +1,258 @@
+"""The ranks of a training: what they agree on, and what the first one does for all.
+
+Every rank runs the same loop over the same steps. The first one leads: it measures, evaluates,
+writes files and tells the others what follows. Of one rank alone nothing is asked here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.communicator import Communicator, SingleCommunicator
+from ...framework.base.context import OpContext
+from ...framework.base.errors import GradientError, OpscopeError, RanksError
+from ...framework.base.scope import Scope
+from ...framework.base.sequence import Sequences
+from ...framework.base.settings import switch
+from ...framework.files.saved import persistent_values
+from ...framework.ir.names import RANK_WEIGHT
+from ...framework.ir.op_list import OpList
+from ...framework.ir.registry import lookup
+from ...framework.parallel.handshake import handshake
+from ...framework.passes.all_reduce import InsertAllReduce
+from ...framework.passes.pipeline import Pass, run_passes
+from ...framework.passes.sync_batch_norm import SyncBatchNorm
+from ...framework.runtime.plain_net import PlainNet
+from .shards import Joining, Shards, pack
+
+MPI = "mpi"
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS")
+"""Variables in which launchers say how many processes they have started."""
+_of_process: list[Communicator] = []  # the ranks of this MPI program, once they are asked for
+
+
+def find_communicator(given: Any, context: OpContext | None) -> Communicator:
+    """The communicator that `train` means.
+
+    Args:
+        given: a Communicator; "mpi"; None: that of the context, or of `OPSCOPE_COMMUNICATOR`, which
+            `opscope launch` sets, else this process alone.
+
+    Raises:
+        OpscopeError: it is something else, or mpi4py is not installed.
+    """
+    if isinstance(given, Communicator):
+        return given
+    if given is None and context is not None and context.communicator is not None:
+        return context.communicator
+    named = switch("OPSCOPE_COMMUNICATOR") if given is None else given
+    if named == MPI:
+        return _ranks_of_process()
+    if given is not None:
+        raise OpscopeError(f"train: communicator is a Communicator, {MPI!r} or None, not {given!r}")
+    started = max((_number(os.environ.get(name, "")) for name in _SIZES), default=1)
+    if started > 1:
+        warnings.warn(
+            f"this is one of {started} processes, and trains alone, as each of them does: say"
+            " communicator='mpi', or start them by `opscope launch`; SingleCommunicator() if that"
+            " is meant",
+            stacklevel=4,
+        )
+    return SingleCommunicator()
+
+
+def _ranks_of_process() -> Communicator:
+    """All processes of the MPI program; they end with it, and serve every training until then."""
+    if not _of_process:
+        from ...framework.parallel.mpi import MpiCommunicator
+
+        _of_process.append(MpiCommunicator())
+    return _of_process[0]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 1
+
+
+class Ranks:
+    """The ranks of one training, seen from one of them.
+
+    Args:
+        shard: whether every rank is given whole minibatches, of which it takes its part; else each
+            is given its own.
+
+    Attributes:
+        alone: whether there is one rank only. leads: whether this is the first.
+    """
+
+    def __init__(self, communicator: Communicator, shard: bool) -> None:
+        self.communicator = communicator
+        self.rank, self.size = communicator.rank, communicator.size
+        self.alone, self.leads = self.size == 1, self.rank == 0
+        self._shard = shard
+        self._weighted = False
+
+    def prepare(
+        self, net: OpList, sync_batch_norm: bool, steps: int | None, settings: Mapping[str, Any]
+    ) -> PlainNet:
+        """The net with sums over ranks, and all ranks' word that they run the same.
+
+        A net that exchanges values already, by operators that the user has put there, stays.
+
+        Raises:
+            GradientError: it is not known how the ranks' losses make up that of all.
+            RanksError: the ranks differ; the message says in what.
+        """
+        self._shards = Shards(net, self.rank, self.size)
+        own = any(lookup(op.type).world for op in net.ops)
+        passes: list[Pass] = [SyncBatchNorm()] if sync_batch_norm else []
+        try:
+            made = run_passes(net, passes if own else [*passes, InsertAllReduce()])
+        except GradientError as error:
+            raise GradientError(
+                f"{error}; then train PlainNet(InsertAllReduce(weight=...).apply(net.op_list))"
+            ) from None
+        self._joining = Joining(made)
+        self._weighted = any(var.name == RANK_WEIGHT for var in made.vars)
+        settings = {"shard": self._shard, "size": self.size, **settings}
+        handshake(self.communicator, made, steps=steps, settings=settings)
+        return PlainNet(made)
+
+    @property
+    def fetch(self) -> list[str]:
+        """What must be read after each run, beside what is measured."""
+        return [RANK_WEIGHT] if self._weighted else []
+
+    # -- what the ranks tell each other ----------------------------------------------------------
+
+    def of_first(self, value: Any) -> Any:
+        """What the first rank gives, as JSON has it."""
+        if self.alone:
+            return value
+        data = json.dumps(value).encode() if self.leads else b""
+        return json.loads(self.communicator.exchange(data)[0])
+
+    def of_all(self, value: Any) -> list[Any]:
+        """What all ranks give, as JSON has it."""
+        if self.alone:
+            return [value]
+        return [json.loads(one) for one in self.communicator.exchange(json.dumps(value).encode())]
+
+    def share_values(self, net: OpList, scope: Scope) -> None:
+        """Give all ranks the first one's parameters and states."""
+        if self.alone:
+            return
+        for name, array in persistent_values(net, scope).items():
+            value = np.array(array)
+            self.communicator.broadcast(value)
+            if not self.leads:
+                variable = scope.get(name)
+                owner = variable.origin
+                variable.set(value)
+                variable.origin = owner
+
+    def share_random(self, context: OpContext, states: list[Any]) -> None:
+        """Let each rank draw numbers of its own: its state of before, or one from the first's.
+
+        Args:
+            states: of the ranks that wrote the checkpoint, where there was one; of as many ranks as
+                there are now they go on, of others they do not.
+        """
+        if self.alone:
+            return
+        first = self.of_first(context.random_state())
+        if self.leads:
+            return
+        if len(states) == self.size:
+            context.set_random_state(states[self.rank])
+        else:
+            text = json.dumps([first, self.rank], sort_keys=True).encode()
+            seed = int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
+            context.set_random_state(OpContext(seed=seed).random_state())
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def parts(
+        self,
+        batches: Iterator[Mapping[Any, Any]],
+        where: Callable[[], str],
+        stopping: Callable[[], bool],
+    ) -> Iterator[Mapping[Any, Any] | None]:
+        """This rank's parts of the minibatches; None where a rank wants to stop.
+
+        Args:
+            where: names the step, for messages.
+            stopping: whether this rank wants to stop; asked after each step.
+
+        Raises:
+            RanksError: the ranks' data have different numbers of minibatches, or differ.
+            ShapeError: a minibatch cannot be cut.
+        """
+        if self.alone:
+            for batch in batches:
+                yield batch
+                if stopping():
+                    yield None
+            return
+        first = True
+        while True:
+            batch = next(batches, None)
+            mark = _mark(batch) if first and self._shard and batch is not None else 0
+            said = self.of_all([batch is not None, mark, stopping()])
+            if any(stop for _, _, stop in said):
+                yield None
+            has = [one[0] for one in said]
+            if not all(has):
+                if any(has):
+                    raise RanksError(
+                        f"{where()}: rank {has.index(False)} has no more minibatches, and rank"
+                        f" {has.index(True)} has: all ranks must run equal numbers of steps",
+                        on_all=True,
+                    )
+                return
+            marks = [one[1] for one in said]
+            if len(set(marks)) > 1:
+                other = next(n for n, one in enumerate(marks) if one != marks[0])
+                raise RanksError(
+                    f"{where()}: rank {other} is given another minibatch than rank 0: ranks share"
+                    " minibatches, so that all must be given the same (is an order drawn without a"
+                    " seed?); shard=False if each has its own",
+                    on_all=True,
+                )
+            first = False
+            assert batch is not None
+            yield self._shards.part(batch, where()) if self._shard else batch
+
+    def joined(
+        self, values: dict[str, np.ndarray], rows: int, scope: Scope
+    ) -> tuple[dict[str, np.ndarray], int]:
+        """The values and rows of the whole minibatch from those of this rank's part."""
+        if self.alone:
+            return values, rows
+        weight = float(scope.numpy(RANK_WEIGHT)) if self._weighted else None
+        return self._joining.join(self.communicator.exchange(pack(values, rows, weight)))
+
+
+def _mark(batch: Mapping[Any, Any]) -> int:
+    """A number that tells minibatches apart."""
+    mark = 0
+    if not isinstance(batch, Mapping):
+        return mark  # cutting it refuses it
+    for name in sorted(batch, key=str):
+        value = batch[name]
+        if isinstance(value, Sequences):
+            value = value.data
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        mark = zlib.crc32(str(name).encode(), mark)
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                mark = zlib.crc32(np.ascontiguousarray(part).tobytes(), mark)
+    return mark

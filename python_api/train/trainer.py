@@ -1,0 +1,420 @@
+"""The loop over epochs and minibatches: the state of one call of `train`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.context import Hook, OpContext
+from ...framework.base.dtypes import is_float
+from ...framework.base.errors import (
+    FormatError,
+    NotFiniteError,
+    OpscopeError,
+    RanksError,
+)
+from ...framework.base.scope import Scope
+from ...framework.base.untrusted.values import member
+from ...framework.files.checkpoint import (
+    Checkpoint,
+    checkpoint_path,
+    net_difference,
+    read_checkpoint,
+    write_checkpoint,
+)
+from ...framework.files.saved import op_list_of, persistent_values
+from ...framework.ir.desc import OPTIMIZE
+from ...framework.runtime.feeding import Feeder, not_finite
+from ...framework.runtime.initialize import initialize
+from ...framework.runtime.net import Net
+from ...framework.runtime.plain_net import PlainNet
+from ..builder.gradients import settle_rates
+from ..builder.net_builder import NetBuilder
+from ..ranks.agreement import Ranks
+from .callbacks import Callbacks, TrainingState
+from .data import Data, batches_of, check_reiterable, length_of
+from .early_stop import EarlyStop
+from .history import EVAL_PREFIX, History
+from .measuring import Measurements, check_loss
+from .metrics import Metric
+from .options import WEIGHTS, Options
+from .progress import CtrlC, Progress
+from .resuming import put_values, rows_of, take_over
+
+
+class _Interrupted(Exception):
+    """Ctrl-C was seen between two minibatches."""
+
+
+class Trainer:
+    """The state of one call of `train`: its position in the data and what it has measured."""
+
+    def __init__(
+        self, net: Any, scope: Scope, loss: str, metrics: list[Metric], base: OpContext
+    ) -> None:
+        self.op_list = op_list_of(net)
+        built = getattr(net, "net", net)
+        runs = built if isinstance(built, Net) else Net.create(self.op_list)
+        if runs.predicts:
+            raise OpscopeError(
+                f"net {self.op_list.name!r} was loaded to predict; load(path, train=True) gives a"
+                " net to train"
+            )
+        self.builder = net if isinstance(net, NetBuilder) else None
+        self.scope = scope
+        self.loss = loss
+        check_loss(self.op_list, loss)
+        self.measured = Measurements(loss, metrics, (var.name for var in self.op_list.vars))
+        updates = any(op.role == OPTIMIZE for op in self.op_list.ops)
+        if not updates or not isinstance(runs, PlainNet):
+            raise OpscopeError(
+                f"net {self.op_list.name!r} holds no optimizer: add_optimization(...) before train"
+            )
+        self.net = runs
+        self.base = base
+        self.history = History()
+        self.epoch = self.batch = 0
+        self.finished = False
+        self.best: dict[str, np.ndarray] = {}
+        self.best_value: float | None = None
+        self.seconds = 0.0
+        self.states: list[Any] = []  # random states of the ranks that wrote the checkpoint
+
+    def use(
+        self,
+        evaluate: Data | None,
+        early_stop: EarlyStop | None,
+        hooks: Sequence[Hook],
+        options: Options,
+        callbacks: Callbacks,
+    ) -> None:
+        self.evaluate_data = evaluate
+        self.hooks = [*self.base.hooks, *hooks]
+        self.options = options
+        self.callbacks = callbacks
+        self.at = TrainingState(self.net, self.scope, self.history, options.epochs)
+        self.history.metrics = {metric.name: metric for metric in self.measured.metrics}
+        columns = list(self.measured.columns)
+        if evaluate is not None:
+            columns += [EVAL_PREFIX + column for column in columns]
+        if early_stop is not None:
+            early_stop = early_stop.watching(columns, self.loss, evaluate is not None)
+        self.early_stop = early_stop
+
+    def join(self, ranks: Ranks, sync_batch_norm: bool, data: Data) -> None:
+        """Take part in what several ranks train together."""
+        self.ranks = ranks
+        if ranks.alone:
+            return
+        options, number = self.options, length_of(data)
+        steps = None if number is None else number * options.epochs
+        settings = {
+            "epochs": options.epochs,
+            "loss": self.loss,
+            "metrics": self.measured.columns,
+            "evaluate": self.evaluate_data is not None,
+            "early_stop": self.early_stop,
+            "checkpoint": options.checkpoint is not None,
+            "checkpoint_every": options.checkpoint_every,
+            "checkpoint_batches": options.checkpoint_batches,
+            "resume": options.resume,
+        }
+        self.net = ranks.prepare(self.op_list, sync_batch_norm, steps, settings)
+        self.at.net = self.net
+        self.at.rank = self.history.rank = ranks.rank
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def train(self, data: Data, progress: bool) -> History:
+        options = self.options
+        resumed: Collection[str] = ()
+        if options.resume and options.checkpoint is not None and self.ranks.leads:
+            path = checkpoint_path(options.checkpoint)
+            if os.path.exists(path):
+                resumed = self._resume(path)
+        if progress and self.history.resumed is not None:
+            print(self.history.resumed, file=sys.stderr)
+        self._share_position()
+        if self.builder is None:
+            initialize(self.op_list, self.scope, self.base)
+        else:
+            if resumed:
+                settle_rates(self.builder, self.scope, resumed)
+            self.builder.initialize(self.scope, self.base, share=bool(resumed))
+        self.ranks.share_values(self.op_list, self.scope)
+        self.ranks.share_random(self.base, self.states)
+        empty = not self.ranks.alone
+        feeder = Feeder(self.net.op_list, self.scope, complete=True, empty=empty)
+        check_reiterable(data, options.epochs)
+        shown = Progress(progress, options.epochs, self.epoch)
+        with shown as bar, CtrlC(self.ranks.leads) as ctrl_c:
+            try:
+                while self.epoch < options.epochs and not self.finished and not self.at.stopping:
+                    self._one_epoch(data, feeder, bar, ctrl_c)
+            except _Interrupted:
+                self.history.interrupted = True
+                self._write_checkpoint()
+        if self.best and not self.history.interrupted:
+            self._restore_best()
+        self.ranks.share_values(self.op_list, self.scope)
+        if options.plot is not None and self.history.rows and self.ranks.leads:
+            self.history.plot(options.plot)
+        if not self.ranks.alone:
+            self.ranks.communicator.barrier()
+        return self.history
+
+    def _share_position(self) -> None:
+        """Let all ranks begin where the first one does."""
+        told = self.ranks.of_first(
+            [
+                self.epoch,
+                self.batch,
+                self.seconds,
+                self.finished,
+                self.best_value,
+                self.history.best_epoch,
+                self.history.rows,
+                self.states,
+            ]
+        )
+        if not self.ranks.leads:
+            self.epoch, self.batch, self.seconds, self.finished, self.best_value = told[:5]
+            self.history.best_epoch, self.history.rows, self.states = told[5:]
+            self.history.stopped_early = self.finished
+
+    def _one_epoch(self, data: Data, feeder: Feeder, bar: Progress, ctrl_c: CtrlC) -> None:
+        started = time.perf_counter()
+        context = self._train_context()
+        before = self.seconds
+        bar.start_epoch(self.epoch, length_of(data), self.batch)
+        if not self.batch:
+            self.measured.reset()
+        self.at.epoch, self.at.step, self.at.row = self.epoch + 1, self.batch, {}
+        every = self.options.checkpoint_batches
+        batches = itertools.islice(batches_of(data, self.epoch), self.batch, None)
+        stopping = lambda: ctrl_c.pressed or self.at.stopping  # noqa: E731
+        for batch in self.ranks.parts(batches, self._position, stopping):
+            if batch is None:
+                raise _Interrupted
+            values = self._one_batch(batch, feeder, context)
+            self.seconds = before + time.perf_counter() - started
+            bar.step(self.measured)
+            self.at.step, self.at.values = self.batch, values
+            self.callbacks.on_step(self.at)
+            if every and self.batch % every == 0:
+                self._write_checkpoint()
+        if not self.batch:
+            raise OpscopeError(f"the data hold no minibatch in epoch {self.epoch + 1}")
+        row = self._measured_row(feeder, ctrl_c, started - before)
+        if not row:
+            raise _Interrupted
+        self._end_epoch(row, bar)
+        pressed = any(self.ranks.of_all(ctrl_c.pressed))
+        if pressed and not self.finished and self.epoch < self.options.epochs:
+            raise _Interrupted
+
+    def _measured_row(self, feeder: Feeder, ctrl_c: CtrlC, began: float) -> dict[str, float]:
+        """The history's row of the epoch; empty after a Ctrl-C. The first rank measures for all.
+
+        Args:
+            began: when the epoch did, on the clock of `perf_counter`.
+        """
+        row: dict[str, float] = {}
+        if self.ranks.leads:
+            row = {"epoch": self.epoch + 1, **self.measured.row()}
+            if self.evaluate_data is not None:
+                try:
+                    numbers = self._evaluate(self.evaluate_data, feeder, ctrl_c)
+                    row |= {EVAL_PREFIX + name: value for name, value in numbers.items()}
+                except _Interrupted:
+                    return self.ranks.of_first({})
+            row["seconds"] = round(time.perf_counter() - began, 6)
+        return self.ranks.of_first(row)
+
+    def _one_batch(
+        self, batch: Mapping[Any, Any], feeder: Feeder, context: OpContext
+    ) -> dict[str, np.ndarray]:
+        rows = feeder(batch, self._position)
+        context.renew()
+        self.net.run(self.scope, context)
+        values = self.measured.values(self.scope)
+        values, rows = self.ranks.joined(values, rows, self.scope)
+        loss = self.measured.loss_of(values)
+        if not np.isfinite(loss):
+            why = self._why_not_finite(loss)
+            raise NotFiniteError(why) if self.ranks.leads else RanksError(why, on_all=True)
+        if self.ranks.leads:
+            self.measured.update(values, rows)
+        self.batch += 1
+        return values
+
+    def _end_epoch(self, row: dict[str, float], bar: Progress) -> None:
+        self.history.rows.append(row)
+        self.epoch, self.batch, self.seconds = self.epoch + 1, 0, 0.0
+        self._watch_early_stop(row)
+        bar.end_epoch(row)
+        self.at.row = row
+        self.callbacks.on_epoch(self.at)
+        self.at.stopping = any(self.ranks.of_all(self.at.stopping))
+        options = self.options
+        last = self.finished or self.at.stopping or self.epoch == options.epochs
+        if last or self.epoch % options.checkpoint_every == 0:
+            self._write_checkpoint()
+        if options.log_csv is not None and self.ranks.leads:
+            self.history.to_csv(options.log_csv)
+
+    def _evaluate(self, data: Data, feeder: Feeder, ctrl_c: CtrlC) -> dict[str, float]:
+        """What is measured on the held-out data: forward only, in test phase."""
+        context = OpContext(
+            self.base.device,
+            train=False,
+            seed=0,
+            live_out=self.measured.fetch,
+            stream=self.base.stream,
+        )
+        measured, minibatches = self.measured.fresh(), 0
+        end = self.net.last_forward_op + 1
+        for batch in batches_of(data, self.epoch):
+            rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
+            self.net.run(self.scope, context, 0, end)
+            measured.update(measured.values(self.scope), rows)
+            minibatches += 1
+            if ctrl_c.pressed:
+                raise _Interrupted
+        if not minibatches:
+            raise OpscopeError("the held-out data hold no minibatch")
+        self.history.metrics |= {EVAL_PREFIX + m.name: m for m in measured.metrics}
+        return measured.row()
+
+    def _train_context(self) -> OpContext:
+        """The context of training runs."""
+        live_out = [*self.measured.fetch, *self.ranks.fetch]
+        context = self.base.derive(train=True, live_out=live_out)
+        context.hooks = self.hooks
+        if not self.ranks.alone:
+            context.communicator = self.ranks.communicator
+        return context
+
+    def _position(self) -> str:
+        return f"epoch {self.epoch + 1}, minibatch {self.batch + 1}"
+
+    def _why_not_finite(self, value: float) -> str:
+        held = persistent_values(self.op_list, self.scope)
+        bad = [name for name, array in held.items() if is_float(array.dtype) and not_finite(array)]
+        why = f"{self._position()}: the loss {self.loss!r} is {value}"
+        if bad:
+            why += f"; no longer finite: {', '.join(bad[:5])}{', ...' if len(bad) > 5 else ''}"
+        path = self.options.checkpoint and checkpoint_path(self.options.checkpoint)
+        if path and os.path.exists(path):
+            why += f"; the last good checkpoint is {path}"
+        return why
+
+    # -- the best epoch ------------------------------------------------------------------------
+
+    def _watch_early_stop(self, row: Mapping[str, float]) -> None:
+        stop = self.early_stop
+        if stop is None:
+            return
+        if stop.is_better(row[stop.metric], self.best_value):
+            self.best_value = row[stop.metric]
+            self.history.best_epoch = self.epoch
+            values = persistent_values(self.op_list, self.scope) if self.ranks.leads else {}
+            self.best = {name: np.array(array) for name, array in values.items()}
+        elif self.epoch - self.history.best_epoch >= stop.patience:
+            self.finished = self.history.stopped_early = True
+
+    def _restore_best(self) -> None:
+        for name, array in self.best.items():
+            variable = self.scope.get(name)
+            owner = variable.origin
+            variable.set(array)
+            variable.origin = owner
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def _write_checkpoint(self) -> None:
+        if self.options.checkpoint is None:
+            return
+        random = self.ranks.of_all(self.base.random_state())
+        if not self.ranks.leads:
+            return
+        state = {
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "finished": self.finished,
+            "seconds": self.seconds,
+            "metrics": (self.measured if self.batch else self.measured.fresh()).state(),
+            "random": random[0],
+            "random_of_ranks": random[1:],
+            "rows": self.history.rows,
+            "best_epoch": self.history.best_epoch,
+            "best_value": self.best_value,
+        }
+        write_checkpoint(self.options.checkpoint, self.op_list, self.scope, state, self.best)
+
+    def _resume(self, path: str) -> Collection[str]:
+        """Go on from a checkpoint; returns the variables whose values it brought."""
+        found = read_checkpoint(path)
+        difference = net_difference(found.op_list, self.op_list)
+        if difference and self.options.resume == WEIGHTS:
+            return self._take_over(found, path)
+        if difference:
+            raise FormatError(
+                f"{path}: is of another net: {difference}; resume={WEIGHTS!r} takes over what fits"
+                " both and tells what does not"
+            )
+        try:
+            state = found.state
+            if "metrics" in state:
+                self.measured.restore(state["metrics"])
+            else:
+                self.measured.restore_sums(state["averages"])
+            epoch, batch = (member(state, name, int, path) for name in ("epoch", "batch"))
+            self.seconds = member(state, "seconds", float, path)
+            self.history.rows = rows_of(state, path)
+            if self.early_stop is not None:
+                self.history.best_epoch = member(state, "best_epoch", int, path)
+                self.best_value = state["best_value"]
+                self.finished = member(state, "finished", bool, path)
+            random = state["random"]
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            if self.options.resume == WEIGHTS:
+                return self._take_over(found, path)
+            raise OpscopeError(
+                f"{path}: does not hold what this training reports ({error!r}); were loss or"
+                " metrics changed?"
+            ) from None
+        others = found.state.get("random_of_ranks")  # older checkpoints lack it
+        self.base.set_random_state(random)
+        self.states = [random, *others] if isinstance(others, list) else []
+        self.epoch, self.batch = epoch, batch
+        self.history.stopped_early = self.finished
+        self.best = found.best if self.early_stop is not None else {}
+        for name, array in found.values.items():
+            (self.scope.find(name) or self.scope.var(name)).set(array)
+        return found.values
+
+    def _take_over(self, found: Checkpoint, path: str) -> Collection[str]:
+        """Go on from the checkpoint of another net; see `resuming.py`."""
+        values, report = take_over(found, self.op_list, path)
+        if not report.parameters:
+            raise FormatError(f"{report}\nno parameter of this net is there with its shape")
+        if report.epochs >= self.options.epochs:
+            raise OpscopeError(
+                f"{path}: {report.epochs} epochs are over there, and epochs={self.options.epochs}"
+                " counts them: give more"
+            )
+        self.base.set_random_state(member(found.state, "random", dict, path))
+        self.measured.reset()
+        self.epoch, self.batch, self.seconds = report.epochs, 0, 0.0
+        self.finished, self.best, self.best_value = False, {}, None
+        self.history.rows, self.history.best_epoch = rows_of(found.state, path), 0
+        self.history.resumed = report
+        put_values(values, report, self.scope)
+        return values

@@ -1,0 +1,225 @@
+"""`opscope launch`: which program starts the ranks, with what; trainings under the real mpiexec."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import opscope
+from mpi_runs import PACKAGE, mpiexec
+from opscope.framework.base.cpu import cores
+from opscope.framework.base.errors import OpscopeError
+from opscope.python_api.cli import launch as module
+from opscope.python_api.cli.main import main
+from small_nets import classifier, data
+
+REPORT = """\
+#!/bin/sh
+printf '%s\\n' "$@" > "$REPORT"
+echo "$OPSCOPE_THREADS $OMP_NUM_THREADS $OPSCOPE_COMMUNICATOR" >> "$REPORT"
+exit 7
+"""
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """Lets launchers be programs that report how they were called; gives a function that calls."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("mpiexec", "srun"):
+        (programs / name).write_text(REPORT)
+        (programs / name).chmod(0o755)
+    (tmp_path / "work.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("REPORT", str(tmp_path / "report"))
+    for name in ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CPUS_PER_TASK", "OPSCOPE_COMMUNICATOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr(cores, "usable_cores", lambda: 8)
+
+    def call(*words: str) -> tuple[int, str, list[str]]:
+        report = tmp_path / "report"
+        report.unlink(missing_ok=True)
+        done = CliRunner().invoke(main, ["launch", *words])
+        return done.exit_code, done.output, report.read_text().split() if report.exists() else []
+
+    return call
+
+
+def test_arguments_threads_and_exit_code(started, tmp_path):
+    python = str(tmp_path / "python")
+    code, _, seen = started("-n", "3", "work.py", "--rate", "1", "-n", "4")
+    assert code == 7
+    assert seen == ["-n", "3", python, "work.py", "--rate", "1", "-n", "4", "2", "2", "mpi"]
+    assert started("-n", "3", "--threads", "1", "work.py")[2][-3:] == ["1", "1", "mpi"]
+    code, told, seen = started("-n", "3", "--threads", "3", "work.py")
+    assert code == 1 and "--threads 2 at most" in told and not seen
+    code, told, seen = started("-n", "20", "work.py")
+    assert "20 ranks share 8 cores" in told and seen[-3] == "1"
+
+
+def test_a_command_in_place_of_a_script(started, tmp_path):
+    _, _, seen = started("-n", "2", "cntk", "configFile=a.cntk", "-x")
+    python = str(tmp_path / "python")
+    assert seen[2:-3] == [python, "-m", "opscope", "cntk", "configFile=a.cntk", "-x"]
+    code, told, seen = started("-n", "2", "trian", "net.pb")
+    assert code == 1 and "neither a Python file nor a command of opscope" in told and not seen
+    assert "train" in told
+
+
+def test_srun_within_a_job_of_slurm(started, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "4")
+    _, told, seen = started("-n", "64", "work.py")
+    assert seen[:3] == ["-n", "64", "--cpus-per-task=4"] and seen[-3] == "4"
+    assert "share" not in told
+
+
+def test_the_launcher_beside_python_comes_first(started, tmp_path, monkeypatch):
+    assert module.find_launcher(None, os.environ) == str(tmp_path / "bin" / "mpiexec")
+    own = tmp_path / "mpiexec"
+    own.write_text(REPORT)
+    own.chmod(0o755)
+    assert module.find_launcher(None, os.environ) == str(own)
+    assert module.find_launcher("srun", os.environ) == str(tmp_path / "bin" / "srun")
+    with pytest.raises(OpscopeError, match=r"no program 'prun': pip install opscope\[mpi\]"):
+        module.find_launcher("prun", os.environ)
+
+
+def test_what_is_missing_is_named(started, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    code, told, _ = started("-n", "2", "work.py")
+    assert code == 1 and "no mpiexec, mpirun or srun" in told
+    assert "pip install opscope[mpi]" in told
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, told, _ = started("-n", "2", "work.py")
+    assert code == 1 and "mpi4py, which is not installed: pip install opscope[mpi]" in told
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """`opscope launch` in a folder, in a group of processes of its own."""
+    mpiexec()  # or skip
+    paths = [str(PACKAGE), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "opscope", "launch", *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The same to its end."""
+    with start(folder, *words) as running:
+        try:
+            out, err = running.communicate(timeout=120)
+        except BaseException:
+            running.kill()
+            raise
+    return subprocess.CompletedProcess(words, running.returncode, out, err)
+
+
+TRAIN = """\
+import sys
+import opscope
+from training_on_ranks import arrays, classifier, numbers
+
+def fail(at):
+    if at.rank == 1 and sys.argv[1] == "fail":
+        raise ValueError("broken")
+
+history = opscope.train(
+    classifier(), opscope.Minibatches(arrays(45), 12, seed=3), epochs=3, seed=5, progress=False,
+    scope=(scope := opscope.Scope()), callbacks=fail, checkpoint="run",
+)
+if history.rank == 0:
+    opscope.save(classifier(), scope, "trained")
+"""
+
+
+def test_a_script_on_two_ranks(tmp_path):
+    (tmp_path / "work.py").write_text(TRAIN)
+    done = run(tmp_path, "-n", "2", "work.py", "go")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "alone").mkdir()
+    env = {**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{Path(__file__).parents[1]}"}
+    alone = [sys.executable, "-P", str(tmp_path / "work.py"), "go"]
+    subprocess.run(alone, env=env, cwd=tmp_path / "alone", check=True, timeout=60)
+    scopes = [opscope.Scope(), opscope.Scope()]
+    for folder, scope in zip((tmp_path, tmp_path / "alone"), scopes, strict=True):
+        opscope.load(folder / "trained.pb", scope, train=True)
+    for name in scopes[0].names():
+        assert np.abs(scopes[0].numpy(name) - scopes[1].numpy(name)).max(initial=0) < 1e-12
+    assert sorted(one.name for one in tmp_path.glob("run*")) == ["run.checkpoint"]
+
+
+def test_an_error_on_one_rank_ends_the_script(tmp_path):
+    (tmp_path / "work.py").write_text(TRAIN)
+    done = run(tmp_path, "-n", "2", "work.py", "fail")
+    assert done.returncode != 0
+    assert done.stderr.count("rank 1 of 2 has ended the run: callback fail, epoch 1") == 1
+    assert not (tmp_path / "trained.pb").exists()
+
+
+def test_the_command_train_on_two_ranks(tmp_path):
+    scope = opscope.Scope()
+    net = classifier(dropout=0.0)
+    opscope.framework.runtime.initialize.initialize(net.desc, scope, opscope.OpContext(seed=1))
+    opscope.save(net, scope, tmp_path / "net")
+    np.savez(tmp_path / "data.npz", **data())
+    words = ["train", "net.pb", "--data", "data.npz", "--epochs", "2", "--out", "out", "--quiet"]
+    done = run(tmp_path, "-n", "2", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("saved out") == 1
+    assert (tmp_path / "out.pb").exists()
+
+
+WAIT = """\
+import pathlib
+import time
+import opscope
+from training_on_ranks import arrays, classifier
+
+def slow(at):
+    pathlib.Path("ready").touch()
+    time.sleep(0.05)
+
+history = opscope.train(
+    classifier(), opscope.Minibatches(arrays(45), 12, seed=3), epochs=1000, seed=5, progress=False,
+    scope=opscope.Scope(), callbacks=slow, checkpoint="run",
+)
+print(f"rank {history.rank}: {history.interrupted} {len(history)}\\n", end="")
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of a group of processes")
+def test_ctrl_c_ends_all_ranks_with_a_checkpoint(tmp_path):
+    (tmp_path / "work.py").write_text(WAIT)
+    with start(tmp_path, "-n", "2", "work.py") as running:
+        try:
+            until = time.monotonic() + 60
+            while not (tmp_path / "ready").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+            out, err = running.communicate(timeout=60)
+        except BaseException:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
+    told = sorted(line for line in out.splitlines() if line.startswith("rank"))
+    assert len(told) == 2, err
+    assert {line.partition(": ")[2] for line in told} == {told[0].partition(": ")[2]}
+    assert "True" in told[0]
+    assert (tmp_path / "run.checkpoint").exists()
