@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError
+from ...framework.base.untrusted.limits import check_limit
 from ..training.progress import Log, number
 
+_LONGEST = 10_000  # frames of a chunk: tables of splits are made for three times as many
 _SLACK = 1.9999
 """Splits that cost no more than this above the best are taken as well."""
 
@@ -50,6 +52,13 @@ class ExampleGenerationOptions:
         factor = self.frame_subsampling_factor
         if factor < 1 or any(frames < 1 for frames in self.num_frames):
             raise AttributeTypeError("num-frames and frame-subsampling-factor must be positive")
+        if max(self.num_frames, default=0) > _LONGEST:
+            raise AttributeTypeError(
+                f"num-frames goes up to {_LONGEST}, not {max(self.num_frames)}"
+            )
+        contexts = (self.left_context, self.right_context)
+        contexts += (self.left_context_initial, self.right_context_final)
+        check_limit("window", max(contexts), "the context of an example")
         rounded = tuple(-(-frames // factor) * factor for frames in self.num_frames)
         object.__setattr__(self, "num_frames", rounded)
         if rounded and not 0 <= self.num_frames_overlap < rounded[0]:

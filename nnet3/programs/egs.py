@@ -42,6 +42,8 @@ COPYING = (
     Option("outputs", "", "Rspecifier of names for the output, by the examples' keys"),
 )
 
+_MOST_COPIES = 1000  # of one example
+
 
 def merging_options(size: str) -> Iterator[Option]:
     """Options of the programs that merge examples; `size`: the default of --minibatch-size."""
@@ -92,8 +94,8 @@ def copy_examples(copier: Copier, source: str, outputs: Sequence[str]) -> None:
         OpscopeError: what the copier raises, with the example's key in front.
     """
     options = copier.options
-    if not 0 <= options.keep_proportion < float("inf"):
-        raise FormatError("--keep-proportion must be a number from 0 on")
+    if not 0 <= options.keep_proportion <= _MOST_COPIES:
+        raise FormatError(f"--keep-proportion must be a number from 0 to {_MOST_COPIES}")
     read = written = failed = 0
     with writers(outputs, copier.kind) as opened:
         for key, example in shown(read_table(source, copier.kind), "copy", "examples"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.errors import AttributeTypeError, FormatError, ShapeError
 from ..cache.computers import ComputerCache
 from ..chain.examples import NnetChainExample
 from ..chain.numerator import numerator
@@ -287,6 +287,12 @@ class TransformOptions:
     dim: int = -1
     within_class_factor: float = 0.001
     max_singular_value: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.within_class_factor < np.inf:
+            raise AttributeTypeError(
+                f"within-class-factor is a number from 0 on, not {self.within_class_factor}"
+            )
 
 
 def within_cholesky(stats: LdaStats, log: Log) -> np.ndarray:
