@@ -99,15 +99,15 @@ def sum_lda_accs(options: SimpleNamespace, output: str, *files: str) -> None:
     Option("write-within-covar", "", "Where to write the covariance within classes"),
 )
 def nnet_get_feature_transform(options: SimpleNamespace, output: str, *files: str) -> None:
-    stats = LdaStats()
-    for name in files:
-        stats.add(LdaStats.read(open_reader(name)))
     chosen = TransformOptions(
         options.remove_offset,
         options.dim,
         options.within_class_factor,
         options.max_singular_value,
     )
+    stats = LdaStats()
+    for name in files:
+        stats.add(LdaStats.read(open_reader(name)))
     writer = Writer(options.binary)
     writer.write_matrix(feature_transform(stats, chosen, options.program.log))
     save(writer, output)
