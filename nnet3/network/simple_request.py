@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import ShapeError, check_kind
+from ...framework.base.untrusted.values import check_fill
 from ..graph.request import ComputationRequest, IoSpecification
 from .for_inference import Model, nnet_of
+
+_BYTES_OF_ROW = 512  # that compiling takes, about
 
 
 def simple_request(
@@ -47,6 +50,8 @@ def simple_request(
     nnet = nnet_of(nnet)
     left, right = nnet.context()
     last = (frames - 1) * subsampling
+    steps = left + left_context + last + right + right_context + 1
+    check_fill((sequences, steps), _BYTES_OF_ROW, f"a request for {sequences} x {steps} frames")
     times = np.arange(-left - left_context, last + right + right_context + 1)
     inputs = [IoSpecification("input", _rows(sequences, times), derivatives)]
     if nnet.input_dim("ivector") > 0:

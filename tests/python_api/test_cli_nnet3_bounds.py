@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from opscope.framework.base.errors import FormatError
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.network.simple_request import simple_request
 from opscope.python_api.cli.main import main
 
 
@@ -21,3 +24,10 @@ def test_options_out_of_all_proportion(line: str, words: str) -> None:
     """Finds of the campaign: they took minutes, or memory that no machine has."""
     result = CliRunner().invoke(main, line.split())
     assert result.exit_code == 1 and words in result.output
+
+
+def test_a_request_that_no_memory_holds() -> None:
+    config = "input-node name=input dim=1\noutput-node name=output input=input\n"
+    nnet = Nnet.from_config_text(config, 0)
+    with pytest.raises(FormatError, match="1000000000 frames: .*fill=NUMBER"):
+        simple_request(nnet, 1_000_000_000)

@@ -115,6 +115,7 @@ def _trainer(recipe: Nnet3Recipe) -> NnetTrainer:
 
 
 def _settings(folder: Path) -> Sequence[bytes]:
+    (folder / "settings").mkdir()
     recipe = _recipe(folder / "settings")
     recipe._begin()
     return [Path(recipe.path("settings.json")).read_bytes()]
@@ -127,6 +128,7 @@ def _read_settings(path: Path) -> None:
 
 
 def _checkpoints(folder: Path) -> Sequence[bytes]:
+    (folder / "training").mkdir()
     recipe = _recipe(folder / "training")
     recipe._begin()
     trainer = _trainer(recipe)
