@@ -201,7 +201,7 @@ def _nothing(file):
 def test_names_that_no_file_has(tmp_path):
     """Of other files the same is a FormatError: see `file_path`."""
     for name in ("a\0b", "a\udfff\ud800"):
-        with pytest.raises(SaveError, match="cannot write .* is no file name"):
+        with pytest.raises(SaveError, match="cannot write: .* is no file name"):
             write_atomically(f"{tmp_path}/{name}", b"")
     assert not files_in(tmp_path)
 

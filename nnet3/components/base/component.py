@@ -81,7 +81,7 @@ class Component:
     keys: ClassVar[tuple[Key, ...]] = ()
     trained: ClassVar[tuple[str, ...]] = ()
     flags: ClassVar[Properties] = Properties(0)
-    indexes_type: ClassVar[type] = object  # what `precompute` gives; `object`: anything
+    indexes_type: ClassVar[Any] = object  # what `precompute` gives; `object`: anything
     closing = ""  # the closing token that was read, if it was not the usual one
 
     input_dim: int  # columns of the input
