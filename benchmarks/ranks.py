@@ -2,10 +2,9 @@
 
     opscope launch -n 2 benchmarks/ranks.py [--seconds 20] [--rows 1024]
 
-A dense net of 2,100,000 parameters takes steps of momentum SGD, each rank with a batch of its own. Blocks
-of steps with and without messages take turns in the same processes, all ranks begin each block together;
-what counts is the median of the ratios. The last column is the time that operators other than collective
-ones and those of the net without messages take: counting and packing.
+A dense net of 2,100,000 parameters takes steps of momentum SGD, each rank with a batch of its own.
+Blocks of steps with and without messages take turns in the same processes, and all ranks begin each
+block together; what counts is the median of the ratios.
 """
 
 from __future__ import annotations
@@ -90,10 +89,8 @@ def main() -> None:
     if ranks.rank == 0:
         print(f"{ranks.size} ranks, {arguments.rows} rows each, {len(times['apart'])} rounds")
         for name, seconds in times.items():
-            ratio = statistics.median(a / b for a, b in zip(times["apart"], seconds))
-            print(
-                f"{name:12s} {1000 * statistics.median(seconds):8.2f} ms  {ratio:.3f} of the speed without messages"
-            )
+            ratio = statistics.median(a / b for a, b in zip(times["apart"], seconds, strict=True))
+            print(f"{name:12s} {1000 * statistics.median(seconds):8.2f} ms  {ratio:.3f} of apart")
 
 
 if __name__ == "__main__":
