@@ -1,0 +1,230 @@
+"""A graph of ONNX operators while it is built: nodes, unique names, constants kept once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....framework.base.errors import FormatError
+from ....proto import onnx_pb2 as pb
+from .tensors import array_bytes, from_array, number_of
+
+IR_VERSION = 8
+"""What is written by default: runtimes refuse newer ones than they know."""
+OPSET = 17
+IR_OF_OPSET = ((18, 8), (20, 9), (22, 10), (23, 11), (24, 12), (25, 13), (26, 14))
+"""The IR version for opsets up to each; see onnx/helper.py's table of versions."""
+
+
+class Graph:
+    """A graph, or a sub-graph of it, to which nodes are added in the order in which they run.
+
+    Names are values' names, as in ONNX. Arrays stay arrays: `write_model` puts them into the file
+    or beside it.
+
+    Args:
+        name: of the graph.
+        opset: version of the standard operators.
+        around: the graph whose node this one belongs to, for a sub-graph.
+
+    Attributes:
+        arrays: name -> array: initializers.
+        metadata: key -> text of the model.
+        message: the graph's message, without initializers.
+    """
+
+    def __init__(self, name: str, opset: int = OPSET, *, around: Graph | None = None) -> None:
+        self.opset = opset if around is None else around.opset
+        self.message = pb.GraphProto(name=name)
+        self.arrays: dict[str, np.ndarray] = {}
+        self.metadata: dict[str, str] = {}
+        self._around = around
+        self._names: set[str] = around._names if around else set()
+        self._known: dict[tuple[Any, ...], str] = around._known if around else {}
+
+    @property
+    def root(self) -> Graph:
+        """The outermost graph, which owns the constants of all."""
+        return self if self._around is None else self._around.root
+
+    def unique(self, name: str) -> str:
+        """`name`, or with a number behind it where a value has that name; empty ones get one."""
+        name = name or "value"
+        found, number = name, 1
+        while found in self._names:
+            number += 1
+            found = f"{name}_{number}"
+        self._names.add(found)
+        return found
+
+    def input(self, name: str, dtype: Any, dims: Sequence[int | str]) -> str:
+        """Declare an input.
+
+        Args:
+            name: must be new.
+            dtype: of NumPy.
+            dims: a number each, or the name of one that may vary.
+
+        Raises:
+            FormatError: a value has this name.
+        """
+        self._claim(name)
+        self.message.input.append(_value_info(name, dtype, dims))
+        return name
+
+    def output(self, name: str, dtype: Any, dims: Sequence[int | str] | None = None) -> None:
+        """Declare that a value is an output; without `dims` its rank is left open."""
+        self.message.output.append(_value_info(name, dtype, dims))
+
+    def _claim(self, name: str) -> None:
+        if name in self._names:
+            raise FormatError(f"ONNX: two values are called {name!r}")
+        self._names.add(name)
+
+    def constant(self, value: Any, name: str = "", dtype: Any = None) -> str:
+        """The name of an initializer with this value; equal small ones share one.
+
+        Args:
+            value: an array or what becomes one.
+            name: wanted, not certain.
+            dtype: of the array; None leaves it.
+        """
+        array = np.asarray(value, dtype)
+        key = None
+        if array.nbytes <= 1024 and array.dtype != object:
+            key = (array.dtype.str, array.shape, bytes(array_bytes(array)))
+            if key in self._known:
+                return self._known[key]
+        name = self.unique(name or f"const_{array.dtype.name}")
+        self.root.arrays[name] = array
+        if key is not None:
+            self._known[key] = name
+        return name
+
+    def ints(self, *values: int) -> str:
+        """A constant list of int64, as operators want axes, shapes and indices."""
+        return self.constant(np.array(values, np.int64))
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Iterable[str | None],
+        name: str = "",
+        *,
+        outputs: int | Sequence[str] = 1,
+        **attributes: Any,
+    ) -> Any:
+        """Add a node.
+
+        Args:
+            op_type: a standard operator of this opset.
+            inputs: values; None or "" for one that is left out.
+            name: of the node and, where `outputs` is a number, of its outputs.
+            outputs: how many, or their names (which must be new; "" for one left out).
+            attributes: numbers, texts, arrays, lists of these, or a `Graph`. None: left out.
+
+        Returns:
+            The output's name, a list of several.
+        """
+        name = name or op_type.lower()
+        if isinstance(outputs, int):
+            names = [self.unique(name if not i else f"{name}_{i}") for i in range(outputs)]
+        else:
+            names = list(outputs)
+            for each in filter(None, names):
+                self._claim(each)
+        ends = [value or "" for value in inputs]
+        while ends and not ends[-1]:
+            ends.pop()
+        node = self.message.node.add(op_type=op_type, name=names[0] or name)
+        node.input.extend(ends)
+        node.output.extend(names)
+        for key, value in attributes.items():
+            if value is not None:
+                node.attribute.append(attribute(key, value))
+        return names[0] if len(names) == 1 else names
+
+    def sub_graph(self, name: str) -> Graph:
+        """A graph for an attribute of a node of this one; it sees the values around it."""
+        return Graph(name, around=self)
+
+    def model(self, description: str = "") -> pb.ModelProto:
+        """The model's message, without initializers."""
+        from .... import __version__
+
+        version = next((ir for opset, ir in IR_OF_OPSET if self.opset <= opset), None)
+        if version is None:
+            raise FormatError(f"ONNX: opset {self.opset} is not known; up to 26")
+        model = pb.ModelProto(
+            ir_version=version,
+            producer_name="opscope",
+            producer_version=__version__,
+            doc_string=description,
+            graph=self.message,
+        )
+        model.opset_import.add(version=self.opset)
+        for key, value in self.metadata.items():
+            model.metadata_props.add(key=key, value=value)
+        return model
+
+
+def _value_info(name: str, dtype: Any, dims: Sequence[int | str] | None) -> pb.ValueInfoProto:
+    info = pb.ValueInfoProto(name=name)
+    info.type.tensor_type.elem_type = number_of(np.dtype(dtype))
+    if dims is not None:
+        info.type.tensor_type.shape.SetInParent()
+        for dim in dims:
+            if isinstance(dim, str):
+                info.type.tensor_type.shape.dim.add(dim_param=dim)
+            else:
+                info.type.tensor_type.shape.dim.add(dim_value=dim)
+    return info
+
+
+def attribute(name: str, value: Any) -> pb.AttributeProto:
+    """The message of an attribute; its kind follows from the value's.
+
+    Raises:
+        FormatError: there is no kind for it.
+    """
+    kinds = pb.AttributeProto
+    made = pb.AttributeProto(name=name)
+    if isinstance(value, Graph):
+        made.type = kinds.GRAPH
+        made.g.CopyFrom(value.message)
+    elif isinstance(value, np.ndarray):
+        made.type = kinds.TENSOR
+        made.t.CopyFrom(from_array(value))
+    elif isinstance(value, str):
+        made.type, made.s = kinds.STRING, value.encode()
+    elif isinstance(value, (bool, int, np.integer)):
+        made.type, made.i = kinds.INT, int(value)
+    elif isinstance(value, (float, np.floating)):
+        made.type, made.f = kinds.FLOAT, float(value)
+    elif isinstance(value, (list, tuple)):
+        _put_list(made, value)
+    else:
+        raise FormatError(f"ONNX: attribute {name!r} cannot be {value!r}")
+    return made
+
+
+def _put_list(made: pb.AttributeProto, values: Sequence[Any]) -> None:
+    if all(isinstance(value, (int, np.integer)) for value in values):
+        made.type = pb.AttributeProto.INTS
+        made.ints.extend(int(value) for value in values)
+    elif all(isinstance(value, (int, float, np.number)) for value in values):
+        made.type = pb.AttributeProto.FLOATS
+        made.floats.extend(float(value) for value in values)
+    elif all(isinstance(value, str) for value in values):
+        made.type = pb.AttributeProto.STRINGS
+        made.strings.extend(value.encode() for value in values)
+    else:
+        raise FormatError(f"ONNX: attribute {made.name!r} cannot be {values!r}")
+
+
+def plain_name(text: str) -> str:
+    """A name that all tools take: letters, digits, `_ . - / :`; others become `_`."""
+    return re.sub(r"[^\w.\-/:]", "_", text)
