@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tqdm
 
 pytest.importorskip("resource")
 
@@ -211,6 +214,22 @@ def test_a_sample_counts_what_a_process_began() -> None:
         os.kill(int(inner), 9)
     assert found.used >= 0.2
     assert child.sample(process.pid) == (0.0, False)
+
+
+def test_a_killed_process_keeps_no_lock_of_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that processes share stays locked where the one that holds it is killed."""
+    (work,) = (work for work in WORKS if work.name == "nnet3-acc-lda-stats")
+    monkeypatch.setattr(tqdm.tqdm, "_lock", multiprocessing.RLock(), raising=False)
+    if not os.fork():
+        tqdm.tqdm.get_lock().acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.wait()
+    monkeypatch.setattr(child, "LONGEST", 5.0)
+    with contextlib.chdir(tmp_path):
+        work.prepare(1)
+        assert run(work, None).code == 0
 
 
 def test_how_a_run_ended_is_told() -> None:
