@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tqdm
 
 pytest.importorskip("resource")
 
-from campaign import switches
+from campaign import child, switches
 from campaign.__main__ import CORPUS, TARGETS, adopt, outcome_of, read_all, target_of
-from campaign.faults import fail, kill_work
+from campaign.faults import fail, kill_work, run
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, Until, campaign, finds
 from campaign.progress import Progress, table
@@ -148,6 +153,91 @@ def test_work_that_writes_over_its_file_is_found(tmp_path: Path) -> None:
     careless = Work("careless", lambda value: None, write, files("new"))
     found = fail(careless, 40, random.Random(0), tmp_path)
     assert any("foreign" in line for line in found.problems)
+
+
+def _under_no_fault(do: Callable[[], object]) -> child.Ending:
+    return run(Work("late", lambda _: None, do, files("new")), None)
+
+
+def _sleep() -> None:
+    print("asleep", file=sys.stderr)
+    time.sleep(1e6)
+
+
+def _work_on() -> None:
+    while True:
+        pass
+
+
+def test_a_child_that_sleeps_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "LONGEST", 0.3)
+    monkeypatch.setattr(child, "_ASLEEP", 0.2)
+    ending = _under_no_fault(_sleep)
+    assert ending.code is None and ending.late.startswith("hung (asleep for ")
+    assert "asleep" in ending.told and "in _sleep" in ending.told  # where it was
+    assert "hung (asleep" in str(ending) and "processor time; it told: asleep" in str(ending)
+
+
+def test_a_child_that_works_for_too_long_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "LONGEST", 0.3)
+    ending = _under_no_fault(_work_on)
+    assert ending.late == "too slow" and ending.processor >= 0.3
+    assert "in _work_on" in ending.told
+
+
+def test_a_child_that_may_not_run_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A machine that lets a child wait for it is made: it always wants to run."""
+    monkeypatch.setattr(child, "LONGEST", 0.1)
+    monkeypatch.setattr(child, "_ASLEEP", 0.05)
+    monkeypatch.setattr(child, "_STARVED", 4)
+    monkeypatch.setattr(child, "sample", lambda _: child.Sample(0.0, runnable=True))
+    with pytest.raises(child.StarvedError, match=r"starved: 0.0 s of .* in .* told: asleep"):
+        _under_no_fault(_sleep)
+    found = fail(Work("late", lambda _: None, _sleep, files("new")), 3, random.Random(0), tmp_path)
+    assert found.faults == 0 and found.problems == []
+    assert "late: without a fault: starved" in found.starved[0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux tells of processes")
+def test_a_sample_counts_what_a_process_began() -> None:
+    busy = "import time\nwhile time.process_time() < 0.2: pass\ntime.sleep(30)"
+    outer = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
+    with subprocess.Popen([sys.executable, "-c", outer]) as process:
+        found = child.sample(process.pid)
+        until = time.monotonic() + 20
+        while found.used < 0.2 and time.monotonic() < until:
+            time.sleep(0.02)
+            found = child.sample(process.pid)
+        (inner,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(inner), 9)
+    assert found.used >= 0.2
+    assert child.sample(process.pid) == (0.0, False)
+
+
+def test_a_killed_process_keeps_no_lock_of_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that processes share stays locked where the one that holds it is killed."""
+    (work,) = (work for work in WORKS if work.name == "nnet3-acc-lda-stats")
+    monkeypatch.setattr(tqdm.tqdm, "_lock", multiprocessing.RLock(), raising=False)
+    if not os.fork():
+        tqdm.tqdm.get_lock().acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.wait()
+    monkeypatch.setattr(child, "LONGEST", 5.0)
+    with contextlib.chdir(tmp_path):
+        work.prepare(1)
+        assert run(work, None).code == 0
+
+
+def test_how_a_run_ended_is_told() -> None:
+    assert str(child.Ending(3, "", 1, 0.5)) == (
+        "exit code 3 after 1.0 s, 0.5 s of processor time; it told: nothing"
+    )
+    assert "ended by signal 9 (SIGKILL) after" in str(child.Ending(-9, "x", 1, 0.5))
+    assert _under_no_fault(lambda: sys.exit("gone")).code == 1
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

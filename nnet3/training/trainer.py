@@ -15,6 +15,7 @@ import hashlib
 import logging
 import sys
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from ...framework.base.errors import FormatError, check_kind
 from ...framework.base.python.bounded_cache import BoundedCache
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
+from ...framework.base.untrusted.records import AnyFloat, record
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.ir.op_list import OpList
 from ...framework.parallel.handshake import handshake
@@ -59,6 +61,49 @@ from .update_pass import (
 _log = logging.getLogger(__name__)
 _BACKSTITCH_SEED = 71341
 """The number that Kaldi draws on Linux with its default seed to choose backstitch minibatches."""
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """`ObjectiveInfo` in a file."""
+
+    weight: AnyFloat
+    objective: AnyFloat
+    auxiliary: AnyFloat
+    phase: int
+    minibatches_this_phase: int
+    weight_this_phase: AnyFloat
+    objective_this_phase: AnyFloat
+    auxiliary_this_phase: AnyFloat
+
+
+@dataclass(frozen=True)
+class _MaxChange:
+    """`MaxChangeStats` in a file."""
+
+    names: list[str]
+    bounds: list[AnyFloat]
+    total: AnyFloat
+    applied: list[int]
+    applied_globally: int
+    minibatches: int
+
+    def __post_init__(self) -> None:
+        if not len(self.names) == len(self.bounds) == len(self.applied):
+            raise FormatError("'names', 'bounds' and 'applied' are of different lengths")
+
+
+@dataclass(frozen=True)
+class _State:
+    """The state of a training in a file."""
+
+    minibatches: int
+    seed: int
+    backstitch_turn: int
+    objectives: dict[str, _Objective]
+    max_change: _MaxChange
+    random: dict[str, Any]
+    statistics: list[str]
 
 
 class NnetTrainer:
@@ -321,26 +366,33 @@ class NnetTrainer:
             "statistics": sorted(self._statistics),
         }
 
-    def restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `state` and `arrays` gave.
+    def restore(
+        self, state: dict[str, Any], arrays: dict[str, np.ndarray], what: str = "the state"
+    ) -> None:
+        """Go on from what `state` and `arrays` gave; `what` names them, for messages.
 
         Raises:
             FormatError: it is not the state of such a trainer.
         """
-        try:
-            self.minibatches = int(state["minibatches"])
-            self._seed = int(state["seed"])
-            self._backstitch_turn = int(state["backstitch_turn"])
-            self.objectives = {
-                name: ObjectiveInfo(**info) for name, info in state["objectives"].items()
-            }
-            held = dict(state["max_change"])
-            held["applied"] = np.array(held["applied"], np.int64)
-            self.max_change = MaxChangeStats(**held)
-            self._context.set_random_state(state["random"])
-            self._statistics = {str(name) for name in state["statistics"]}
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise FormatError(f"no state of a training: {error!r}") from None
+        found = record(state, _State, what)
+        if found.max_change.names != list(self.max_change.names):
+            raise FormatError(f"{what}: 'max_change': 'names' are not the components of this net")
+        self.minibatches, self._seed = found.minibatches, found.seed
+        self._backstitch_turn = found.backstitch_turn
+        self.objectives = {
+            name: ObjectiveInfo(**vars(info)) for name, info in found.objectives.items()
+        }
+        held = found.max_change
+        self.max_change = MaxChangeStats(
+            held.names,
+            held.bounds,
+            held.total,
+            np.array(held.applied, np.int64),
+            held.applied_globally,
+            held.minibatches,
+        )
+        self._context.set_random_state(found.random)
+        self._statistics = set(found.statistics)
         for name, array in arrays.items():
             self._shared.var(name).set(array)
 

@@ -53,14 +53,14 @@ class LocalRunner:
         if process is not None:
             return process.poll() is None
         pid, _, birth = identifier.partition("@")
-        return bool(birth) and _birth(int(pid)) == birth
+        return bool(birth) and pid.isdecimal() and _birth(int(pid)) == birth
 
     def cancel(self, identifier: str) -> None:
         """See `JobRunner`."""
-        pid = int(identifier.partition("@")[0])
         for number in (signal.SIGTERM, signal.SIGKILL):
             if not self._is_alive(identifier):
                 return
+            pid = int(identifier.partition("@")[0])
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, number)
             end = time.monotonic() + _GRACE

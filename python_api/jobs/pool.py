@@ -14,13 +14,15 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...framework.base.atomic import write_atomically
-from ...framework.base.errors import OpscopeError, RunError, SaveError
-from ...framework.base.untrusted.values import open_text
+from ...framework.base.errors import FormatError, OpscopeError, RunError, SaveError
+from ...framework.base.untrusted.records import json_file, record
+from ...framework.base.untrusted.values import in_range, open_text, shown, whole_number
 from .job import Job, JobRunner, Script, script_text
 
 Log = Callable[[str], None]
@@ -28,6 +30,8 @@ _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_LOCAL_WAIT = 0.02, 3.0, 0.2
 """Seconds between two looks; to look at processes of this machine costs nearly nothing."""
 _SHOWN_LINES = 8
 """Last lines of a log that the error about a job shows."""
+_STATUS = 100
+"""Characters of a file that holds an exit status, at most."""
 _CARRIED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 _CARRIED_PREFIXES = ("OPSCOPE_", "OMP_", "OPENBLAS_", "MKL_", "PYTHON")
 
@@ -39,6 +43,29 @@ def carried_environment() -> dict[str, str]:
         for name, value in sorted(os.environ.items())
         if name in _CARRIED or name.startswith(_CARRIED_PREFIXES)
     }
+
+
+_MOST_ATTEMPTS = 100_000
+_IDENTIFIER = re.compile(r"(?:[A-Za-z0-9][\w.@:\[\]/+-]{0,254})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What is known of a job, as its file says it.
+
+    Attributes:
+        attempt: the number of the last one. id: how the scheduler calls it; empty: it has not said.
+        on: the name of the scheduler.
+    """
+
+    attempt: int = 0
+    id: str = ""
+    on: str = ""
+
+    def __post_init__(self) -> None:
+        in_range(self.attempt, "'attempt'", 0, _MOST_ATTEMPTS)
+        if not _IDENTIFIER.fullmatch(self.id):  # it goes to the scheduler's commands
+            raise FormatError(f"'id': {shown(self.id)} is no name of a job")
 
 
 @dataclass
@@ -122,8 +149,8 @@ class JobPool:
 
     def is_done(self, job: Job) -> bool:
         """Whether an attempt of the job has ended well."""
-        attempt = self._record(job).get("attempt", 0)
-        return any(self._status(job, number) == 0 for number in range(1, int(attempt) + 1))
+        attempt = self._record(job).attempt
+        return any(self._status(job, number) == 0 for number in range(1, attempt + 1))
 
     def forget(self, prefix: str) -> None:
         """Remove the files of jobs whose names begin so, when nobody will ask for them again."""
@@ -137,15 +164,13 @@ class JobPool:
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
 
-    def _record(self, job: Job) -> dict[str, int | str]:
+    def _record(self, job: Job) -> _Record:
+        path = self._path(f"{job.name}.json")
         try:
-            with open_text(self._path(f"{job.name}.json")) as file:
-                found = json.load(file)
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            raise SaveError(f"{self._path(job.name)}.json: damaged: {error}") from None
-        return found if isinstance(found, dict) else {}
+            return record(json_file(path, missing={}), _Record, path)
+        except FormatError as error:
+            told = str(error).removeprefix(f"{path}: ")
+            raise SaveError(f"{path}: damaged: {told}") from None
 
     def _write_record(self, job: Job, attempt: int, identifier: str) -> None:
         text = json.dumps({"attempt": attempt, "id": identifier, "on": self.runner.name})
@@ -155,12 +180,12 @@ class JobPool:
         """The exit status of an attempt; None while there is none."""
         try:
             with open_text(self._path(f"{job.name}.{attempt}.status")) as file:
-                return int(file.read())
-        except (OSError, ValueError):
+                return whole_number(file.read(_STATUS).strip(), "the status")
+        except (OSError, ValueError, FormatError):
             return None
 
     def _submit(self, job: Job) -> _UnderWay:
-        attempt = int(self._record(job).get("attempt", 0)) + 1
+        attempt = self._record(job).attempt + 1
         name = f"{job.name}.{attempt}"
         text = script_text(job, self._path(f"{name}.status"), os.getcwd(), self._environment)
         path = self._path(f"{name}.sh")
@@ -172,9 +197,9 @@ class JobPool:
 
     def _adopted(self, job: Job) -> _UnderWay | None:
         """The attempt of a run before this one, if it is still under way."""
-        record = self._record(job)
-        identifier, attempt = str(record.get("id", "")), int(record.get("attempt", 0))
-        if not identifier or record.get("on") != self.runner.name:
+        known = self._record(job)
+        identifier, attempt = known.id, known.attempt
+        if not identifier or known.on != self.runner.name:
             return None
         if self._status(job, attempt) is not None or not self.runner.poll([identifier]):
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import numpy as np
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import open_text
+from ...framework.base.untrusted.values import read_file, whole_number
 from ...nnet3.egs.splitting import ExampleGenerationOptions
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.tables.tables import TableWriter
@@ -71,24 +72,20 @@ def given_examples(folder: str, chain: bool) -> EgsFolder:
     count = _info(folder, _COUNT)
     frames = _info(folder, "frames_per_eg")
     egs = EgsFolder(folder, count, frames, chain, given=True)
-    for path in [*map(egs.archive, range(1, count + 1)), *egs.combined()]:
+    for path in itertools.chain(map(egs.archive, range(1, count + 1)), egs.combined()):
         if not os.path.exists(path):
             raise FormatError(f"{path}: there is no such file, though {folder}/info wants it")
     return egs
 
 
 def _info(folder: str, name: str) -> int:
-    path = os.path.join(folder, "info", name)
-    try:
-        with open_text(path) as file:
-            number = int(file.read().split(",")[0])
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise FormatError(f"{path}: no positive number")
-    return number
+    return _number(os.path.join(folder, "info", name))
+
+
+def _number(path: str) -> int:
+    """The number above 0 that a file holds, up to a comma. Raises FormatError: there is none."""
+    text = read_file(path, regular=True).partition(b",")[0].decode("ascii", "replace")
+    return whole_number(text.strip(), path, 1)
 
 
 def made_examples(
@@ -116,8 +113,7 @@ def made_examples(
                     writer.write(key, example)
         write_atomically(path, f"{wanted}\n".encode())
         log(f"Archives: {wanted} of about {len(store) // wanted} examples")
-    with open_text(path) as file:
-        return EgsFolder(folder, int(file.read()), frames, chain=False, given=False)
+    return EgsFolder(folder, _number(path), frames, chain=False, given=False)
 
 
 def _numbered(store: ExampleStore, numbers: list[int]) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
-from ...framework.base.untrusted.values import json_value, open_text
+from ...framework.base.untrusted.records import json_file, typed
 
 EXAMPLES = "egs"
 _SETTINGS = "settings.json"
@@ -33,15 +33,13 @@ def keep_settings(folder: str, settings: Mapping[str, Any]) -> None:
     path = os.path.join(folder, _SETTINGS)
     text = json.dumps(settings, indent=1) + "\n"
     try:
-        with open_text(path) as file:
-            before = json_value(file.read(), "the settings")
-    except FileNotFoundError:
-        write_atomically(path, text.encode())
-        return
-    except (OSError, ValueError, FormatError) as error:
-        raise SaveError(f"{path}: {error}") from None
-    if not isinstance(before, dict):
-        raise SaveError(f"{path}: no settings of a training")
+        before = json_file(path, missing=None)
+        if before is None:
+            write_atomically(path, text.encode())
+            return
+        before = typed(before, dict[str, Any], path)
+    except FormatError as error:
+        raise SaveError(f"{error}; these are no settings of a training") from None
     names = [*settings, *(name for name in before if name not in settings)]
     changed = [name for name in names if before.get(name) != settings.get(name)]
     if changed:

@@ -18,6 +18,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ import numpy as np
 from ...framework.base.atomic import atomic_file
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.values import json_value, member
+from ...framework.base.untrusted.records import AnyFloat, record
+from ...framework.base.untrusted.values import INT32, in_range, json_value
 from ...framework.files.tensor_file import TensorFile, write_tensors
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.files.examples import NnetExample
@@ -46,6 +48,21 @@ CHECKPOINT = "train.checkpoint"
 _FORMAT = "1"
 _STATS_MINIBATCHES = 50
 """Of the training, from which a mean of networks gets its statistics."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """What a checkpoint says of a training, but for arrays; see `Nnet3Recipe._save`."""
+
+    epoch: int
+    done: int
+    trainer: dict[str, Any]
+    history: list[dict[str, AnyFloat]]
+    seen: tuple[AnyFloat, AnyFloat]
+
+    def __post_init__(self) -> None:
+        in_range(self.epoch, "'epoch'", 0, INT32[1])
+        in_range(self.done, "'done'", 0, INT32[1])
 
 
 class Nnet3Recipe:
@@ -235,17 +252,12 @@ class Nnet3Recipe:
         file = TensorFile(path)
         if file.metadata.get("opscope.nnet3") != _FORMAT:
             raise FormatError(f"{path}: no checkpoint of this format")
-        try:
-            state = json_value(file.metadata["opscope.state"], f"{path}: its state")
-            self.history.rows = list(state["history"])
-            self._seen = float(state["seen"][0]), float(state["seen"][1])
-            epoch, done = (member(state, name, int, path) for name in ("epoch", "done"))
-            training = state["trainer"]
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            raise FormatError(f"{path}: damaged: {error!r}") from None
-        trainer.restore(training, {name: file.read(name) for name in file})
-        self.log(f"Going on from {path}: epoch {epoch + 1}, minibatch {done}")
-        return epoch, done
+        what = f"{path}: its state"
+        state = record(json_value(file.metadata.get("opscope.state", ""), what), _State, what)
+        self.history.rows, self._seen = [dict[str, float](row) for row in state.history], state.seen
+        trainer.restore(state.trainer, {name: file.read(name) for name in file}, what)
+        self.log(f"Going on from {path}: epoch {state.epoch + 1}, minibatch {state.done}")
+        return state.epoch, state.done
 
     # End
 

@@ -22,13 +22,14 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.cpu.cores import usable_cores
-from ...framework.base.errors import AttributeTypeError, FormatError, OpscopeError
+from ...framework.base.errors import AttributeTypeError, OpscopeError
 from ...framework.base.settings import SWITCHES
-from ...framework.base.untrusted.values import open_text
+from ...framework.base.untrusted.records import AnyFloat, json_file, record_file, typed
 from ...nnet3.network.averaging import average
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.training.progress import Log
@@ -59,6 +60,21 @@ _BACKSTITCH_ITERATIONS = 15
 """With LF-MMI the scale of backstitch rises over so many iterations."""
 _PRINT_INTERVAL = 10
 _LEAST_SHRINKAGE = 0.5
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """What a job that trains tells."""
+
+    objective: AnyFloat
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """What a job that judges tells of each part: name -> value."""
+
+    train: dict[str, AnyFloat] = field(default_factory=dict)
+    valid: dict[str, AnyFloat] = field(default_factory=dict)
 
 
 class ParallelRecipe:
@@ -173,12 +189,7 @@ class ParallelRecipe:
             if (match := re.fullmatch(r"(\d+)\.raw", name)) is not None
         ]
         path, start = self.path(_ROWS), max(numbers)
-        if os.path.exists(path):
-            try:
-                with open_text(path) as file:
-                    self._rows = list(json.load(file))[:start]
-            except (OSError, ValueError, TypeError) as error:
-                raise FormatError(f"{path}: damaged: {error}") from None
+        self._rows = typed(json_file(path, missing=[]), list[dict[str, AnyFloat]], path)[:start]
         if start:
             self.log(f"Going on from {self.path(f'{start}.raw')}")
         for name in os.listdir(self.path()):  # what a run that was cut off had still to remove
@@ -334,8 +345,8 @@ class ParallelRecipe:
         return ProbJob(self.path(f"{model}.raw"), result, parts, self.use_gpu, self._chain())
 
     def _objective(self, result: str) -> float:
-        value = _read_json(result)["objective"]
-        return NO_OBJECTIVE if math.isnan(value) else float(value)
+        value = record_file(result, _Objective).objective
+        return NO_OBJECTIVE if math.isnan(value) else value
 
     def _judgement(self, result: str) -> dict[str, float]:
         """What the model before the iteration was worth; empty if its job failed."""
@@ -344,7 +355,7 @@ class ParallelRecipe:
         prefixes = {"train": "", "valid": EVAL_PREFIX}
         return {
             f"{prefixes[part]}{name}": value
-            for part, values in _read_json(result).items()
+            for part, values in vars(record_file(result, _Judgement)).items()
             for name, value in values.items()
             if prefixes[part] or name != "loss"
         }
@@ -397,14 +408,6 @@ class ParallelRecipe:
         """Minibatches for examples of which none may be left over."""
         minibatch = self.options.minibatch
         return minibatch if egs.chain or "=" in minibatch else f"1:{minibatch}"
-
-
-def _read_json(path: str) -> Any:
-    try:
-        with open_text(path) as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
-        raise FormatError(f"{path}: no result of a job: {error}") from None
 
 
 def _remove(path: str) -> None:

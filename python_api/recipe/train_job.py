@@ -18,7 +18,8 @@ import numpy as np
 from ...framework.base.atomic import write_atomically
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.values import open_text
+from ...framework.base.untrusted.records import json_file, record, typed
+from ...framework.base.untrusted.values import shown
 from ...nnet3.cache.files import read_cache, write_cache
 from ...nnet3.chain.denominator import DenominatorGraph
 from ...nnet3.chain.objective import ChainOptions
@@ -98,6 +99,16 @@ class TrainJob:
     use_gpu: str = "no"
     chain: Chain | None = None
 
+    def __post_init__(self) -> None:
+        self._options()  # or an error
+
+    def _options(self) -> NnetTrainerOptions:
+        """Of the trainer. Raises OpscopeError: there is no such option, pass or value."""
+        options = record(self.trainer, NnetTrainerOptions, "'trainer'")
+        if self.passes:
+            options = replace(options, optimize=record(self.passes, OptimizeOptions, "'passes'"))
+        return options
+
     def run(self, log: Log) -> None:
         """Do it.
 
@@ -105,9 +116,7 @@ class TrainJob:
             OpscopeError: an example does not fit the network, or a file cannot be read or written.
         """
         nnet = self._network(log)
-        options = NnetTrainerOptions(**self.trainer)
-        if self.passes:
-            options = replace(options, optimize=OptimizeOptions(**self.passes))
+        options = self._options()
         objective = None
         if self.chain is not None:
             objective = ChainObjectives(
@@ -287,14 +296,8 @@ def write_job(path: str, job: AnyJob) -> None:
 
 def read_job(path: str) -> AnyJob:
     """The job that a file describes. Raises FormatError: it cannot be read, or is no such file."""
-    try:
-        with open_text(path) as file:
-            values = json.load(file)
-        make = _KINDS[values.pop("do")]
-        if values["chain"] is not None:
-            values["chain"] = Chain(**values["chain"])
-        return make(**values)
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{path}: no description of a job: {error!r}") from None
+    values = typed(json_file(path), dict[str, Any], path)
+    kind = typed(values.pop("do", ""), str, f"{path}: 'do'")
+    if kind not in _KINDS:
+        raise FormatError(f"{path}: 'do' is {shown(kind)}, not one of {', '.join(_KINDS)}")
+    return record(values, _KINDS[kind], path)

@@ -12,16 +12,19 @@ jobs/, log/       of the jobs that run shards
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
-from ...framework.base.untrusted.values import json_value, open_file, read_text
+from ...framework.base.untrusted.records import json_file, record, record_file
+from ...framework.base.untrusted.values import json_value, open_file, read_file, whole_number
 
 _MANIFEST, _PARTS = "manifest.json", "parts"
 _PIECE = 1 << 22
@@ -38,6 +41,78 @@ def file_digest(path: str) -> str:
     except OSError:
         return ""
     return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a shard is.
+
+    Attributes:
+        model: checksum of the model. shards: how many there are. options: of the computing.
+        permissive: utterances that cannot be read are left out. binary: the form of scores.
+        groups: utterances that are computed together, as lines of a script file.
+    """
+
+    model: str
+    shards: int
+    options: dict[str, Any]
+    permissive: bool
+    binary: bool
+    groups: list[list[tuple[str, str, str | None, str]]]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What is known of a finished shard.
+
+    Attributes:
+        description: checksum of the text that says what it is. sha256, bytes: of its archive.
+        entries: key, place and size of each score in the archive. cpu_seconds: of its process.
+        skipped: key of each utterance without a score, and why it has none.
+    """
+
+    description: str
+    sha256: str
+    bytes: int
+    entries: list[tuple[str, int, int]]
+    skipped: list[tuple[str, str]]
+    cpu_seconds: float
+
+    def __post_init__(self) -> None:
+        for key, place, size in self.entries:
+            if not (0 <= place and 0 <= size and place + size <= self.bytes):
+                raise FormatError(f"'entries': {key!r} lies outside of the archive")
+            if not key or len(key.split()) != 1:
+                raise FormatError(f"'entries': {key!r} is no key")
+
+
+@dataclass(frozen=True)
+class ShardNote:
+    """What the manifest says of a shard: how much it is, and what is known once it is finished."""
+
+    name: str
+    utterances: int
+    rows: int
+    sha256: str | None = None
+    bytes: int | None = None
+    cpu_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """The output as it was written: what the user named, and checksums of its files."""
+
+    name: str
+    sha256: list[str]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was asked for, what is known of each shard, and the output where it is written."""
+
+    settings: dict[str, Any]
+    shards: list[ShardNote]
+    output: Written | None
 
 
 class ScoreFolder:
@@ -83,75 +158,85 @@ class ScoreFolder:
 
     # Shards
 
-    def describe(self, number: int, description: Mapping[str, Any]) -> None:
+    def describe(self, number: int, description: Description) -> None:
         """Write what a shard is, where another or nothing is written. Raises SaveError."""
-        text = json.dumps(description)
-        if self.description(number)[0] != text:
+        text = json.dumps(vars(description))
+        if self._text(number) != text:
             write_atomically(self.part(number, "json"), text.encode())
 
-    def description(self, number: int) -> tuple[str, dict[str, Any]]:
-        """The text and the contents of what a shard is; empty where there is nothing."""
-        try:
-            text = read_text(self.part(number, "json"))
-            return text, json_value(text, self.part(number, "json"))
-        except OSError:
-            return "", {}
+    def description(self, number: int) -> tuple[str, Description]:
+        """The text and the contents of what a shard is.
 
-    def finish(self, number: int, text: str, record: Mapping[str, Any]) -> None:
+        Raises:
+            SaveError: there is no such shard. FormatError: the file says something else.
+        """
+        path, text = self.part(number, "json"), self._text(number)
+        if not text:
+            raise SaveError(f"{path}: there is no such shard")
+        return text, record(json_value(text, path), Description, path)
+
+    def _text(self, number: int) -> str:
+        """The text that says what a shard is; empty where there is none."""
+        try:
+            return read_file(self.part(number, "json"), regular=True).decode()
+        except (FormatError, UnicodeDecodeError):
+            return ""
+
+    def finish(self, number: int, text: str, found: Mapping[str, Any]) -> None:
         """Note that a shard of this description is finished. Raises SaveError."""
-        told = {"description": hashlib.sha256(text.encode()).hexdigest(), **record}
+        told = {"description": hashlib.sha256(text.encode()).hexdigest(), **found}
         write_atomically(self.part(number, "done"), json.dumps(told).encode())
 
-    def finished(self, number: int) -> dict[str, Any] | None:
+    def finished(self, number: int) -> Finished | None:
         """The record of a shard whose archive is there, whole, and of the present description."""
-        text = self.description(number)[0]
-        path = self.part(number, "done")
         try:
-            found = json_value(read_text(path), path)
-        except (OSError, FormatError):
+            found = record_file(self.part(number, "done"), Finished)
+        except FormatError:
             return None
-        wanted = hashlib.sha256(text.encode()).hexdigest()
-        if not isinstance(found, dict) or found.get("description") != wanted:
+        if found.description != hashlib.sha256(self._text(number).encode()).hexdigest():
             return None
-        return found if found.get("sha256") == file_digest(self.archive(number)) else None
+        archive = self.archive(number)
+        try:
+            whole = os.path.getsize(archive) == found.bytes
+        except OSError:
+            return None
+        return found if whole and found.sha256 == file_digest(archive) else None
 
     def progress(self, number: int) -> int:
         """How many utterances of a shard are done, as far as is known."""
+        path = self.part(number, "progress")
         try:
-            told = read_text(self.part(number, "progress"))
-        except OSError:
+            return whole_number(read_file(path, regular=True).decode(), path, 0)
+        except (FormatError, UnicodeDecodeError):
             return 0
-        return int(told) if told.isdecimal() else 0
 
     def failure(self, number: int) -> str:
         """The error that a shard ended with, or nothing."""
         try:
-            return read_text(self.part(number, "failed"))
-        except OSError:
+            told = read_file(self.part(number, "failed"), regular=True)
+        except FormatError:
             return ""
+        return told.decode("utf-8", "surrogateescape") or f"shard {number} failed"
 
     # The manifest
 
-    def manifest(self) -> dict[str, Any]:
-        """What the manifest holds; empty where there is none.
+    def manifest(self) -> Manifest | None:
+        """What the manifest holds, where there is one.
 
         Raises:
             SaveError: it is damaged.
         """
         path = self.at(_MANIFEST)
         try:
-            found = json_value(read_text(path), path)
-        except FileNotFoundError:
-            return {}
-        except (OSError, FormatError) as error:
-            raise SaveError(f"{path}: the manifest cannot be read: {error}") from None
-        if not isinstance(found, dict) or not isinstance(found.get("settings"), dict):
-            raise SaveError(f"{path}: no manifest of a scoring")
-        return found
+            found = json_file(path, missing=None)
+            return None if found is None else record(found, Manifest, path)
+        except FormatError as error:
+            raise SaveError(f"{error}; this is no manifest of a scoring") from None
 
-    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+    def write_manifest(self, manifest: Manifest) -> None:
         """Raises SaveError: it cannot be written."""
-        write_atomically(self.at(_MANIFEST), (json.dumps(manifest, indent=1) + "\n").encode())
+        text = json.dumps(dataclasses.asdict(manifest), indent=1) + "\n"
+        write_atomically(self.at(_MANIFEST), text.encode())
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Refuse to go on with something else than was begun here.
@@ -160,7 +245,7 @@ class ScoreFolder:
             SaveError: the settings differ; what differs is told.
         """
         manifest = self.manifest()
-        before = manifest.get("settings", settings)
+        before = settings if manifest is None else manifest.settings
         names = [*settings, *(name for name in before if name not in settings)]
         changed = [
             _told(name, before.get(name), settings.get(name))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from ...framework.base.atomic import check_writable, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.untrusted.values import open_file
 from ...nnet3.tables.specifiers import WriteSpecifier, is_specifier
 from ...nnet3.tables.tables import TableWriter
-from .folder import ScoreFolder, file_digest
+from .folder import Finished, Manifest, ScoreFolder, Written, file_digest
 
 _LIST = "scores.scp"
 
@@ -70,14 +69,14 @@ class Output:
                 raise SaveError(f"cannot write {name}: {read[os.path.realpath(name)]} is read")
             check_writable(name)
 
-    def is_complete(self, manifest: Mapping[str, Any]) -> bool:
+    def is_complete(self, manifest: Manifest | None) -> bool:
         """Whether a table is there as this manifest says it was written."""
-        known = manifest.get("output")
-        if not known or known.get("name") != self.text or not self._files:
+        known = None if manifest is None else manifest.output
+        if known is None or known.name != self.text or not self._files:
             return False
-        return known.get("sha256") == [file_digest(name) for name in self._files]
+        return known.sha256 == [file_digest(name) for name in self._files]
 
-    def write(self, folder: ScoreFolder, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def write(self, folder: ScoreFolder, records: Sequence[Finished]) -> Written:
         """Make the output of the shards; returns what the manifest says of it.
 
         Raises:
@@ -85,14 +84,14 @@ class Output:
         """
         if self._table is None:
             self._write_list(folder, records)
-            return {"name": self.text, "sha256": [file_digest(folder.at(_LIST))]}
+            return Written(self.text, [file_digest(folder.at(_LIST))])
         with TableWriter(self.text, "matrix") as writer:
             for number, record in enumerate(records, 1):
                 with open_file(folder.archive(number)) as file:
-                    for key, offset, size in record["entries"]:
+                    for key, offset, size in record.entries:
                         file.seek(offset)
                         writer.write_encoded(key, file.read(size))
-        return {"name": self.text, "sha256": [file_digest(name) for name in self._files]}
+        return Written(self.text, [file_digest(name) for name in self._files])
 
     @property
     def keeps_shards(self) -> bool:
@@ -100,10 +99,10 @@ class Output:
         and what went through a pipe cannot be looked up again."""
         return not self._files
 
-    def _write_list(self, folder: ScoreFolder, records: Sequence[Mapping[str, Any]]) -> None:
+    def _write_list(self, folder: ScoreFolder, records: Sequence[Finished]) -> None:
         lines = [
             f"{key} {folder.archive(number)}:{offset}\n"
             for number, record in enumerate(records, 1)
-            for key, offset, _ in record["entries"]
+            for key, offset, _ in record.entries
         ]
         write_atomically(folder.at(_LIST), "".join(lines).encode("utf-8", "surrogateescape"))

@@ -20,7 +20,7 @@ from ..jobs.job import Job, JobRunner
 from ..jobs.local import LocalRunner
 from ..jobs.lock import folder_lock
 from ..jobs.pool import JobPool, Log
-from .folder import ScoreFolder, list_settings
+from .folder import Description, Finished, Manifest, ScoreFolder, ShardNote, Written, list_settings
 from .listing import Entry, list_entries
 from .options import ScoreOptions
 from .output import Output
@@ -145,42 +145,38 @@ class Scoring:
         listed = list_settings(lines)
         return {"model": digest, "list": listed, "shards": self._count, "form": form, **asked}
 
-    def _description(self, shard: list[Group], count: int, digest: str) -> dict[str, Any]:
+    def _description(self, shard: list[Group], count: int, digest: str) -> Description:
         permissive = is_specifier(self._source) and ReadSpecifier.parse(self._source).permissive
         groups = [[dataclasses.astuple(entry.line) for entry in group] for group in shard]
-        return {
-            "model": digest,
-            "shards": count,
-            "options": dataclasses.asdict(self._options),
-            "permissive": permissive,
-            "binary": self._output.binary,
-            "groups": groups,
-        }
+        asked = dataclasses.asdict(self._options)
+        return Description(digest, count, asked, permissive, self._output.binary, groups)
 
     def _write_manifest(
         self,
         settings: dict[str, Any],
         shards: list[list[Group]],
-        records: Sequence[dict[str, Any] | None],
-        output: dict[str, Any] | None = None,
+        records: Sequence[Finished | None],
+        output: Written | None = None,
     ) -> None:
         listed = []
         for number, (shard, record) in enumerate(zip(shards, records, strict=True), 1):
             entries = _entries(shard)
             rows = sum(entry.rows for entry in entries if entry.rows > 0)
-            known = {name: (record or {}).get(name) for name in ("sha256", "bytes", "cpu_seconds")}
-            name = f"scores.{number}.ark"
-            listed.append({"name": name, "utterances": len(entries), "rows": rows, **known})
-        self._folder.write_manifest({"settings": settings, "shards": listed, "output": output})
+            note = ShardNote(f"scores.{number}.ark", len(entries), rows)
+            if record is not None:
+                known = {"sha256": record.sha256, "bytes": record.bytes}
+                note = dataclasses.replace(note, **known, cpu_seconds=record.cpu_seconds)
+            listed.append(note)
+        self._folder.write_manifest(Manifest(settings, listed, output))
 
     # Jobs
 
     def _compute(
         self,
         shards: list[list[Group]],
-        records: list[dict[str, Any] | None],
+        records: list[Finished | None],
         runner: JobRunner,
-    ) -> list[dict[str, Any] | None]:
+    ) -> list[Finished | None]:
         """Run the shards that are not finished; returns the records of all."""
         sizes = [len(_entries(shard)) for shard in shards]
         jobs = {number: self._job(number) for number, record in enumerate(records, 1) if not record}
@@ -213,12 +209,12 @@ class Scoring:
         command = (sys.executable, "-P", "-m", _PROGRAM, *words, *operands)
         return Job(f"shard.{number}", command, log)
 
-    def _report(self, records: Sequence[dict[str, Any]]) -> None:
-        skipped = [told for record in records for told in record["skipped"]]
+    def _report(self, records: Sequence[Finished]) -> None:
+        skipped = [told for record in records for told in record.skipped]
         for key, why in skipped:
             self._log(f"{key}: {why}; it has no score")
-        done = sum(len(record["entries"]) for record in records)
-        seconds = sum(record["cpu_seconds"] for record in records)
+        done = sum(len(record.entries) for record in records)
+        seconds = sum(record.cpu_seconds for record in records)
         self._log(f"Done {done} utterances, failed for {len(skipped)}; {seconds:.1f} s of CPU time")
         if not done:
             raise RunError(f"{self._source}: no utterance could be scored")

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ...framework.base.atomic import atomic_file, write_atomically
-from ...framework.base.errors import FormatError, OpscopeError, OutsideError, RunError, SaveError
+from ...framework.base.errors import FormatError, OpscopeError, OutsideError, RunError
 from ...nnet3.tables.tables import ScriptLine, key_bytes, value_bytes
-from .folder import ScoreFolder
+from .folder import Description, ScoreFolder
 from .listing import Values
 from .options import ScoreOptions
 from .scorer import Keyed, Scorer, check_columns
@@ -28,22 +28,21 @@ def run_shard(folder: ScoreFolder, number: int, model: str, options: ScoreOption
 
     Raises:
         SaveError: there is no such shard, or not even that file can be written.
+        FormatError: the file that says what the shard is says something else.
     """
     text, description = folder.description(number)
-    if not description:
-        raise SaveError(f"{folder.part(number, 'json')}: there is no such shard")
     if folder.finished(number) is not None:
         return
     folder.remove(folder.part(number, "failed"))
     try:
         folder.finish(number, text, _Shard(folder, number, description).compute(model, options))
     except OpscopeError as error:
-        told = f"shard {number} of {description['shards']}: {error}"
+        told = f"shard {number} of {description.shards}: {error}"
         write_atomically(folder.part(number, "failed"), told.encode("utf-8", "surrogateescape"))
 
 
 class _Shard:
-    def __init__(self, folder: ScoreFolder, number: int, description: dict[str, Any]) -> None:
+    def __init__(self, folder: ScoreFolder, number: int, description: Description) -> None:
         self._folder, self._number, self._description = folder, number, description
         self._entries: list[tuple[str, int, int]] = []
         self._skipped: list[tuple[str, str]] = []
@@ -51,14 +50,14 @@ class _Shard:
 
     def compute(self, model: str, options: ScoreOptions) -> dict[str, Any]:
         """Write the archive; returns the record."""
-        if model_digest(model) != self._description["model"]:
+        if model_digest(model) != self._description.model:
             raise RunError(f"{model} has changed since the scoring began")
         scorer = open_scorer(model, options)
         values = Values(scorer.input_dim == 1)
         written = hashlib.sha256()
         offset = done = 0
         with atomic_file(self._folder.archive(self._number)) as file:
-            for lines in self._description["groups"]:
+            for lines in self._description.groups:
                 group = list(self._read(values, lines, scorer.input_dim))
                 for key, data in self._scores(scorer, group):
                     head = key_bytes(key)
@@ -82,14 +81,14 @@ class _Shard:
         return len(data)
 
     def _read(
-        self, values: Values, lines: Sequence[Sequence[Any]], input_dim: int
+        self, values: Values, lines: Sequence[tuple[str, str, str | None, str]], input_dim: int
     ) -> Iterator[Keyed]:
         for line in lines:
             place = ScriptLine(*line)
             try:
                 value = values.read(place)
             except FormatError as error:
-                if not self._description["permissive"] or isinstance(error, OutsideError):
+                if not self._description.permissive or isinstance(error, OutsideError):
                     raise
                 self._skipped.append((place.key, str(error)))
                 continue
@@ -103,7 +102,7 @@ class _Shard:
         """Keys and values of a group as they stand in an archive."""
         if not group:
             return
-        binary = self._description["binary"]
+        binary = self._description.binary
         try:
             for key, score in scorer.score(group):
                 kind = "vector" if np.ndim(score) == 1 else "matrix"

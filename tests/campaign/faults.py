@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import fcntl
 import importlib
 import json
@@ -17,12 +18,10 @@ import os
 import random
 import re
 import resource
-import select
 import shutil
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,10 +31,10 @@ from typing import Any
 from opscope.framework.base import leftovers
 from opscope.framework.base.errors import OpscopeError
 
+from .child import Ending, StarvedError, wait_for
 from .kills import Kills, hidden
 from .works import WORKS, Contents, Work
 
-LONGEST = 60.0  # seconds of a run
 _NOBODY = 65534
 _WRITING = (errno.ENOSPC, errno.EACCES, errno.EIO, errno.EROFS, errno.EDQUOT)
 _READING = (errno.EACCES, errno.EIO, errno.EMFILE)
@@ -62,21 +61,18 @@ class Fault:
 
 
 @dataclass
-class Ending:
-    """How a run ended: its exit code, or minus a signal; None where it hung."""
-
-    code: int | None
-    told: str
-    seconds: float
-
-
-@dataclass
 class Found:
-    """What came of the faults of one work: how many there were, and lines about what was wrong."""
+    """What came of the faults of one work.
+
+    Attributes:
+        faults: how many there were. problems: a text for each that showed something wrong.
+        starved: a text for each that the machine had no time for; these are not among the faults.
+    """
 
     name: str
     faults: int = 0
     problems: list[str] = field(default_factory=list)
+    starved: list[str] = field(default_factory=list)
 
 
 class Calls:
@@ -216,9 +212,11 @@ def run(work: Work, fault: Fault | None, report: Path | None = None, seconds: fl
     Args:
         report: takes the calls and the modules of a run without fault.
         seconds: how long the work takes.
+
+    Raises:
+        StarvedError: the machine had no time for it.
     """
     reader, writer = os.pipe()
-    begin = time.monotonic()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can be caught
     child = os.fork()
     if child == 0:
@@ -226,29 +224,10 @@ def run(work: Work, fault: Fault | None, report: Path | None = None, seconds: fl
         _child(work, fault, writer, report)
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     os.close(writer)
-    os.set_blocking(reader, False)
-    told, signalled = b"", False
-    with os.fdopen(reader, "rb", 0) as pipe:
-        while True:
-            passed = time.monotonic() - begin
-            done, status = os.waitpid(child, os.WNOHANG)
-            told += _waiting(pipe, 0 if done else 0.002)
-            if done:
-                return Ending(os.waitstatus_to_exitcode(status), told.decode(), passed)
-            if passed > LONGEST:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                return Ending(None, told.decode(), passed)
-            if fault and fault.kind.startswith("SIG") and not signalled:
-                if passed >= fault.at * seconds:
-                    os.kill(child, signal.Signals[fault.kind])
-                    signalled = True
-
-
-def _waiting(pipe: Any, seconds: float) -> bytes:
-    if select.select([pipe], [], [], seconds)[0]:
-        return pipe.read(1 << 16) or b""
-    return b""
+    signalled = None
+    if fault and fault.kind.startswith("SIG"):
+        signalled = signal.Signals[fault.kind], fault.at * seconds
+    return wait_for(child, reader, signalled)
 
 
 def _child(work: Work, fault: Fault | None, errors: int, report: Path | None) -> None:
@@ -260,6 +239,7 @@ def _child(work: Work, fault: Fault | None, errors: int, report: Path | None) ->
             os.dup2(to, number)
         if fault and fault.kind in _ALL_SETTINGS:
             _ALL_SETTINGS[fault.kind]()
+        faulthandler.enable(2)
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False, buffering=1)
         leftovers._searched.clear()
@@ -322,8 +302,7 @@ def kill_work(work: Work, count: int, rng: random.Random, folder: Path) -> Kills
         return half + [Fault("SIGKILL", rng.random()) for _ in range(count - len(half))]
 
     found = _under(work, chosen, folder)
-    for line in found.problems:
-        print(line, flush=True)
+    _tell(found)
     left = sum("leftovers: [" in line for line in found.problems)
     return Kills(work.name, found.faults, len(found.problems) - left, left)
 
@@ -334,14 +313,22 @@ def _under(
     found, base, report = Found(work.name), folder / "base", folder / "report.json"
     base.mkdir()
     os.chmod(folder, 0o711)
-    with contextlib.chdir(base):
-        old, _, _ = ({}, 0, None) if work.goes_on else _whole_run(work, 1, report)
-        work.prepare(2)
-    with _copy(base):
-        new, seconds, told = _whole_run(work, 2, report)
+    try:
+        with contextlib.chdir(base):
+            old, _, _ = ({}, 0, None) if work.goes_on else _whole_run(work, 1, report)
+            work.prepare(2)
+        with _copy(base):
+            new, seconds, told = _whole_run(work, 2, report)
+    except StarvedError as error:
+        found.starved.append(f"{work.name}: without a fault: {error}")
+        return found
     for fault in chosen(told["calls"], told["sizes"]):
         with _copy(base):
-            problem = _problem(work, fault, seconds, old, new)
+            try:
+                problem = _problem(work, fault, seconds, old, new)
+            except StarvedError as error:
+                found.starved.append(f"{work.name}: {fault}: {error}")
+                continue
         found.faults += 1
         if problem:
             found.problems.append(f"{work.name}: {fault}: {problem}")
@@ -371,6 +358,13 @@ def faults(calls: list[str], sizes: list[int], rng: random.Random, count: int) -
     first = [Fault(name) for name in _SETTINGS]
     left = max(0, count - len(first))
     return (first + (many if len(many) <= left else rng.sample(many, left)))[:count]
+
+
+def _tell(found: Found) -> None:
+    for line in found.problems:
+        print(line, flush=True)
+    for line in found.starved:
+        print(f"not counted: {line}", flush=True)
 
 
 @contextlib.contextmanager
@@ -421,7 +415,7 @@ def _problem(work: Work, fault: Fault, seconds: float, old: Contents, new: Conte
             os.chown(path, os.getuid(), os.getgid())
     wrong = _ended_badly(work, fault, ending)
     if wrong:
-        return f"{wrong}: {ending.told[-1500:]}"
+        return f"{wrong}: {ending}"
     try:
         left = work.result()
     except Exception as error:
@@ -438,7 +432,7 @@ def _problem(work: Work, fault: Fault, seconds: float, old: Contents, new: Conte
             return f"broken: lost {lost}, neither old nor new {wrong}"
     after = run(work, None)
     if after.code != 0:
-        return f"does not go on: {after.told[-1500:]}"
+        return f"does not go on: {after}"
     if work.result() != new:
         return f"goes on otherwise: {_difference(work.result(), new)}"
     if hidden():
@@ -448,12 +442,12 @@ def _problem(work: Work, fault: Fault, seconds: float, old: Contents, new: Conte
 
 def _ended_badly(work: Work, fault: Fault, ending: Ending) -> str:
     if ending.code is None:
-        return "hung"
+        return "did not end"
     killed = "SIGKILL" if fault.kind == "killed call" else fault.kind
     if killed.startswith("SIG") and ending.code == -signal.Signals[killed]:
         return ""
     if ending.code < 0:
-        return f"ended by signal {-ending.code}"
+        return "ended by another signal"
     ignored = fault.kind == "SIGINT"  # Python tells of a Ctrl-C in its own bookkeeping
     if ending.code == _FOREIGN or ("Traceback" in ending.told and not ignored):
         return "foreign"
@@ -462,7 +456,7 @@ def _ended_badly(work: Work, fault: Fault, ending: Ending) -> str:
     if work.always and not fault.kind.startswith("SIG"):
         return "failed"
     if not fault.kind.startswith("closed") and len(_ERROR.findall(ending.told)) != 1:
-        return f"ended with code {ending.code} and not one line"
+        return "ended with an error and not one line"
     return ""
 
 
@@ -488,7 +482,6 @@ def main(count: int, seed: int, only: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as folder:
             results.append(fail(work, count, random.Random(f"{seed} {work.name}"), Path(folder)))
         print(f"{work.name}: {results[-1].faults} faults", flush=True)
-        for line in results[-1].problems:
-            print(line, flush=True)
+        _tell(results[-1])
     print(table(results))
     return int(any(one.problems for one in results))

@@ -161,8 +161,9 @@ def kill_writer(writer: Writer, count: int, rng: random.Random) -> Kills:
         found.killed += kill(write_on, rng.random() * 0.05)
         try:
             writer.whole()
-        except Exception:
+        except Exception as error:
             found.broken += 1
+            _tell(writer.name, error)
         leftovers._searched.clear()
         writer.write(0)
         writer.whole()
@@ -188,9 +189,14 @@ def kill_training(training: Training, count: int, rng: random.Random, folder: Pa
                     found.killed += 1
                 found.broken += not _equal(training.result(), wanted)
                 found.leftovers += len(hidden())
-            except Exception:
+            except Exception as error:
                 found.broken += 1
+                _tell(training.name, error)
     return found
+
+
+def _tell(name: str, error: Exception) -> None:
+    print(f"{name}: broken: {type(error).__name__}: {error}", flush=True)
 
 
 def _equal(one: Any, other: Any) -> bool:

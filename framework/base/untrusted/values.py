@@ -23,6 +23,8 @@ Value = TypeVar("Value")
 INT32 = (-(1 << 31), (1 << 31) - 1)
 INT64 = (-(1 << 63), (1 << 63) - 1)
 _WHOLE = re.compile(r"[+-]?0*([0-9]{1,40})", re.ASCII)
+_MARK = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
+"""A string of JSON, to its end or that of the text, or a bracket."""
 _SHOWN = 40  # characters of what a file says that a message repeats
 
 
@@ -165,7 +167,7 @@ def json_value(text: str, what: str) -> Any:
         FormatError: it is none, is nested beyond the limit, or has a number of too many digits.
     """
     depth = deepest = 0
-    for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', text, re.DOTALL):
+    for mark in _MARK.findall(text):
         if mark in "[{":
             depth += 1
             deepest = max(deepest, depth)

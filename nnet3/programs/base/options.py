@@ -59,8 +59,13 @@ def errors_tell(place: str) -> Iterator[None]:
 
 
 def shown(entries: Iterable[Entry], what: str, unit: str) -> Iterable[Entry]:
-    """The entries of a table, with a count of those done on stderr where that is a terminal."""
+    """The entries of a table, with a count of those done on stderr where that is a terminal.
+
+    Elsewhere there is no bar at all. Even a hidden one takes a lock that tqdm shares with all
+    processes that were forked: where one of them is killed as it holds it, the others wait forever.
+    """
+    if not sys.stderr.isatty():
+        return entries
     from tqdm import tqdm
 
-    hidden = not sys.stderr.isatty()
-    return tqdm(entries, what, unit=f" {unit}", leave=False, dynamic_ncols=True, disable=hidden)
+    return tqdm(entries, what, unit=f" {unit}", leave=False, dynamic_ncols=True)
