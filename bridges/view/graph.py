@@ -56,6 +56,7 @@ class Item:
         reads, writes, holds: values by slot: inputs, results, parameters.
         change: ADDED, REMOVED, CHANGED or "", in a difference.
         changes: what differs, a line each.
+        number: of the operator in the outermost net; -1 for anything else.
         time, memory: seconds and bytes that a profile measured; None where it did not.
     """
 
@@ -71,6 +72,7 @@ class Item:
     holds: Slots = field(default_factory=list)
     change: str = ""
     changes: list[str] = field(default_factory=list)
+    number: int = -1
     time: float | None = None
     memory: int | None = None
 

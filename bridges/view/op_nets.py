@@ -135,7 +135,8 @@ class _Reader:
     ) -> None:
         results = [name for name in op.output_names() if name != EMPTY]
         main = results[0] if results else ""
-        item = Item(f"{prefix}{op.type} {main or index}", op.type, main, path=path)
+        item = Item(f"{prefix}{main or f'{op.type} {index}'}", op.type, main, path=path)
+        item.number = -1 if prefix else index
         if op.role in _ROLES and not prefix:
             name, item.kind = _ROLES[op.role]
             nest(self.graph, item, [name])

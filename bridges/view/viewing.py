@@ -6,6 +6,7 @@ import html
 from typing import Any
 
 from ...framework.base.atomic import PathLike, write_atomically
+from ...framework.base.errors import VariableError
 from ...framework.base.scope import Scope
 from .cntk_nets import cntk_graph
 from .data import page_data
@@ -16,6 +17,9 @@ from .op_nets import op_net_graph
 from .opening import Opened, open_net
 
 _GRAPHS = {"nnet3": nnet3_graph, "cntk": cntk_graph}
+ROWS = 32
+"""Rows of a batch, or frames, that a profile runs where nobody says how many."""
+
 _HEIGHT = 620  # pixels of a page in a notebook
 
 
@@ -55,7 +59,14 @@ def graph_of(opened: Opened) -> NetGraph:
     return graph
 
 
-def view(net: Any, *, scope: Scope | None = None) -> Page:
+def view(
+    net: Any,
+    *,
+    scope: Scope | None = None,
+    against: Any = None,
+    profile: bool = False,
+    rows: int = ROWS,
+) -> Page:
     """A page to look at a net: its graph with groups to open, and all that is known of each part.
 
     Args:
@@ -63,10 +74,31 @@ def view(net: Any, *, scope: Scope | None = None) -> Page:
             config, NDL or BrainScript file of CNTK's); or a builder, a net, what `opscope.load`
             gave, a network of Kaldi's or of CNTK's.
         scope: holds the values of a net that is given without them.
+        against: a net or file that the net is compared with; what was added, removed and changed
+            since has a colour, and what was removed is shown, too.
+        profile: run the net forward on random inputs, and show time and memory of operators.
+        rows: of the batch of a profile, or its frames.
 
     Raises:
-        FormatError: the file is missing, damaged, or holds no single net.
-        VariableError: `net` is no net.
+        FormatError: a file is missing, damaged, or holds no single net.
+        VariableError: `net` is no net; it cannot run, where a profile is wanted.
     """
     opened = open_net(net, scope)
-    return Page(document(page_data(graph_of(opened), opened.arrays)))
+    graph, arrays = graph_of(opened), dict(opened.arrays)
+    if profile:
+        from .profile import profile as measure
+
+        measure(graph, opened, rows)
+    if against is not None:
+        from .difference import mark_difference
+
+        other = open_net(against)
+        if other.dialect != opened.dialect:
+            raise VariableError(
+                f"{opened.title} and {other.title} are not of one kind"
+                f" ({opened.dialect or 'operators'}, {other.dialect or 'operators'}): nothing in"
+                " them can be the same"
+            )
+        mark_difference(graph, arrays, graph_of(other), other.arrays)
+        arrays = {**other.arrays, **arrays}
+    return Page(document(page_data(graph, arrays)))

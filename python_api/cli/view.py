@@ -10,18 +10,30 @@ import click
 @click.command()
 @click.argument("file")
 @click.option(
-    "-o", "--output", metavar="PAGE", help="The page; by default FILE with .html behind it; - for stdout."
+    "-o", "--output", metavar="PAGE", help="The page; by default FILE.html here; - for stdout."
 )
-def view(file: str, output: str | None) -> None:
+@click.option("--against", metavar="OTHER", help="Show in colours how FILE differs from OTHER.")
+@click.option(
+    "--profile", is_flag=True, help="Run the net on random input; show time and memory of operators."
+)
+@click.option(
+    "--rows", type=click.IntRange(1), help="Rows of the profile's batch, or frames; 32 by default."
+)
+def view(
+    file: str, output: str | None, against: str | None, profile: bool, rows: int | None
+) -> None:
     """Write a page to look at the net in FILE: one HTML file that needs no network.
 
     FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl), a config or xconfig of it,
     a model of CNTK (.dnn, .cmf, .model), or a config or network description of CNTK (.cntk, .ndl,
     .bs) with one network.
     """
+    from ...bridges.view.viewing import ROWS
     from ...bridges.view.viewing import view as make_page
 
-    page = make_page(file)
+    if rows is not None and not profile:
+        raise click.UsageError("--rows is for --profile, which is not given")
+    page = make_page(file, against=against, profile=profile, rows=rows or ROWS)
     if output == "-":
         click.echo(page.html, nl=False)
         return
