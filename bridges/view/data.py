@@ -51,6 +51,7 @@ def _item(item: Item, values: Mapping[str, int]) -> dict[str, Any]:
         "z": [round(width), round(height)],
     }
     listed: dict[str, Any] = {
+        "i": item.short,
         "l": item.lines,
         "f": item.facts,
         "r": _slots(item.reads, values),

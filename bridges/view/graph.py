@@ -56,6 +56,7 @@ class Item:
         reads, writes, holds: values by slot: inputs, results, parameters.
         change: ADDED, REMOVED, CHANGED or "", in a difference.
         changes: what differs, a line each.
+        short: the name without those of the groups around it; "" where the title says it.
         number: of the operator in the outermost net; -1 for anything else.
         time, memory: seconds and bytes that a profile measured; None where it did not.
     """
@@ -72,6 +73,7 @@ class Item:
     holds: Slots = field(default_factory=list)
     change: str = ""
     changes: list[str] = field(default_factory=list)
+    short: str = ""
     number: int = -1
     time: float | None = None
     memory: int | None = None
@@ -174,3 +176,22 @@ def nest(graph: NetGraph, item: Item, names: Iterable[str]) -> None:
         graph.group(key, name, path)
         path = (*path, key)
     item.path = path
+
+
+def name_shortly(graph: NetGraph) -> None:
+    """Set the short names of all items, and tell how much is in each group."""
+    counts = dict.fromkeys(graph.groups, 0)
+    for item in graph.items.values():
+        for key in item.path:
+            counts[key] += 1
+    for key, group in graph.groups.items():
+        several = "s" if counts[key] != 1 else ""
+        group.lines = [*group.lines, f"{counts[key]} item{several}"]
+    for item in [*graph.items.values(), *graph.groups.values()]:
+        short = item.name
+        for key in item.path:
+            for title in graph.groups[key].title, graph.groups[key].name:
+                for end in ".", "/":
+                    if title and short.startswith(title + end) and len(short) > len(title) + 1:
+                        short = short[len(title) + 1 :].removeprefix("_.")
+        item.short = "" if short == item.title else short

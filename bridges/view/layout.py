@@ -12,9 +12,10 @@ import heapq
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ...framework.draw.sugiyama import Box, Placement, place
-from .graph import GROUP, Item, NetGraph
+from .graph import GROUP, Item, NetGraph, name_shortly
 
 _LONGEST = 12
 """Layers that an edge crosses at most; longer ones are stubs."""
@@ -71,28 +72,29 @@ class GroupLayout:
 
 
 def width_of(text: str, size: float = 12.0) -> float:
-    """About how wide a text is in a sans-serif font of this size."""
-    total = 0.0
-    for char in text:
-        if char in _SLIM:
-            total += 0.32
-        elif char in _WIDE:
-            total += 0.9
-        elif char.isupper():
-            total += 0.68
-        elif char.isascii():
-            total += 0.56
-        else:
-            total += 1.0 if unicodedata.east_asian_width(char) in "WF" else 0.6
-    return total * size
+    """About how wide a text is in the widest common sans-serif font, at this size."""
+    return sum(map(_char_width, text)) * size
+
+
+@lru_cache(1 << 12)
+def _char_width(char: str) -> float:
+    if char in _SLIM:
+        return 0.4
+    if char in _WIDE:
+        return 0.95
+    if char.isupper():
+        return 0.72
+    if char.isascii():
+        return 0.63
+    return 1.0 if unicodedata.east_asian_width(char) in "WF" else 0.65
 
 
 def size_of(item: Item) -> tuple[float, float]:
     """Width and height of a closed item."""
     texts = [width_of(item.title, 13.0), *(width_of(line, 11.0) for line in item.lines)]
-    if item.name and item.name != item.title:
-        texts.append(width_of(item.name, 11.0))
-    lines = len(item.lines) + bool(item.name and item.name != item.title)
+    if item.short:
+        texts.append(width_of(item.short, 11.0))
+    lines = len(item.lines) + bool(item.short)
     width = min(max(max(texts) + _PADDING, _NARROWEST), _WIDEST)
     return width, _TITLE + _LINE * lines + (5.0 if lines else 3.0)
 
@@ -104,6 +106,7 @@ def lay_out(graph: NetGraph) -> tuple[list[Item], dict[int, GroupLayout]]:
     values = {key: number for number, key in enumerate(graph.values)}
     chains = [(0, *(numbers[key] for key in item.path), n) for n, item in enumerate(listed)]
     chains[0] = (0,)
+    name_shortly(graph)
     parts = _Parts({0: GroupLayout([])})
     first = list(range(len(listed)))  # where each member begins in the order of the net
     for number in range(len(listed) - 1, len(graph.groups), -1):
@@ -111,6 +114,8 @@ def lay_out(graph: NetGraph) -> tuple[list[Item], dict[int, GroupLayout]]:
             first[group] = number
     for number in range(1, len(listed)):
         parts.layouts.setdefault(chains[number][-2], GroupLayout([])).members.append(number)
+    for layout in parts.layouts.values():
+        layout.members.sort(key=lambda member: first[member])
     for edge in graph.edges:
         source, target = numbers[edge.source], numbers[edge.target]
         carried = (source, values[edge.value])

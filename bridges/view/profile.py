@@ -20,6 +20,7 @@ from ...framework.ir.op_list import VarDecl
 from ...framework.runtime.plain_net import PlainNet
 from .graph import Item, NetGraph
 from .opening import Opened
+from .texts import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from ...cntk.network.network import Network
@@ -86,6 +87,17 @@ def profile(graph: NetGraph, opened: Opened, rows: int, seed: int = 0) -> None:
     for item, seconds, memory in shares:
         item.time = (item.time or 0.0) + seconds
         item.memory = max(item.memory or 0, memory)
+    for item in list(graph.items.values()):
+        if item.time is None:
+            continue
+        item.lines = [*item.lines, f"{seconds_text(item.time)}   {bytes_text(item.memory or 0)}"]
+        for key in item.path:
+            group = graph.groups[key]
+            group.time = (group.time or 0.0) + item.time
+            group.memory = max(group.memory or 0, item.memory or 0)
+    for group in graph.groups.values():
+        if group.time is not None:
+            group.lines = [*group.lines, seconds_text(group.time)]
     graph.profiled = f"forward, {what} of random input, on the CPU, best of {_RUNS}"
 
 

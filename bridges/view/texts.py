@@ -73,6 +73,14 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def seconds_text(seconds: float) -> str:
+    """`12.3 ms`."""
+    for size, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
 def value_of(var: VarDecl) -> Value:
     """What is told of a declared variable."""
     facts: Facts = []

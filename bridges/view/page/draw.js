@@ -83,7 +83,7 @@ class Painter {
   }
 
   called(item) {
-    return item.n && item.n !== item.t ? `${item.t}  ${item.n}` : item.t;
+    return item.i ? `${item.t}  ${item.i}` : item.t;
   }
 
   lines(lines, view, x1, y1, state) {
@@ -192,7 +192,7 @@ class Painter {
       c.lineWidth = this.thin;
       c.stroke();
     }
-    for (const b of close ? boxes : []) this.texts(b, state);
+    for (const b of close ? boxes : []) this.texts(b);
   }
 
   shape(boxes, paint, place) {
@@ -207,36 +207,23 @@ class Painter {
     c.fill();
   }
 
-  texts(b, state) {
+  texts(b) {
     const c = this.context, item = items[b.id], colours = this.colours;
     const mark = isGroup(b.id) ? "▸ " : "";
-    const count = isGroup(b.id) ? `${item.count}` : "";
     c.textBaseline = "middle";
     c.textAlign = "left";
     c.fillStyle = colours.ink;
     c.font = `600 12px ${FONT}`;
-    const room = b.w - 18 - (count ? 22 : 0) - (mark ? 12 : 0);
+    const room = b.w - 18 - (mark ? 12 : 0);
     c.fillText(mark + this.cut(item.t, room), b.x + 9, b.y + 10.5);
     c.font = `11px ${FONT}`;
-    if (count) {
-      c.textAlign = "right";
-      c.fillText(count, b.x + b.w - 8, b.y + 10.5);
-      c.textAlign = "left";
-    }
     let y = b.y + 28;
-    const told = item.n && item.n !== item.t ? [item.n, ...(item.l || [])] : item.l || [];
+    const told = item.i ? [item.i, ...(item.l || [])] : item.l || [];
     told.forEach((line, i) => {
-      c.fillStyle = i === 0 && item.n ? colours.ink : colours.soft;
+      c.fillStyle = i === 0 && item.i ? colours.ink : colours.soft;
       c.fillText(this.cut(line, b.w - 18), b.x + 9, y);
       y += 14;
     });
-    if (state.heat(item) !== null) {
-      c.textAlign = "right";
-      c.fillStyle = colours.ink;
-      const text = state.heatText(item);
-      if (text && !count) c.fillText(text, b.x + b.w - 8, b.y + 10.5);
-      c.textAlign = "left";
-    }
   }
 
   // Outlines of changes, of what was found and of what is selected.

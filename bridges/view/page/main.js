@@ -417,7 +417,7 @@ painter.resize();
 setTheme(dark.matches ? "dark" : "light");
 chooseColours(state.colours);
 select(-1);
-fit(0.5);
+fit(0.85);
 // For scripts of a browser: what is drawn, and the same moves as by hand.
 window.opscopeView = {
   select: (name) => { const item = items.find((i) => nameOf(i) === name); if (item) go(item.id); return Boolean(item); },

@@ -34,24 +34,17 @@ for (const item of items) {
   }
 }
 
-// Time and memory of a group are those of its members; a change is told if all have the same.
+// A group counts its members; a change is told if all have the same.
 function sumUp(id) {
   const item = items[id];
-  if (!isGroup(id)) { item.count = 1; return item; }
+  item.count = 1;
+  if (!isGroup(id)) return item;
   item.count = 0;
   const changes = new Set();
   for (const member of groups[id].m) {
     const part = sumUp(member);
     item.count += part.count;
     changes.add(part.c || "");
-    if (item.inner === undefined) item.inner = { s: 0, b: 0, any: false };
-    const told = part.inner && part.inner.any ? part.inner : part;
-    if (told.s !== undefined) { item.inner.s += told.s; item.inner.any = true; }
-    if (told.b !== undefined) item.inner.b = Math.max(item.inner.b, told.b);
-  }
-  if (item.inner && item.inner.any && item.s === undefined) {
-    item.s = item.inner.s;
-    item.b = item.inner.b;
   }
   if (!item.c && (changes.size > 1 || !changes.has(""))) {
     item.c = changes.size === 1 ? [...changes][0] : "changed";

@@ -132,11 +132,12 @@ class Scene {
     for (let i = 0; i < Math.max(starts.length, ends.length); i++) {
       const a = starts[Math.min(i, starts.length - 1)], b = ends[Math.min(i, ends.length - 1)];
       pieces.push([...a, ...middle, ...b]);
+      pieces.at(-1).arrow = target < count && b.length === 1;  // none at a port
     }
     for (const path of pieces) {
       const px = path.map((p) => p[0]), py = path.map((p) => p[1]);
       this.lines.push({
-        path, back, change, carried, arrow: target < count, to: target < count ? group.m[target] : -1,
+        path, back, change, carried, arrow: path.arrow, to: target < count ? group.m[target] : -1,
         x0: Math.min(...px), x1: Math.max(...px), y0: Math.min(...py), y1: Math.max(...py),
       });
     }
