@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from ...framework.draw.sugiyama import Box, Placement, place
 from .graph import GROUP, Item, NetGraph, name_shortly
@@ -71,6 +72,7 @@ class GroupLayout:
     stubs: list[tuple[int, bool, int, int]] = field(default_factory=list)
 
 
+@lru_cache(1 << 14)
 def width_of(text: str, size: float = 12.0) -> float:
     """About how wide a text is in the widest common sans-serif font, at this size."""
     return sum(map(_char_width, text)) * size
@@ -121,8 +123,9 @@ def lay_out(graph: NetGraph) -> tuple[list[Item], dict[int, GroupLayout]]:
         carried = (source, values[edge.value])
         parts.add(chains[source], chains[target], carried, edge.delayed, edge.change)
     sizes = [size_of(item) for item in listed]
+    placed: dict[Any, Placement] = {}
     for group, layout in parts.layouts.items():
-        _Group(layout, parts, group, sizes, first).place()
+        _Group(layout, parts, group, sizes, first, placed).place()
     return listed, parts.layouts
 
 
@@ -174,6 +177,7 @@ class _Group:
         group: int,
         sizes: Sequence[tuple[float, float]],
         first: Sequence[int],
+        placed: dict[Any, Placement],
     ) -> None:
         self.layout = layout
         self.parts = parts
@@ -182,6 +186,7 @@ class _Group:
         self.sizes = [sizes[number] for number in layout.members]
         self.first = [first[number] for number in layout.members]
         self.count = len(layout.members)
+        self.placed = placed  # by boxes and edges: layers of a net are often alike
 
     def place(self) -> None:
         """Fill in the layout."""
@@ -297,7 +302,10 @@ class _Group:
         if exits and order:  # exits stand below all else
             deepest = box_of[max(order, key=lambda member: (depth[member], rank[member]))]
             edges += [(deepest, box_of[port]) for port in exits]
-        layout.layers = _layers(place(boxes, edges), placed_as, drawn)
+        key = (tuple([(box.width, box.height) for box in boxes]), tuple(edges))
+        if key not in self.placed:
+            self.placed[key] = place(boxes, edges)
+        layout.layers = _layers(self.placed[key], placed_as, drawn)
 
 
 def _layers(

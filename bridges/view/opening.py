@@ -136,18 +136,14 @@ def _file(path: str) -> Opened:
 
 def _saved(path: str, tensor_path: str, title: str) -> Opened:
     """A net that opscope saved; a description alone is shown without its numbers."""
-    net = load_desc(path)
-    dialect = net.metadata.get("dialect", "")
     has_arrays = os.path.exists(tensor_path)
-    if dialect == "nnet3" and has_arrays:
-        from ...nnet3.inference.saved import load_nnet
+    net, arrays = load_parts(path) if has_arrays else (load_desc(path), {})
+    if net.metadata.get("dialect") == "nnet3" and has_arrays:
+        from ...nnet3.network.nnet import Nnet
 
-        opened = _nnet(load_nnet(path), title)
+        opened = _nnet(Nnet.from_desc(net, arrays), title)
         opened.facts.insert(0, ("file", title))
         return opened
-    arrays: Mapping[str, np.ndarray] = {}
-    if has_arrays:
-        net, arrays = load_parts(path)
     opened = _operators(net, arrays, title)
     opened.facts.insert(0, ("file", title if has_arrays else f"{title}, without parameters"))
     return opened

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError
+from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from .cntk_nets import cntk_graph
 from .data import page_data
@@ -59,6 +60,7 @@ def graph_of(opened: Opened) -> NetGraph:
     return graph
 
 
+@gc_disabled()
 def view(
     net: Any,
     *,
