@@ -51,7 +51,7 @@ class _Reader:
 
     Attributes:
         outer: variables of the net around by name: the keys of their values here.
-        nets: groups that stand for operators with nets inside.
+        nets: groups that stay: operators with nets inside, gradients, updates.
     """
 
     def __init__(self, graph: NetGraph, outer: Mapping[str, str]) -> None:
@@ -140,6 +140,7 @@ class _Reader:
         if op.role in _ROLES and not prefix:
             name, item.kind = _ROLES[op.role]
             nest(self.graph, item, [name])
+            self.nets.add(item.path[-1])
         item.facts = [("operator", f"%{index}")] + attribute_facts(op) + source_facts(op)
         if op.device:
             item.facts.append(("device", op.device))
