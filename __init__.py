@@ -57,6 +57,7 @@ _HOMES = {
     "load_parameters": ".framework.files.loading",
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
     "NetBuilder": ".python_api.builder",
+    **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",
     **dict.fromkeys(("Callback", "TrainingState"), ".python_api.train.callbacks"),
@@ -80,7 +81,7 @@ _HOMES = {
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),
     **dict.fromkeys(_ERRORS, ".framework.base.errors"),
 }
-_SUBMODULES = ("cntk", "framework", "metrics", "nnet3", "operators", "proto", "python_api")
+_SUBMODULES = ("bridges", "cntk", "framework", "metrics", "nnet3", "operators", "proto", "python_api")
 __all__ = [*_HOMES, *_SUBMODULES]
 
 

@@ -49,6 +49,8 @@ from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
 from .python_api.generate.generation import Generator as Generator
+from .bridges.view.viewing import Page as Page
+from .bridges.view.viewing import view as view
 from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState
 from .python_api.train.early_stop import EarlyStop as EarlyStop

@@ -87,7 +87,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "actions",
         "programs",
     ),
-    "bridges": ("onnx",),
+    "bridges": ("onnx", "view"),
     "python_api": (
         "builder",
         "ranks",

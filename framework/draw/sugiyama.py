@@ -73,10 +73,12 @@ class _Graph:
             layer[end] = max(layer[end], layer[start] + 1)
         fed = {end for _, end in self.edges}
         standing: dict[int, int] = {}  # reader -> sources above it
+        readers: list[list[int]] = [[] for _ in range(self.count)]
+        for start, end in self.edges:
+            readers[start].append(end)
         for node in range(self.count):
-            below = [(layer[end], end) for start, end in self.edges if start == node]
-            if node not in fed and below:
-                first, reader = min(below)
+            if node not in fed and readers[node]:
+                first, reader = min((layer[end], end) for end in readers[node])
                 number = standing[reader] = standing.get(reader, -1) + 1
                 layer[node] = first - 1 - number // _ABREAST
         top = min(layer, default=0)

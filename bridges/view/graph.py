@@ -1,0 +1,197 @@
+"""What a page shows of a net: items, the values that flow between them, and groups of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+Facts = list[tuple[str, str]]
+"""Names and texts, in the order in which they are shown."""
+
+INPUT, OUTPUT, TRAINED, OPERATOR, STATE = "input", "output", "trained", "operator", "state"
+BACKWARD, OPTIMIZE, GROUP = "backward", "optimizer", "group"
+KINDS = (INPUT, OUTPUT, TRAINED, OPERATOR, STATE, BACKWARD, OPTIMIZE, GROUP)
+"""Kinds of items; a kind has a colour."""
+
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+
+
+@dataclass
+class Value:
+    """A variable.
+
+    Attributes:
+        name: of the variable.
+        type: dtype and shape as text.
+        kind: what it is: input, parameter, temporary ...
+        facts: what else is known.
+        array: key of its numbers in `NetGraph.arrays`, or "".
+        change: ADDED, REMOVED, CHANGED or "", in a difference.
+    """
+
+    name: str
+    type: str = ""
+    kind: str = ""
+    facts: Facts = field(default_factory=list)
+    array: str = ""
+    change: str = ""
+
+
+Slots = list[tuple[str, list[str]]]
+"""Slots of an operator and the values in them, by their keys in `NetGraph.values`."""
+
+
+@dataclass
+class Item:
+    """An operator, an input or an output; or a group of items.
+
+    Attributes:
+        key: unique in the graph; equal in two nets for what is the same in both.
+        title: the type of the operator.
+        name: of what it computes.
+        kind: one of KINDS.
+        lines: short texts below the title.
+        facts: attributes, source line and what else is told of it.
+        path: keys of the groups around it, the outermost first.
+        reads, writes, holds: values by slot: inputs, results, parameters.
+        change: ADDED, REMOVED, CHANGED or "", in a difference.
+        changes: what differs, a line each.
+        short: the name without those of the groups around it; "" where the title says it.
+        number: of the operator in the outermost net; -1 for anything else.
+        time, memory: seconds and bytes that a profile measured; None where it did not.
+    """
+
+    key: str
+    title: str
+    name: str = ""
+    kind: str = OPERATOR
+    lines: list[str] = field(default_factory=list)
+    facts: Facts = field(default_factory=list)
+    path: tuple[str, ...] = ()
+    reads: Slots = field(default_factory=list)
+    writes: Slots = field(default_factory=list)
+    holds: Slots = field(default_factory=list)
+    change: str = ""
+    changes: list[str] = field(default_factory=list)
+    short: str = ""
+    number: int = -1
+    time: float | None = None
+    memory: int | None = None
+
+
+@dataclass
+class Edge:
+    """A value that one item computes and another one reads.
+
+    Attributes:
+        source, target: keys of items.
+        value: its key.
+        delayed: read at another time, so that it may close a circle.
+        change: ADDED, REMOVED or "", in a difference.
+    """
+
+    source: str
+    target: str
+    value: str
+    delayed: bool = False
+    change: str = ""
+
+
+@dataclass
+class NetGraph:
+    """A net as a page shows it.
+
+    Attributes:
+        title: of the page.
+        facts: about the whole net.
+        items: operators, inputs and outputs in order, by key.
+        groups: groups of items by key; their order says nothing.
+        edges: between items.
+        values: variables by key.
+        arrays: numbers of parameters and states, as `numbers.Statistics`' JSON, by key.
+        compared: what this net was compared with; "" without a difference.
+        profiled: how it was profiled; "" without a profile.
+    """
+
+    title: str
+    facts: Facts = field(default_factory=list)
+    items: dict[str, Item] = field(default_factory=dict)
+    groups: dict[str, Item] = field(default_factory=dict)
+    edges: list[Edge] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+    compared: str = ""
+    profiled: str = ""
+
+    def add(self, item: Item) -> Item:
+        """Put an item in; a key that is there already gets a number behind it."""
+        stem, number = item.key, 1
+        while item.key in self.items or item.key in self.groups:
+            number += 1
+            item.key = f"{stem}#{number}"
+        target = self.groups if item.kind == GROUP else self.items
+        target[item.key] = item
+        return item
+
+    def group(self, key: str, title: str, path: tuple[str, ...]) -> Item:
+        """The group of this key, made if it is not there."""
+        if key not in self.groups:
+            self.groups[key] = Item(key, title, kind=GROUP, path=path)
+        return self.groups[key]
+
+
+def drop_small_groups(graph: NetGraph, keep: Iterable[str] = ()) -> None:
+    """Dissolve groups that hold a single member or none, and inner ones of two.
+
+    Args:
+        keep: keys of groups that stay: operators with a net inside.
+    """
+    kept = set(keep)
+    held: dict[str, dict[str, None]] = {key: {} for key in graph.groups}
+    for item in [*graph.items.values(), *graph.groups.values()]:
+        for key, inner in zip(item.path, [*item.path[1:], item.key], strict=False):
+            held[key][inner] = None
+    gone = {
+        key: list(members)
+        for key, members in held.items()
+        if len(members) < (3 if graph.groups[key].path else 2) and key not in kept
+    }
+    for key in sorted(gone, key=lambda key: -len(graph.groups[key].path)):
+        inner = key
+        while len(gone.get(inner, ())) == 1:
+            (inner,) = gone[inner]
+        if inner in graph.groups and inner not in kept:
+            group = graph.groups[inner]
+            group.title = f"{graph.groups[key].title}.{group.title}"
+    for item in [*graph.items.values(), *graph.groups.values()]:
+        item.path = tuple(key for key in item.path if key not in gone)
+    for key in gone:
+        del graph.groups[key]
+
+
+def nest(graph: NetGraph, item: Item, names: Iterable[str]) -> None:
+    """Put an item into nested groups of these names, inside of the groups that it stands in."""
+    path = item.path
+    for name in names:
+        key = f"{path[-1]}/{name}" if path else f"group {name}"
+        graph.group(key, name, path)
+        path = (*path, key)
+    item.path = path
+
+
+def name_shortly(graph: NetGraph) -> None:
+    """Set the short names of all items, and tell how much is in each group."""
+    counts = dict.fromkeys(graph.groups, 0)
+    for item in graph.items.values():
+        for key in item.path:
+            counts[key] += 1
+    for key, group in graph.groups.items():
+        several = "s" if counts[key] != 1 else ""
+        group.lines = [*group.lines, f"{counts[key]} item{several}"]
+    for item in [*graph.items.values(), *graph.groups.values()]:
+        short = item.name
+        for key in item.path:
+            for title in graph.groups[key].title, graph.groups[key].name:
+                for end in ".", "/":
+                    if title and short.startswith(title + end) and len(short) > len(title) + 1:
+                        short = short[len(title) + 1 :].removeprefix("_.")
+        item.short = "" if short == item.title else short

@@ -1,0 +1,190 @@
+"""What can be looked at: files by their kind, and objects; as an op list with its arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...framework.base.atomic import PathLike
+from ...framework.base.backend import to_host
+from ...framework.base.errors import FormatError, VariableError
+from ...framework.base.scope import Scope
+from ...framework.files.checkpoint import SUFFIX, read_checkpoint
+from ...framework.files.saved import load_desc, load_parts, op_list_of, paths_of
+from ...framework.ir.op_list import OpList
+from ...framework.runtime.initialize import persistent_vars
+from .graph import Facts
+from .texts import count_text
+
+if TYPE_CHECKING:
+    from ...cntk.network.network import Network
+    from ...nnet3.network.nnet import Nnet
+
+
+@dataclass
+class Opened:
+    """A net to look at.
+
+    Attributes:
+        net: in operators, or in the dialect `nnet3` or `cntk`.
+        arrays: its parameters and states by variable.
+        title: the name of the file, or of the net.
+        facts: about the whole net.
+        network: of Kaldi's or CNTK's, where it is one.
+    """
+
+    net: OpList
+    arrays: Mapping[str, np.ndarray]
+    title: str
+    facts: Facts = field(default_factory=list)
+    network: Nnet | Network | None = None
+
+    @property
+    def dialect(self) -> str:
+        """`nnet3`, `cntk`, another dialect, or "" for operators that run."""
+        return self.net.metadata.get("dialect", "")
+
+
+def open_net(given: Any, scope: Scope | None = None) -> Opened:
+    """A net from a file or an object.
+
+    Args:
+        given: the path of a file, or a builder, a net, what `load` gave, a description, a network
+            of Kaldi's or of CNTK's.
+        scope: holds the values of a net that is given without them.
+
+    Raises:
+        FormatError: the file is missing, damaged, or holds no single net.
+        VariableError: the object is no net.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        return _file(os.fspath(given))
+    from ...cntk.network.network import Network
+    from ...nnet3.network.nnet import Nnet
+
+    within = getattr(given, "nnet", None) or getattr(given, "network", None)
+    for network in (given, within):
+        if isinstance(network, Nnet):
+            return _nnet(network, "nnet3 network")
+        if isinstance(network, Network):
+            return _network(network, network.name or "CNTK network")
+    if isinstance(given, tuple) and len(given) == 2:  # what `load` gives: a net and its scope
+        given, scope = given
+    net = op_list_of(given)
+    held = _held(net, scope) if scope is not None else {}
+    return _operators(net, held, net.name or "net")
+
+
+def _held(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
+    """The parameters and states that have a value in a scope."""
+    if not isinstance(scope, Scope):
+        raise VariableError(f"the values of a net are in an opscope.Scope, not in {scope!r}")
+    found = {}
+    for var in persistent_vars(net):
+        variable = scope.find(var.name)
+        if variable is not None and variable.array is not None:
+            found[var.name] = to_host(variable.array)
+    return found
+
+
+def _operators(net: OpList, arrays: Mapping[str, np.ndarray], title: str) -> Opened:
+    total = sum(array.size for array in arrays.values())
+    facts = [("parameters and states", count_text(total))] if arrays else []
+    return Opened(net, arrays, title, facts)
+
+
+def _nnet(nnet: Nnet, title: str) -> Opened:
+    lines = [line.partition(" ") for line in nnet.summary().splitlines()]
+    facts = [(name, text.strip()) for name, _, text in lines]
+    return Opened(nnet.to_desc(), nnet.arrays(), title, facts, nnet)
+
+
+def _network(network: Network, title: str) -> Opened:
+    from ...cntk.network.dialect import parameter_arrays, to_desc
+
+    facts = [
+        ("nodes", str(len(network.nodes))),
+        ("parameters", count_text(network.parameter_count())),
+    ]
+    return Opened(to_desc(network), parameter_arrays(network), title, facts, network)
+
+
+# -- files
+
+
+def _file(path: str) -> Opened:
+    """A net from a file of any kind that describes one."""
+    title = os.path.basename(path)
+    if path.endswith(SUFFIX):
+        checkpoint = read_checkpoint(path)
+        return _operators(checkpoint.op_list, checkpoint.values, title)
+    for reader in (_kaldi_file, _cntk_file):
+        found = reader(path)
+        if found is not None:
+            found.title = title
+            found.facts.insert(0, ("file", title))
+            return found
+    net_path, tensor_path = paths_of(path)
+    if os.path.isfile(path) and not os.path.isfile(net_path):
+        raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
+    return _saved(path, tensor_path, title)
+
+
+def _saved(path: str, tensor_path: str, title: str) -> Opened:
+    """A net that opscope saved; a description alone is shown without its numbers."""
+    has_arrays = os.path.exists(tensor_path)
+    net, arrays = load_parts(path) if has_arrays else (load_desc(path), {})
+    if net.metadata.get("dialect") == "nnet3" and has_arrays:
+        from ...nnet3.network.nnet import Nnet
+
+        opened = _nnet(Nnet.from_desc(net, arrays), title)
+        opened.facts.insert(0, ("file", title))
+        return opened
+    opened = _operators(net, arrays, title)
+    opened.facts.insert(0, ("file", title if has_arrays else f"{title}, without parameters"))
+    return opened
+
+
+def _kaldi_file(path: str) -> Opened | None:
+    """A model, config or xconfig of Kaldi's."""
+    from ...nnet3.files.kaldi_io import is_nnet3
+    from ...nnet3.network.nnet import Nnet
+
+    if is_nnet3(path):
+        return _nnet(Nnet.read(path), path)
+    if path.endswith((".pb", SUFFIX)):
+        return None
+    from ...nnet3.programs.base.file_kinds import kind_of_file
+
+    kind = kind_of_file(path)
+    if kind in ("config", "xconfig"):
+        from ...nnet3.programs.listing import read_network
+
+        return _nnet(read_network(path, kind), path)
+    if kind:
+        raise FormatError(f"{path}: a {kind} of Kaldi's, which holds no net to look at")
+    return None
+
+
+def _cntk_file(path: str) -> Opened | None:
+    """A model, config or network description of CNTK's."""
+    if path.endswith(".pb"):
+        return None
+    from ...cntk.programs.files import kind_of_file, networks_of
+
+    kind = kind_of_file(path)
+    if not kind:
+        return None
+    if kind == "checkpoint":
+        raise FormatError(f"{path}: a checkpoint of CNTK's, without the model that lies beside it")
+    networks = networks_of(path)
+    if len(networks) != 1:
+        names = f" ({', '.join(networks)})" if networks else ""
+        raise FormatError(f"{path}: describes {len(networks)} networks{names}, one is needed")
+    return _network(next(iter(networks.values())), path)
+
+

@@ -1,0 +1,229 @@
+"""Time and memory of the operators of a net, measured on random inputs and put into its graph."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+from numpy.random import Generator
+
+from ...framework.base.context import Hook, OpContext
+from ...framework.base.errors import VariableError
+from ...framework.base.scope import Scope
+from ...framework.base.sequence import Sequences
+from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
+from ...framework.ir.names import EMPTY
+from ...framework.ir.op_list import VarDecl
+from ...framework.runtime.plain_net import PlainNet
+from .graph import Item, NetGraph
+from .opening import Opened
+from .texts import bytes_text, seconds_text
+
+if TYPE_CHECKING:
+    from ...cntk.network.network import Network
+    from ...nnet3.network.nnet import Nnet
+
+_RUNS = 3
+"""Runs that count, behind one that does not: it compiles and plans."""
+
+
+class Measured(NamedTuple):
+    """A step of a run: its operators by number, main results, seconds and bytes of results."""
+
+    operators: list[int]
+    results: list[list[str]]
+    seconds: float
+    memory: int
+
+
+class _Times(Hook):
+    """The least time of each step over several runs."""
+
+    def __init__(self) -> None:
+        self.steps: dict[tuple[int, ...], Measured] = {}
+        self._start = 0.0
+
+    def before_op(self, frame: Any, index: int) -> None:
+        self._start = time.perf_counter()
+
+    def after_op(self, frame: Any, index: int) -> None:
+        spent = time.perf_counter() - self._start
+        step = frame.plan.steps[index]
+        key = tuple(operator.index for operator in step.operators)
+        before = self.steps.get(key)
+        if before is not None:
+            self.steps[key] = before._replace(seconds=min(before.seconds, spent))
+            return
+        arrays = [frame.array(name) for name in dict.fromkeys(step.writes) if name != EMPTY]
+        memory = sum(int(array.nbytes) for array in arrays if array is not None)
+        results = [operator.node.output_names() for operator in step.operators]
+        self.steps[key] = Measured(list(key), results, spent, memory)
+
+
+def profile(graph: NetGraph, opened: Opened, rows: int, seed: int = 0) -> None:
+    """Run the net forward on random inputs and put time and memory into the items of its graph.
+
+    Args:
+        rows: of a batch where the first dimension is unknown; frames of a network of Kaldi's.
+
+    Raises:
+        OpscopeError: the net does not run: parameters without values, a network that is not simple.
+    """
+    rng = np.random.default_rng(seed)
+    if opened.dialect == "nnet3":
+        shares = _nnet3_shares(graph, cast("Nnet", opened.network), rows, rng)
+        what = f"{rows} frames"
+    elif opened.dialect == "cntk":
+        shares = _cntk_shares(graph, cast("Network", opened.network), rows, rng)
+        what = f"{rows} samples"
+    elif opened.dialect:
+        raise VariableError(f"a net in the dialect {opened.dialect!r} does not run as it is")
+    else:
+        shares = _operator_shares(graph, opened, rows, rng)
+        what = f"{rows} rows"
+    for item, seconds, memory in shares:
+        item.time = (item.time or 0.0) + seconds
+        item.memory = max(item.memory or 0, memory)
+    for item in list(graph.items.values()):
+        if item.time is None:
+            continue
+        item.lines = [*item.lines, f"{seconds_text(item.time)}   {bytes_text(item.memory or 0)}"]
+        for key in item.path:
+            group = graph.groups[key]
+            group.time = (group.time or 0.0) + item.time
+            group.memory = max(group.memory or 0, item.memory or 0)
+    for group in graph.groups.values():
+        if group.time is not None:
+            group.lines = [*group.lines, seconds_text(group.time)]
+    graph.profiled = f"forward, {what} of random input, on the CPU, best of {_RUNS}"
+
+
+Share = tuple[Item, float, int]
+"""An item, its seconds and its bytes."""
+
+
+def _split(step: Measured, items: list[Item]) -> Iterator[Share]:
+    """A fused step counts for its operators alike."""
+    for item in items:
+        yield item, step.seconds / len(items), step.memory
+
+
+def _run(net: PlainNet, scope: Scope, end: int = -1) -> list[Measured]:
+    times = _Times()
+    net.run(scope, OpContext(seed=0, train=False), end=end)
+    for _ in range(_RUNS):
+        net.run(scope, OpContext(seed=0, train=False, hooks=[times]), end=end)
+    return list(times.steps.values())
+
+
+# -- nets of operators
+
+
+def _operator_shares(
+    graph: NetGraph, opened: Opened, rows: int, rng: Generator
+) -> Iterator[Share]:
+    forward = opened.net.copy()
+    forward.ops = [op for op in opened.net.ops if op.role == FORWARD]
+    scope = Scope()
+    read = {name for op in forward.ops for name in op.input_names()}
+    for var in forward.vars:
+        if var.kind in (PARAMETER, STATE) and var.name in read:
+            if var.name not in opened.arrays:
+                raise VariableError(f"{opened.title}: no value of {var.name!r}, so it does not run")
+            scope.var(var.name).set(np.array(opened.arrays[var.name]))
+        elif var.kind == INPUT and var.name in read:
+            scope.var(var.name).set(*_random(var, rows, rng))
+    there = {item.number: item for item in (*graph.items.values(), *graph.groups.values())}
+    numbers = [at for at, op in enumerate(opened.net.ops) if op.role == FORWARD]
+    for step in _run(PlainNet(forward), scope):
+        yield from _split(step, [there[numbers[place]] for place in step.operators])
+
+
+def _random(var: VarDecl, rows: int, rng: Generator) -> tuple[Any, ...]:
+    """A value of an input, with offsets if it carries sequences. Whole numbers are 0, which every
+    table of embeddings has."""
+    if var.shape is None or var.dtype is None:
+        raise VariableError(f"the input {var.name!r} has no declared shape or dtype")
+    shape = [size if size >= 0 else (rows if at == 0 else 1) for at, size in enumerate(var.shape)]
+    if var.dtype.kind == "f":
+        array = rng.standard_normal(shape).astype(var.dtype)
+    else:
+        array = np.zeros(shape, var.dtype)
+    if not var.sequence_levels:
+        return (array,)
+    levels = [np.array([0, 1])] * (var.sequence_levels - 1) + [np.array([0, shape[0]])]
+    return (Sequences(array, tuple(levels)),)
+
+
+# -- CNTK
+
+
+def _cntk_shares(graph: NetGraph, network: Network, rows: int, rng: Generator) -> Iterator[Share]:
+    """The nodes below the outputs. Operators are named after their nodes; those of a loop run as
+    one operator, which counts for the node that it gives out."""
+    from ...cntk.run.runtime import CntkNet
+    from ...cntk.run.values import minibatch_of
+
+    wanted = network.groups["output"]
+    if not wanted:
+        raise VariableError("the network has no output nodes, so that nothing is run")
+    data = {}
+    for node in network.below(wanted):
+        if node.is_input:
+            size = int(np.prod(node.shape))
+            is_sparse = node.operation == "SparseInputValue"
+            words = rng.integers(0, size, rows)
+            data[node.name] = [words if is_sparse else rng.standard_normal((rows, size))]
+    times, net = _Times(), CntkNet(network)
+    minibatch = minibatch_of(network, data)
+    for run in range(_RUNS + 1):
+        net.context = OpContext(seed=0, hooks=[times] if run else [])
+        net.forward(minibatch, wanted)
+    for step in times.steps.values():
+        names = dict.fromkeys(result.partition("@")[0] for each in step.results for result in each)
+        yield from _split(step, [graph.items[name] for name in names if name in graph.items])
+
+
+# -- Kaldi
+
+
+def _nnet3_shares(graph: NetGraph, nnet: Nnet, rows: int, rng: Generator) -> Iterator[Share]:
+    """The nodes that a request for some frames computes. What gathers rows counts for the node
+    that reads them."""
+    from ...nnet3.components import part_of
+    from ...nnet3.lower.spans import lower_with_spans
+    from ...nnet3.lower.variables import first_value
+    from ...nnet3.network.for_inference import for_request
+    from ...nnet3.network.simple_request import simple_request
+    from ...nnet3.optimize import OptimizeOptions, compile_optimized
+
+    request = simple_request(nnet, rows)
+    ready = for_request(nnet, request, None)
+    options = OptimizeOptions.chosen(True)
+    computation = compile_optimized(ready.topology(), request, options, True)
+    lowered, spans = lower_with_spans(computation)
+    scope = Scope()
+    for var in lowered.vars:
+        if var.kind == PARAMETER:
+            component, _, path = var.name.partition("/")
+            scope.var(var.name).set(getattr(*part_of(ready.components[component], path)))
+        elif var.kind == STATE:
+            scope.var(var.name).set(first_value(var).copy())
+        elif var.kind == INPUT:
+            scope.var(var.name).set(*_random(var, rows, rng))
+    commands = spans.computation.commands
+    nodes = spans.computation.topology.nodes
+    computes = [n for n, command in enumerate(commands) if command.type == "Propagate"]
+    ends = [end for _, end in spans.ranges]
+    for step in _run(PlainNet(lowered), scope):
+        found = {}
+        for operator in step.operators:
+            command = bisect_right(ends, operator)
+            at = min(bisect_left(computes, command), len(computes) - 1)
+            name = nodes[commands[computes[at]].node].name
+            if name in graph.items:
+                found[name] = graph.items[name]
+        yield from _split(step, list(found.values()))

@@ -1,0 +1,106 @@
+"""`view`: the page of a net, saved to a file or shown in a notebook."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from ...framework.base.atomic import PathLike, write_atomically
+from ...framework.base.errors import VariableError
+from ...framework.base.python.gc_disabled import gc_disabled
+from ...framework.base.scope import Scope
+from .cntk_nets import cntk_graph
+from .data import page_data
+from .graph import NetGraph
+from .html import document
+from .nnet3_nets import nnet3_graph
+from .op_nets import op_net_graph
+from .opening import Opened, open_net
+
+_GRAPHS = {"nnet3": nnet3_graph, "cntk": cntk_graph}
+ROWS = 32
+"""Rows of a batch, or frames, that a profile runs where nobody says how many."""
+
+_HEIGHT = 620  # pixels of a page in a notebook
+
+
+class Page:
+    """A page to look at a net: one HTML document that needs nothing else and loads nothing.
+
+    Attributes:
+        html: the document.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.html = text
+
+    def save(self, path: PathLike) -> None:
+        """Write the document to a file, which any browser opens.
+
+        Raises:
+            SaveError: the file cannot be written.
+        """
+        write_atomically(path, self.html.encode())
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, for notebooks."""
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts"'
+            f' style="width:100%;height:{_HEIGHT}px;border:1px solid #8888" title="net"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"<Page, {len(self.html.encode()) / 1024:.0f} KiB; save(path) writes it>"
+
+
+def graph_of(opened: Opened) -> NetGraph:
+    """What a page shows of a net."""
+    graph = _GRAPHS.get(opened.dialect, op_net_graph)(opened.net, opened.title)
+    graph.facts = [*opened.facts, *graph.facts]
+    return graph
+
+
+@gc_disabled()
+def view(
+    net: Any,
+    *,
+    scope: Scope | None = None,
+    against: Any = None,
+    profile: bool = False,
+    rows: int = ROWS,
+) -> Page:
+    """A page to look at a net: its graph with groups to open, and all that is known of each part.
+
+    Args:
+        net: the path of a file (`.pb`, `.checkpoint`, a model or config of Kaldi's nnet3, a model,
+            config, NDL or BrainScript file of CNTK's); or a builder, a net, what `opscope.load`
+            gave, a network of Kaldi's or of CNTK's.
+        scope: holds the values of a net that is given without them.
+        against: a net or file that the net is compared with; what was added, removed and changed
+            since has a colour, and what was removed is shown, too.
+        profile: run the net forward on random inputs, and show time and memory of operators.
+        rows: of the batch of a profile, or its frames.
+
+    Raises:
+        FormatError: a file is missing, damaged, or holds no single net.
+        VariableError: `net` is no net; it cannot run, where a profile is wanted.
+    """
+    opened = open_net(net, scope)
+    graph, arrays = graph_of(opened), dict(opened.arrays)
+    if profile:
+        from .profile import profile as measure
+
+        measure(graph, opened, rows)
+    if against is not None:
+        from .difference import mark_difference
+
+        other = open_net(against)
+        if other.dialect != opened.dialect:
+            raise VariableError(
+                f"{opened.title} and {other.title} are not of one kind"
+                f" ({opened.dialect or 'operators'}, {other.dialect or 'operators'}): nothing in"
+                " them can be the same"
+            )
+        mark_difference(graph, arrays, graph_of(other), other.arrays)
+        arrays = {**other.arrays, **arrays}
+    return Page(document(page_data(graph, arrays)))
