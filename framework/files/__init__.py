@@ -1,5 +1,5 @@
-"""Nets and arrays on disk: `.pb` beside `.safetensors`, never pickle.
+"""Nets and arrays on disk: `.pb` beside `.safetensors`, NumPy's files, never pickle.
 
-Gives `save`, `load`, `load_parameters`, checkpoints and tensor files to all above. May import base,
-ir, passes and runtime.
+Gives `save`, `load`, `load_parameters`, checkpoints, tensor files and arrays to all above. May
+import base, ir, passes and runtime.
 """

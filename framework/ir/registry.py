@@ -102,6 +102,7 @@ class OperatorDef:
     column_views: tuple[str, str] | None = None
     state_rule: StateRule | None = None
     takes_halves: tuple[str, ...] = ()
+    boundary: bool = False
     module: str = ""
 
     def __post_init__(self) -> None:
@@ -311,6 +312,7 @@ def operator(
     column_views: tuple[str, str] | None = None,
     state_rule: StateRule | None = None,
     takes_halves: tuple[str, ...] = (),
+    boundary: bool = False,
 ) -> OperatorDef:
     """Register an operator type; kernels, gradient and shape rule are added to the result.
 
@@ -323,6 +325,8 @@ def operator(
         random: the result depends on the random state (such operators are never merged).
         world: it touches the world outside, other ranks say: no pass drops it, merges it, or moves
             it past another one. Its gradient does, too.
+        boundary: it computes nothing; runs end there, and go on there or elsewhere. A list that
+            ends with one is run again: behind the one before, it hands values to what ran already.
         joins: an input slot whose variables the plan lays out side by side in memory, where they
             are temporaries: a bucket, which is sent without packing (see `KernelArgs.joined`).
         rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
@@ -362,6 +366,7 @@ def operator(
         column_views=column_views,
         state_rule=state_rule,
         takes_halves=takes_halves,
+        boundary=boundary,
         module=_module_being_imported(),
     )
     with _lock:

@@ -17,6 +17,7 @@ mark = operator(
     source="Kaldi: kNoOperationMarker, kNoOperationLabel, kGotoLabel of nnet-computation.h",
     shape=lambda s: None,
     no_gradient="it computes nothing",
+    boundary=True,
 )
 
 

@@ -69,7 +69,8 @@ def read_script(files: Files, name: str) -> list[ScriptLine]:
         if rest.endswith("]") and not match:
             raise reader.error(f"{rest!r} does not end with a range like [0:9]", start)
         rxname, span = (match[1], match[2]) if match else (rest, None)
-        lines.append(ScriptLine(words[0], rxname, span, f"{reader.name}: {words[0]}"))
+        place = f"{reader.name}:{len(lines) + 1}: {words[0]}"
+        lines.append(ScriptLine(words[0], rxname, span, place))
     return lines
 
 
@@ -268,13 +269,13 @@ class TableWriter:
         self._archive: IO[bytes] | None = None
         self._script: IO[bytes] | None = None
         self._offset = 0
-        self._targets: dict[str, str] = {}
+        self._targets: dict[str, ScriptLine] = {}
 
     def __enter__(self) -> TableWriter:
         archive, script = self.specifier.archive, self.specifier.script
         if archive is None:
             lines = read_script(Files(self._pipes), script or "")
-            self._targets = {line.key: line.name for line in lines}
+            self._targets = {line.key: line for line in lines}
             return self
         with contextlib.ExitStack() as stack:
             aside = SetAside(script, archive) if script not in (None, "", "-") else None
@@ -328,12 +329,12 @@ class TableWriter:
             raise SaveError(f"cannot write {name}: {error.strerror or error}") from error
 
     def _write_alone(self, key: str, data: bytes) -> None:
-        if key in self._targets:
+        if (line := self._targets.get(key)) is not None:
             try:
-                with open_output(self._targets[key], pipes=self._pipes, listed=True) as file:
+                with open_output(line.name, pipes=self._pipes, listed=True) as file:
                     file.write(data)
             except OutsideError as error:
-                raise OutsideError(f"{self.specifier.script}: {key}: {error}") from None
+                raise OutsideError(f"{line.place}: {error}") from None
         elif not self.specifier.permissive:
             raise SaveError(f"{self.specifier.script}: there is no line for the key {key!r}")
 

@@ -1,18 +1,14 @@
-"""Shared by several commands: reading nets and arrays from files, NAME=VALUE options."""
+"""Shared by several commands: reading nets from files, NAME=VALUE options."""
 
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ...framework.base.untrusted.limits import check_limit
-from ...framework.base.untrusted.values import open_file
 from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, load_marked, paths_of
 from ...framework.ir.desc import INPUT
@@ -101,76 +97,6 @@ def read_net(path: str, device: str = "") -> Loaded:
     scope = Scope(parse_place(device)) if device else Scope()
     read = load_checkpoint if path.endswith(SUFFIX) else load
     return read(path, scope, train=True)
-
-
-def read_array(path: str) -> np.ndarray:
-    """An array from `FILE.npy`, or from `FILE.npz:KEY`.
-
-    Raises:
-        FormatError: no such file or key, or no array.
-    """
-    name, colon, key = path.rpartition(":")
-    if colon and name.endswith(".npz"):
-        arrays = read_arrays(name)
-        if key not in arrays:
-            raise FormatError(f"{name}: holds no array {key!r}{nearest(key, arrays)}")
-        return arrays[key]
-    found = _numpy_load(path)
-    if not isinstance(found, np.ndarray):
-        raise FormatError(f"{path}: holds several arrays; say which: {path}:KEY")
-    return found
-
-
-def read_arrays(path: str) -> dict[str, np.ndarray]:
-    """Arrays by name, from an `.npz` file or from a folder of `.npy` files.
-
-    Raises:
-        FormatError: no such file or folder, nothing in it, or no arrays.
-    """
-    if os.path.isdir(path):
-        files = sorted(name for name in os.listdir(path) if name.endswith(".npy"))
-        found = {name.removesuffix(".npy"): _numpy_load(os.path.join(path, name)) for name in files}
-    else:
-        found = _numpy_load(path)
-        if isinstance(found, np.ndarray):
-            raise FormatError(f"{path}: holds one array without a name; want an .npz or a folder")
-    if not found:
-        raise FormatError(f"{path}: holds no arrays")
-    return found
-
-
-def _numpy_load(path: str) -> Any:
-    """The array in a `.npy` file, or those in an `.npz` by name, if the limit `unpack` allows them.
-
-    Raises:
-        FormatError: no such file, something else, or more than the limit allows.
-    """
-    with _guarded(path, open_file, path) as file:
-        if zipfile.is_zipfile(file):
-            with _guarded(path, zipfile.ZipFile, file) as archive:
-                unpacked = sum(entry.file_size for entry in archive.infolist())
-            check_limit("unpack", unpacked, f"{path}: the arrays in it, unpacked")
-        file.seek(0)
-        loaded = _guarded(path, np.load, file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return {name: _guarded(path, loaded.__getitem__, name) for name in loaded.files}
-
-
-def _guarded(path: str, read: Any, *args: Any, **options: Any) -> Any:
-    """Call `read`; errors of NumPy and of zip files become a FormatError."""
-    try:
-        return read(*args, **options)
-    except FileNotFoundError:
-        raise FormatError(f"{path}: no such file") from None
-    except OpscopeError:
-        raise
-    except Exception as error:
-        said = str(error)
-        if "allow_pickle" in said:  # NumPy takes any other file for a pickle
-            said = "neither .npy nor .npz, or an array of Python's objects, which are not read"
-        raise FormatError(f"{path}: no NumPy file: {said}") from None
 
 
 def pairs(values: Iterable[str], option: str) -> dict[str, str]:

@@ -41,11 +41,12 @@ def run(
     Without --range the forward operators that the fetched variables depend on are run.
     """
     from ...framework.base.context import OpContext
+    from ...framework.files.array_files import read_array
     from ...framework.ir.desc import PLAIN
     from ...framework.passes.prune import prune
     from ...framework.runtime.feeding import Feeder
     from ...framework.runtime.net import Net
-    from .files import pairs, read_array, read_net, variable
+    from .files import pairs, read_net, variable
 
     begin, end = _range(span)
     arrays = {name: read_array(path) for name, path in pairs(feed, "--feed").items()}

@@ -144,8 +144,8 @@ def _data(desc: Any, options: dict[str, Any]) -> tuple[Any, Any]:
     """Training and held-out minibatches."""
     import numpy as np
 
+    from ...framework.files.array_files import read_arrays
     from ..train.minibatches import Minibatches
-    from .files import read_arrays
 
     arrays = _named(desc, read_arrays(options["data"]), options["data"], options["feed"])
     batch, seed = options["batch"], options["seed"]

@@ -33,6 +33,7 @@ from opscope.cntk.readers.uci.format import Columns, read_table
 from opscope.cntk.run.value_format import read_labels
 from opscope.framework.base import atomic
 from opscope.framework.base.untrusted import roots, values
+from opscope.framework.files.array_files import read_array
 from opscope.framework.files.loading import load_parameters
 from opscope.framework.files.tensor_file import TensorFile
 from opscope.framework.ir.messages import serialize_net
@@ -42,7 +43,6 @@ from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.streams import Files, check_there, open_output, open_reader, open_stream
 from opscope.nnet3.tables.windows import WindowedFile
 from opscope.nnet3.xconfig.lines import split_lines
-from opscope.python_api.cli.files import read_array
 from opscope.python_api.cli.main import main
 
 

@@ -197,6 +197,26 @@ def test_one_operator_that_writes_a_variable_twice():
     refused(net(fork), "doubly-defined", 0, "op 0 (toy_fork) writes 'a' twice")
 
 
+def test_a_variable_may_be_changed_in_place_in_several_steps():
+    y = [make_var("y", kind=OUTPUT)]
+    steps = relu("x", "h"), square("h", "t"), relu("t", "h"), square("h", "y")
+    assert problems(net(*steps, variables=y)) == []
+    other = net(*steps[:2], relu("x", "u"), relu("u", "h"), add("h", "t", "y"))
+    refused(other, "doubly-defined", 3, "writes 'h', which op 0 (toy_relu) defined, without")
+    before = net(square("x", "t"), relu("x", "h"), relu("t", "h"), square("h", "y"))
+    refused(before, "doubly-defined", 2, "writes 'h', which op 1 (toy_relu) defined, without")
+
+
+def test_a_list_that_runs_again_hands_values_back():
+    """Behind its last boundary but one; see `nnet3.mark`."""
+    mark = make_op("nnet3.mark", {}, {}, {"kind": "segment"})
+    ops = (relu("x", "h"), square("h", "g"), mark, relu("g", "h"), square("g", "x"))
+    verify(net(*ops, mark), "looped")
+    refused(net(*ops), "doubly-defined", 4, "writes 'x', an input")
+    early = net(relu("x", "h"), relu("x", "h"), mark, relu("h", "y"), mark)
+    refused(early, "doubly-defined", 1, "writes 'h', which op 0 (toy_relu) defined")
+
+
 def test_an_input_that_is_overwritten():
     refused(net(relu("w", "x")), "doubly-defined", 0, "writes 'x', an input")
 

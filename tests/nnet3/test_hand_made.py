@@ -1,6 +1,7 @@
 """Files made by hand that once took for ever, took all memory, or ended in a foreign error."""
 
 import io
+import os
 import zipfile
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from operations import growth
 from opscope.framework.base.errors import FormatError, OpscopeError
+from opscope.framework.files.array_files import read_arrays
 from opscope.framework.ir.desc import NetDesc
 from opscope.nnet3.cache.computations import CachingCompiler
 from opscope.nnet3.cache.files import read_cache
@@ -23,7 +25,6 @@ from opscope.nnet3.files.posterior import Posterior
 from opscope.nnet3.network.edits import name_matches
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import xconfig_to_config
-from opscope.python_api.cli.files import read_arrays
 
 MANY_DIGITS = "9" * 5000
 
@@ -193,6 +194,52 @@ def test_an_archive_of_arrays_that_unpacks_to_much(tmp_path, monkeypatch):
     assert (tmp_path / "x.npz").stat().st_size < 1 << 20
     with pytest.raises(FormatError, match=r"x\.npz: .*unpacked.*unpack=NUMBER"):
         read_arrays(str(tmp_path / "x.npz"))
+    monkeypatch.setenv("OPSCOPE_LIMITS", "unpack=128M")
+    assert list(read_arrays(str(tmp_path / "x.npz"))) == ["x"]
+
+
+def test_an_archive_of_arrays_in_proportion_to_the_file(tmp_path, monkeypatch):
+    """What is no more than a hundred times the file needs no limit."""
+    monkeypatch.setenv("OPSCOPE_LIMITS", "unpack=1K")
+    arrays = {"x": np.random.default_rng(0).normal(size=2000), "zeros": np.zeros(20_000)}
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "x.npz", **arrays)
+        found = read_arrays(str(tmp_path / "x.npz"))
+        assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
+
+
+def test_an_array_of_an_archive_that_is_not_there(tmp_path):
+    array = io.BytesIO()
+    np.save(array, np.zeros(100))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", array.getvalue()[:-8])
+        archive.writestr("note.txt", "not an array")
+    found = read_arrays(str(tmp_path / "x.npz"))
+    assert list(found) == ["x"]
+    with pytest.raises(FormatError, match=r"x.npz: x.npy: .*float64 \[100\] takes 800 .* 792 are"):
+        found["x"]
+    with pytest.warns(UserWarning, match="Duplicate"):
+        with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive:
+            archive.writestr("x.npy", array.getvalue())
+    with pytest.raises(FormatError, match="x.npz: an array is there twice"):
+        read_arrays(str(tmp_path / "x.npz"))
+
+
+def test_arrays_of_a_folder_are_read_when_they_are_asked_for(tmp_path):
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.full(3, ord(name)))
+    (tmp_path / "broken.npy").write_bytes(b"no array")
+    os.mkfifo(tmp_path / "fifo.npy")
+    os.symlink("/dev/zero", tmp_path / "zero.npy")
+    found = read_arrays(str(tmp_path))
+    assert list(found) == ["a", "b", "broken", "fifo", "zero"] and len(found) == 5
+    assert found["a"].tolist() == [97] * 3 and "b" in found and "c" not in found
+    assert found["a"] is found["a"]
+    with pytest.raises(FormatError, match="broken.npy: no NumPy file: neither .npy nor .npz"):
+        found["broken"]
+    for name in ("fifo", "zero"):
+        with pytest.raises(FormatError, match=f"{name}.npy: a pipe or a device, not a file"):
+            found[name]
 
 
 def test_an_array_whose_header_asks_for_much(tmp_path):
@@ -203,8 +250,8 @@ def test_an_array_whose_header_asks_for_much(tmp_path):
     (tmp_path / "x.npy").write_bytes(
         data.replace(b"(4,), }" + b" " * (len(shape) - 4), shape + b", }")
     )
-    with pytest.raises(FormatError, match="no NumPy file"):
-        read_arrays(str(tmp_path))
+    with pytest.raises(FormatError, match=r"x.npy: no NumPy file: float64 .* 32 are there"):
+        dict(read_arrays(str(tmp_path)))
 
 
 @pytest.mark.parametrize("count", [float("inf"), float("nan"), 1e300])

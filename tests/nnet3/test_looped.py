@@ -19,6 +19,7 @@ from opscope.nnet3.lower import command_dialect
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize.checker import check_computation
 from opscope.nnet3.run.segment_computer import SegmentComputer
+from opscope.nnet3.xconfig import xconfig_to_config
 
 TDNN = """\
 input-node name=input dim=3
@@ -77,6 +78,33 @@ def test_requests_follow_each_other():
         following(first, second)
     with pytest.raises(OpscopeError, match="a chunk of 7 frames"):
         looped_requests(7, 0, 0, subsampling=3)
+
+
+_LSTMP = "cell-dim=8 recurrent-projection-dim=4 non-recurrent-projection-dim=4"
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        f"lstmp-layer name=a {_LSTMP} delay=-2 decay-time=20",
+        f"fast-lstmp-layer name=a {_LSTMP} delay=-3",
+        "gru-layer name=a cell-dim=8 delay=-1",
+        "relu-renorm-layer name=a dim=8 input=Append(-3,0,3)",
+    ],
+    ids=lambda layer: layer.split("-layer")[0],
+)
+@pytest.mark.parametrize("optimize", [True, False])
+def test_the_verifier_takes_loops(layer, optimize, monkeypatch):
+    """State is handed back to the begin of the loop, and a scaled memory changed in two steps:
+    both were "written twice"."""
+    monkeypatch.setenv("OPSCOPE_VERIFY", "1")
+    text = f"input name=input dim=3\n{layer}\noutput-layer name=output dim=4\n"
+    nnet = net(xconfig_to_config(text))
+    values = np.random.default_rng(0).normal(0, 0.3, nnet.vectorize().shape)
+    nnet.unvectorize(values.astype(np.float32))
+    computer = LoopedComputer(nnet, LoopedOptions(frames_per_chunk=21), optimize=optimize)
+    features = frames(90)
+    np.testing.assert_allclose(computer.compute(features), offline(nnet, features), atol=1e-5)
 
 
 @pytest.mark.parametrize("optimize", [True, False])

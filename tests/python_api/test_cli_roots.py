@@ -66,22 +66,22 @@ KINDS: dict[str, tuple[dict[str, str], list[str], str]] = {
     "scp": (
         {"list.scp": "utt PATHfeats.ark:4\n"},
         ["nnet3-compute", "line.raw", "scp:list.scp", "ark:o.ark"],
-        "list.scp: utt: ",
+        "list.scp:1: utt: ",
     ),
     "permissive scp": (
         {"list.scp": "utt PATHfeats.ark:4\n"},
         ["nnet3-compute", "line.raw", "p,scp:list.scp", "ark:o.ark"],
-        "list.scp: utt: ",
+        "list.scp:1: utt: ",
     ),
     "random scp": (
         {"list.scp": "utt PATHvec.ark:4\n"},
         ["nnet3-compute", "--ivectors=p,scp:list.scp", "ivec.raw", "ark:feats.ark", "ark:o.ark"],
-        "list.scp: utt: ",
+        "list.scp:1: utt: ",
     ),
     "scp to write": (
         {"list.scp": "utt PATHnew.mat\n"},
         ["nnet3-compute", "line.raw", "ark:feats.ark", "scp:list.scp"],
-        "list.scp: utt: ",
+        "list.scp:1: utt: ",
     ),
     "options": (
         {"more.conf": "--ivectors=ark:PATHvec.ark\n"},

@@ -247,7 +247,7 @@ def test_samples_of_wav_files_for_nets_that_take_them(here):
         np.testing.assert_allclose(found, net.predict(fed, "pooled")["pooled"][0], atol=1e-5)
     write_wave("w1.wav", samples["w1"][:100], channels=2)
     told = refused("net.pb", "wav.scp", "ark:p.ark", "--output", "pooled")
-    assert "wav.scp: w1: " in told and "16 bits and 2 channels" in told
+    assert "wav.scp:1: w1: " in told and "16 bits and 2 channels" in told
 
 
 def test_progress_counts_all_shards_in_tenths(here):
@@ -341,7 +341,7 @@ def test_a_wrong_utterance_is_named_with_its_shard(corpus):
     write_table("ark,scp:feats.ark,feats.scp", values)
     wanted = "utt37: the input wants 6 columns, you gave 5 (50 rows)"
     told = refused("final.raw", "feats.scp", "out", "--shards", 3)
-    assert f"error: shard 3 of 3: feats.scp: {wanted}" in told and not os.path.exists("out")
+    assert f"error: shard 3 of 3: feats.scp:38: {wanted}" in told and not os.path.exists("out")
     told = refused("final.raw", "feats.ark", "out", "--shards", 3)
     assert f"error: shard 3 of 3: feats.ark: {wanted}" in told
 
@@ -354,7 +354,7 @@ def test_a_wrong_utterance_that_only_its_worker_can_see(corpus, monkeypatch):
     Path("feats.scp").write_text("\n".join(lines) + "\n")
     told = refused("final.raw", "feats.scp", "out", "--shards", 2)
     wanted = "utt37: the input wants 6 columns, you gave 5 (50 rows)"
-    assert f"error: shard 2 of 2: feats.scp: {wanted}" in told
+    assert f"error: shard 2 of 2: feats.scp:38: {wanted}" in told
     assert not os.path.exists("out/scores.2.ark") and not os.path.exists("out/scores.scp")
     assert not Path("out/jobs/shard.2.2.sh").exists()  # it is not tried again
     lines[37] = "utt37 feats.ark:6"
@@ -374,8 +374,8 @@ def test_a_wrong_utterance_that_only_its_worker_can_see(corpus, monkeypatch):
         (("final.raw", "none.ark", "out"), "none.ark: No such file"),
         (("final.raw", "ark:-", "out"), "'ark:-' can be read only once"),
         (("final.raw", "empty.scp", "out"), "empty.scp: there is no utterance to score"),
-        (("final.raw", "lost.scp", "out"), "lost.scp: a: nowhere.ark: No such file"),
-        (("final.raw", "wav.scp", "out"), "wav.scp: a: this is a WAV file, and the model takes"),
+        (("final.raw", "lost.scp", "out"), "lost.scp:1: a: nowhere.ark: No such file"),
+        (("final.raw", "wav.scp", "out"), "wav.scp:1: a: this is a WAV file, and the model takes"),
         (("final.raw", "feats.scp", "out.ark"), "out.ark: for one archive write ark:out.ark"),
         (("final.raw", "feats.scp", "ark:-"), "name a folder for shards with --work"),
         (("final.raw", "feats.scp", "ark:no/o.ark"), "no/o.ark: there is no folder /"),
@@ -402,7 +402,9 @@ def test_damaged_entries_are_passed_over_where_the_list_says_so(corpus):
     text = Path("feats.scp").read_text().replace("feats.ark", "cut.ark") + "none nowhere.ark:4\n"
     Path("cut.scp").write_text(text)
     told = scored("final.raw", "scp,p:cut.scp", "ark:o.ark", "--shards", 2)
-    assert "Done 39 utterances, failed for 1" in told and "utt39: cut.scp: utt39: cut.ark" in told
+    assert (
+        "Done 39 utterances, failed for 1" in told and "utt39: cut.scp:40: utt39: cut.ark" in told
+    )
     told = refused("final.raw", "scp:cut.scp", "ark:p.ark")
     assert "none: nowhere.ark" in told
 
@@ -411,7 +413,7 @@ def test_files_that_a_list_names_lie_below_the_root(corpus, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside")
     write_table(f"ark,scp:{outside}/f.ark,feats.scp", features(4))
     told = run(corpus, f"--root={corpus}", "final.raw", "feats.scp", "ark:o.ark")
-    assert told[0] == 1 and "feats.scp: utt00: " in told[1] and "lies outside of" in told[1]
+    assert told[0] == 1 and "feats.scp:1: utt00: " in told[1] and "lies outside of" in told[1]
     write_table("ark,scp:f.ark,feats.scp", features(4))
     code, told = run(corpus, f"--root={corpus}", "final.raw", "feats.scp", "ark:o.ark")
     assert code == 0, told

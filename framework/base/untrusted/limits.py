@@ -57,9 +57,10 @@ LIMITS = {
         ),
         Limit(
             "unpack",
-            4 << 30,
+            256 << 20,
             "bytes",
-            "the contents of a compressed file (`.npz`), once unpacked",
+            "what a compressed file holds, once unpacked: an image in a `.zip`; an `.npz` that"
+            " holds more than a hundred times its size",
         ),
         Limit(
             "pixels",

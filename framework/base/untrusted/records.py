@@ -83,8 +83,9 @@ def typed(value: Any, kind: Any, what: str) -> Any:
     Args:
         kind: `Any`; str, in which bytes that are no UTF-8 are kept as `surrogateescape` does it;
             int, of 64 bits; float, which takes whole numbers as well, but nothing that is not
-            finite; `AnyFloat`, which takes those, too, and leaves whole numbers whole; bool; a dataclass; `list[kind]`,
-            `dict[str, kind]`, `tuple[kind, kind]`, `tuple[kind, ...]`, `kind | None`.
+            finite; `AnyFloat`, which takes those, too, and leaves whole numbers whole; bool; a
+            dataclass; `list[kind]`, `dict[str, kind]`, `tuple[kind, kind]`, `tuple[kind, ...]`,
+            `kind | None`.
 
     Raises:
         FormatError: it is not; `what` names the value.

@@ -20,6 +20,7 @@ from .net_check import WARNING, NetCheck
 
 _HINTED = 8  # names, and circles, for which one looks through the whole net
 _SHOWN = 12  # operators of a circle that a message names
+_IN_PLACE = 8  # operators that may lie between two writes of one variable
 _REWRITABLE = frozenset({PARAMETER, STATE})
 
 
@@ -137,8 +138,13 @@ def _chain(net: NetCheck, start: int, goal: int) -> list[int]:
 
 
 def double_writes(net: NetCheck) -> None:
-    """A variable is written once, but where it is read, too, or outlives the run."""
+    """A variable is written once, but where it is read, too, or outlives the run.
+
+    What an operator reads may be made of the variable by others just before it: so is a matrix
+    changed in place in several steps.
+    """
     first: dict[str, int] = {}
+    handed_back = _handed_back(net)
     for index, op in enumerate(net.ops):
         names = [name for name in op.output_names() if name != EMPTY]
         for name in {name for name in names if names.count(name) > 1}:
@@ -146,6 +152,8 @@ def double_writes(net: NetCheck) -> None:
         reads = set(net.reads(index))
         for name in dict.fromkeys(names):
             if name in net.root or name in reads or net.kind_of(name) in _REWRITABLE:
+                continue
+            if index in handed_back or _is_made_of(net, index, name):
                 continue
             if name in first:
                 net.add(
@@ -162,6 +170,31 @@ def double_writes(net: NetCheck) -> None:
                 )
         for name in names:
             first.setdefault(name, index)
+
+
+def _handed_back(net: NetCheck) -> range:
+    """The operators that hand values to those that ran before, in a list that is run again."""
+    marks = [index for index, op in net.operators.items() if op.entry.boundary]
+    if not marks or marks[-1] != len(net.ops) - 1:
+        return range(0)
+    return range(marks[-2] + 1 if len(marks) > 1 else 0, marks[-1])
+
+
+def _is_made_of(net: NetCheck, index: int, name: str) -> bool:
+    """Whether what an operator reads was made of a variable, by few operators before it."""
+    waiting = [index]
+    for _ in range(_IN_PLACE):
+        if not waiting:
+            break
+        here = waiting.pop()
+        for read in net.reads(here):
+            if read == name:
+                return True
+            writers = net.writers.get(read, [])
+            before = bisect_left(writers, here)
+            if before and writers[before - 1] >= net.writers[name][0]:
+                waiting.append(writers[before - 1])
+    return False
 
 
 def unused(net: NetCheck) -> None:

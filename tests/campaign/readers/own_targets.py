@@ -10,12 +10,12 @@ import numpy as np
 
 import opscope
 from opscope import NetBuilder, OpContext, Scope
+from opscope.framework.files.array_files import read_arrays
 from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
 from opscope.framework.files.saved import load_desc
 from opscope.framework.files.tensor_file import TensorFile
 from opscope.framework.passes.verify.verifier import verify
 from opscope.proto.net_pb2 import NetDesc
-from opscope.python_api.cli.files import read_arrays
 
 from ..limits import Target
 from .mutate import BYTES, flip, message, word
@@ -91,11 +91,31 @@ def _tables(folder: Path) -> Sequence[bytes]:
     return [(folder / f"{name}.npz").read_bytes() for name in "ab"]
 
 
+def _read_npz(path: Path) -> None:
+    dict(read_arrays(str(path)))
+
+
+def _read_folder(path: Path) -> None:
+    folder = path.with_suffix(".folder")
+    folder.mkdir(exist_ok=True)
+    shutil.copyfile(path, folder / "x.npy")
+    dict(read_arrays(str(folder)))
+
+
+def _npy(folder: Path) -> Sequence[bytes]:
+    found = []
+    for value in (np.arange(12.0).reshape(3, 4).T, np.arange(3, dtype="<i2"), np.zeros((), "?")):
+        np.save(folder / "seed.npy", value)
+        found.append((folder / "seed.npy").read_bytes())
+    return found
+
+
 TARGETS = (
     Target("net", ".pb", _nets, _load, BYTES),
     Target("net message", ".pb", _nets, _load, (message(NetDesc),)),
     Target("description", ".pb", _descriptions, _look, (message(NetDesc), flip)),
     Target("safetensors", ".safetensors", _arrays, _read_arrays, (*BYTES, word)),
     Target("checkpoint", ".checkpoint", _checkpoints, read_checkpoint, (*BYTES, word)),
-    Target("npz", ".npz", _tables, lambda path: read_arrays(str(path)), BYTES),
+    Target("folder of npy", ".npy", _npy, _read_folder, (*BYTES, word)),
+    Target("npz", ".npz", _tables, _read_npz, BYTES),
 )

@@ -125,16 +125,18 @@ def _record(path: Path) -> None:
 
 def _notes(folder: Path) -> Sequence[bytes]:
     _scored(folder)
-    return [b"12", "shard 1 of 2: \N{SNOWMAN}: what failed".encode()]
+    return [b"12", b"0\n", b"137\n"]
 
 
 def _progress(path: Path) -> None:
-    """Both small texts of a shard: how far it is, and why it failed."""
+    """The small texts of a shard and of a job: how far it is, why it failed, how it ended."""
     work = ScoreFolder(str(_folder(path, "scored") / "out"))
     for what in ("progress", "failed"):
         shutil.copyfile(path, work.part(1, what))
     assert isinstance(work.failure(1), str)
-    if not work.progress(1):
+    shutil.copyfile(path, work.at("j.1.status"))
+    status = JobPool(work.path, _NoRunner(), lambda _: None)._status(_JOB, 1)
+    if not work.progress(1) and status is None:
         raise OpscopeError("nothing is known")
 
 
@@ -191,17 +193,15 @@ def _job_records(folder: Path) -> Sequence[bytes]:
     for attempt, identifier in ((1, "123@4567"), (2, "12.server"), (3, "")):
         pool._write_record(_JOB, attempt, identifier)
         found.append((folder / "pool" / "j.json").read_bytes())
-    return [*found, b"0\n", b"13\n"]
+    return found
 
 
 _JOB = Job("j", ("true",), "j.log")
 
 
 def _job_record(path: Path) -> None:
-    """The record of a job, and its status."""
     folder = _folder(path, "pool")
     shutil.copyfile(path, folder / "j.json")
-    shutil.copyfile(path, folder / "j.1.status")
     pool = JobPool(str(folder), _NoRunner(), lambda _: None)
     pool.is_done(_JOB)
     pool._adopted(_JOB)
@@ -277,7 +277,7 @@ def _counts(folder: Path) -> Sequence[bytes]:
     for name in ("egs.1.ark", "egs.2.ark", "combine.egs"):
         (here / name).touch()
     (here / "info" / "frames_per_eg").write_text("8\n")
-    return [b"2\n", b"1,2\n", b"8"]
+    return [b"2\n", b"1,2\n", b"02"]
 
 
 def _count(path: Path) -> None:
