@@ -14,7 +14,9 @@ import click
 )
 @click.option("--against", metavar="OTHER", help="Show in colours how FILE differs from OTHER.")
 @click.option(
-    "--profile", is_flag=True, help="Run the net on random input; show time and memory of operators."
+    "--profile",
+    is_flag=True,
+    help="Run the net on random input; show time and memory of operators.",
 )
 @click.option(
     "--rows", type=click.IntRange(1), help="Rows of the profile's batch, or frames; 32 by default."
