@@ -139,5 +139,12 @@ MOST_MODULES = 15
 MOST_LINES = 500
 """How long a file may be."""
 
-DESCRIBED_FLOORS: tuple[str, ...] = ("framework", "operators", "nnet3", "cntk", "bridges", "python_api")
+DESCRIBED_FLOORS: tuple[str, ...] = (
+    "framework",
+    "operators",
+    "nnet3",
+    "cntk",
+    "bridges",
+    "python_api",
+)
 """Floors whose rooms docs/architecture.md names, each once, in a row that begins with its path."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 Facts = list[tuple[str, str]]
 """Names and texts, in the order in which they are shown."""
@@ -12,6 +13,9 @@ INPUT, OUTPUT, TRAINED, OPERATOR, STATE = "input", "output", "trained", "operato
 BACKWARD, OPTIMIZE, GROUP = "backward", "optimizer", "group"
 KINDS = (INPUT, OUTPUT, TRAINED, OPERATOR, STATE, BACKWARD, OPTIMIZE, GROUP)
 """Kinds of items; a kind has a colour."""
+
+_DEEPEST = 12
+"""Groups that a name tells, at most: names of files may have any number of parts."""
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
@@ -171,7 +175,7 @@ def drop_small_groups(graph: NetGraph, keep: Iterable[str] = ()) -> None:
 def nest(graph: NetGraph, item: Item, names: Iterable[str]) -> None:
     """Put an item into nested groups of these names, inside of the groups that it stands in."""
     path = item.path
-    for name in names:
+    for name in islice(names, _DEEPEST):
         key = f"{path[-1]}/{name}" if path else f"group {name}"
         graph.group(key, name, path)
         path = (*path, key)

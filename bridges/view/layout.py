@@ -106,7 +106,9 @@ def lay_out(graph: NetGraph) -> tuple[list[Item], dict[int, GroupLayout]]:
     listed = [Item("", graph.title, kind=GROUP), *graph.groups.values(), *graph.items.values()]
     numbers = {item.key: number for number, item in enumerate(listed)}
     values = {key: number for number, key in enumerate(graph.values)}
-    chains: list[tuple[int, ...]] = [(0, *(numbers[key] for key in item.path), n) for n, item in enumerate(listed)]
+    chains: list[tuple[int, ...]] = [
+        (0, *(numbers[key] for key in item.path), n) for n, item in enumerate(listed)
+    ]
     chains[0] = (0,)
     name_shortly(graph)
     parts = _Parts({0: GroupLayout([])})

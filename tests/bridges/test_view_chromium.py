@@ -198,8 +198,8 @@ def test_the_policy_stops_what_would_get_in(chromium, tmp_path):
     shown(chromium, tmp_path, view(pair()[0]).html)
     chromium.run(
         "document.body.insertAdjacentHTML('beforeend',"
-        " '<img src=\"http://127.0.0.1:9/x\" onerror=\"window.hacked=1\">"
-        "<button id=b onclick=\"window.hacked=2\">b</button>')"
+        ' \'<img src="http://127.0.0.1:9/x" onerror="window.hacked=1">'
+        '<button id=b onclick="window.hacked=2">b</button>\')'
     )
     chromium.run("document.getElementById('b').click()")
     chromium.frames(5)

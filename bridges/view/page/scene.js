@@ -27,12 +27,12 @@ function separate(wanted, widths) {
   return found;
 }
 
-const LANE = 6, MOST_COLUMNS = 14;
+const LANE = 6, MOST_COLUMNS = 64;
 
 // A tall net cut into columns side by side, as many as fill the room best; null where one does.
 // `extents`: of each layer; `rank`: the layer of each member.
 function inColumns(extents, rank, links, room) {
-  if (extents.length < 8) return null;
+  if (extents.length < 3) return null;
   const scaleOf = (w, h) => Math.min(room[0] / w, room[1] / h);
   let best = cut(extents, rank, links, 1), scale = scaleOf(best.w, best.h);
   if (scale > 0.6) return null;

@@ -30,8 +30,8 @@ def view(
     a model of CNTK (.dnn, .cmf, .model), or a config or network description of CNTK (.cntk, .ndl,
     .bs) with one network.
     """
-    from ...bridges.view.viewing import ROWS
-    from ...bridges.view.viewing import view as make_page
+    from .viewing import ROWS
+    from .viewing import view as make_page
 
     if rows is not None and not profile:
         raise click.UsageError("--rows is for --profile, which is not given")
