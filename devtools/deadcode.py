@@ -24,6 +24,7 @@ PACKAGE = (
     "__init__.py",
     "__main__.py",
     "metrics.py",
+    "bridges",
     "cntk",
     "framework",
     "nnet3",

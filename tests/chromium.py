@@ -195,6 +195,9 @@ class Chromium:
 
     def requests(self) -> list[str]:
         """The addresses that were asked for since `open`."""
-        asked = [e["params"]["request"]["url"] for e in self.events
-                 if e.get("method") == "Network.requestWillBeSent"]
+        asked = [
+            e["params"]["request"]["url"]
+            for e in self.events
+            if e.get("method") == "Network.requestWillBeSent"
+        ]
         return asked

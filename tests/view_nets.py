@@ -9,7 +9,7 @@ from opscope.framework.ir.desc import make_op, make_var
 from opscope.framework.ir.op_list import OpList
 
 NASTY = (
-    "</script><img src=x onerror=\"window.hacked=1\">",
+    '</script><img src=x onerror="window.hacked=1">',
     "<!--<script>window.hacked=1</script>",
     "\"'><svg onload=window.hacked=1>",
     "]]>&lt;b&gt;\u2028\u2029",

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .graph import KINDS, Item, NetGraph, Slots
+from .graph import KINDS, Facts, Item, NetGraph, Slots
 from .layout import GroupLayout, Link, lay_out, size_of
 from .numbers import statistics
+from .texts import cut
 
+_LONGEST = 4000
 _FIRST_SHOWN = 70
 """Items that are shown at first, at most: groups open from outside while there are fewer."""
 
@@ -27,19 +29,24 @@ def page_data(graph: NetGraph, arrays: Mapping[str, np.ndarray]) -> dict[str, An
     told = {value.array for value in graph.values.values()} & arrays.keys()
     return {
         "title": graph.title,
-        "facts": graph.facts,
+        "facts": _cut(graph.facts),
         "compared": graph.compared,
         "profiled": graph.profiled,
         "kinds": KINDS,
         "items": [_item(item, values) for item in items],
         "groups": {number: _group(layout) for number, layout in layouts.items()},
         "values": [
-            [v.name, v.type, v.kind, v.facts, v.array if v.array in told else "", v.change]
+            [v.name, v.type, v.kind, _cut(v.facts), v.array if v.array in told else "", v.change]
             for v in graph.values.values()
         ],
         "arrays": {key: statistics(arrays[key]) for key in sorted(told)},
         "open": _open(layouts),
     }
+
+
+def _cut(facts: Facts) -> Facts:
+    """Facts whose texts are not longer than anybody reads."""
+    return [(name, cut(text, _LONGEST)) for name, text in facts]
 
 
 def _item(item: Item, values: Mapping[str, int]) -> dict[str, Any]:
@@ -53,7 +60,7 @@ def _item(item: Item, values: Mapping[str, int]) -> dict[str, Any]:
     listed: dict[str, Any] = {
         "i": item.short,
         "l": item.lines,
-        "f": item.facts,
+        "f": _cut(item.facts),
         "r": _slots(item.reads, values),
         "w": _slots(item.writes, values),
         "h": _slots(item.holds, values),

@@ -127,8 +127,10 @@ def _differing_arrays(
         a, b = arrays[value.array], old_arrays[before.array]
         if a.shape != b.shape:
             found[key] = f"{list(b.shape)} → {list(a.shape)}"
-        elif a.dtype.kind in "fiub" and b.dtype.kind in "fiub" and not np.array_equal(
-            a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f"
+        elif (
+            a.dtype.kind in "fiub"
+            and b.dtype.kind in "fiub"
+            and not np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
         ):
             with np.errstate(all="ignore"):
                 away = np.abs(a.astype(np.float64) - b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 Facts = list[tuple[str, str]]
 """Names and texts, in the order in which they are shown."""
@@ -12,6 +13,9 @@ INPUT, OUTPUT, TRAINED, OPERATOR, STATE = "input", "output", "trained", "operato
 BACKWARD, OPTIMIZE, GROUP = "backward", "optimizer", "group"
 KINDS = (INPUT, OUTPUT, TRAINED, OPERATOR, STATE, BACKWARD, OPTIMIZE, GROUP)
 """Kinds of items; a kind has a colour."""
+
+_DEEPEST = 12
+"""Groups that a name tells, at most: names of files may have any number of parts."""
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
@@ -148,20 +152,20 @@ def drop_small_groups(graph: NetGraph, keep: Iterable[str] = ()) -> None:
     kept = set(keep)
     held: dict[str, dict[str, None]] = {key: {} for key in graph.groups}
     for item in [*graph.items.values(), *graph.groups.values()]:
-        for key, inner in zip(item.path, [*item.path[1:], item.key], strict=False):
-            held[key][inner] = None
-    gone = {
-        key: list(members)
-        for key, members in held.items()
-        if len(members) < (3 if graph.groups[key].path else 2) and key not in kept
-    }
-    for key in sorted(gone, key=lambda key: -len(graph.groups[key].path)):
-        inner = key
-        while len(gone.get(inner, ())) == 1:
-            (inner,) = gone[inner]
-        if inner in graph.groups and inner not in kept:
-            group = graph.groups[inner]
-            group.title = f"{graph.groups[key].title}.{group.title}"
+        if item.path:
+            held[item.path[-1]][item.key] = None
+    gone = set()
+    for key in sorted(graph.groups, key=lambda key: -len(graph.groups[key].path)):
+        group, members = graph.groups[key], held[key]
+        if key in kept or len(members) >= (3 if group.path else 2):
+            continue
+        gone.add(key)
+        if group.path:
+            del held[group.path[-1]][key]
+            held[group.path[-1]] |= members
+        for inner in graph.groups.keys() & members if len(members) == 1 else ():
+            if inner not in kept:
+                graph.groups[inner].title = f"{group.title}.{graph.groups[inner].title}"
     for item in [*graph.items.values(), *graph.groups.values()]:
         item.path = tuple(key for key in item.path if key not in gone)
     for key in gone:
@@ -171,7 +175,7 @@ def drop_small_groups(graph: NetGraph, keep: Iterable[str] = ()) -> None:
 def nest(graph: NetGraph, item: Item, names: Iterable[str]) -> None:
     """Put an item into nested groups of these names, inside of the groups that it stands in."""
     path = item.path
-    for name in names:
+    for name in islice(names, _DEEPEST):
         key = f"{path[-1]}/{name}" if path else f"group {name}"
         graph.group(key, name, path)
         path = (*path, key)

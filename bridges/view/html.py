@@ -17,7 +17,7 @@ _SCRIPTS = ("model.js", "scene.js", "draw.js", "panel.js", "main.js")
 
 @cache
 def _file(name: str) -> str:
-    return (resources.files(__package__) / "page" / name).read_text(encoding="utf-8")
+    return (resources.files(str(__package__)) / "page" / name).read_text(encoding="utf-8")
 
 
 @cache

@@ -106,7 +106,9 @@ def lay_out(graph: NetGraph) -> tuple[list[Item], dict[int, GroupLayout]]:
     listed = [Item("", graph.title, kind=GROUP), *graph.groups.values(), *graph.items.values()]
     numbers = {item.key: number for number, item in enumerate(listed)}
     values = {key: number for number, key in enumerate(graph.values)}
-    chains = [(0, *(numbers[key] for key in item.path), n) for n, item in enumerate(listed)]
+    chains: list[tuple[int, ...]] = [
+        (0, *(numbers[key] for key in item.path), n) for n, item in enumerate(listed)
+    ]
     chains[0] = (0,)
     name_shortly(graph)
     parts = _Parts({0: GroupLayout([])})
@@ -146,7 +148,12 @@ class _Parts:
         self.readers: dict[tuple[int, Carried], int] = {}  # (group, value) -> an item inside
 
     def add(
-        self, source: Sequence[int], target: Sequence[int], carried: Carried, late: bool, change: str
+        self,
+        source: Sequence[int],
+        target: Sequence[int],
+        carried: Carried,
+        late: bool,
+        change: str,
     ) -> None:
         """An edge between two items, given by the groups around them, outermost first."""
         depth = 0
@@ -308,9 +315,7 @@ class _Group:
         layout.layers = _layers(self.placed[key], placed_as, drawn)
 
 
-def _layers(
-    placed: Placement, members: Sequence[int], drawn: int
-) -> list[list[tuple[int, float]]]:
+def _layers(placed: Placement, members: Sequence[int], drawn: int) -> list[list[tuple[int, float]]]:
     """The layers of a placement, without the box that stands above the entries."""
     rows: dict[float, list[tuple[int, float]]] = {}
     for member, box in zip(members, placed.boxes, strict=True):

@@ -30,7 +30,9 @@ def nnet3_graph(net: OpList, title: str) -> NetGraph:
     fed = {op.inputs["x"][0] for op in net.ops if op.type == "nnet3.component_node"}
     read: dict[str, set[str]] = {}  # node -> those that it reads at another frame alone
     for op in net.ops:
-        if op.type == "nnet3.component" or (op.type in _DESCRIPTORS and op.outputs["out"][0] in fed):
+        if op.type == "nnet3.component" or (
+            op.type in _DESCRIPTORS and op.outputs["out"][0] in fed
+        ):
             continue
         name = op.outputs["out"][0]
         feed = feeds.get(input_name(name)) if op.type == "nnet3.component_node" else op
@@ -108,9 +110,7 @@ def _component_item(
     parts = [component]
     for _, inner in component.inner_nets():  # the parts of a CompositeComponent
         parts += inner.ops
-        item.facts += [
-            (str(part.attrs.get("name", "")), _part_text(part)) for part in inner.ops
-        ]
+        item.facts += [(str(part.attrs.get("name", "")), _part_text(part)) for part in inner.ops]
     trained = False
     for part in parts:
         for slot, keys in part.inputs.items():
@@ -143,5 +143,3 @@ def _delayed(feed: OpNode | None) -> set[str]:
         return set()
     now = sources_at_t(parse_descriptor(str(feed.attrs["descriptor"])))
     return set(feed.inputs.get("nodes", ())) - now
-
-

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.backend import to_host
 from ...framework.base.errors import FormatError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.files.checkpoint import SUFFIX, read_checkpoint
-from ...framework.files.saved import load_desc, load_parts, op_list_of, paths_of
+from ...framework.files.saved import HasOpList, load_desc, load_parts, op_list_of, paths_of
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.initialize import persistent_vars
 from .graph import Facts
@@ -74,7 +73,7 @@ def open_net(given: Any, scope: Scope | None = None) -> Opened:
             return _network(network, network.name or "CNTK network")
     if isinstance(given, tuple) and len(given) == 2:  # what `load` gives: a net and its scope
         given, scope = given
-    net = op_list_of(given)
+    net = op_list_of(cast("HasOpList", given))
     held = _held(net, scope) if scope is not None else {}
     return _operators(net, held, net.name or "net")
 
@@ -186,5 +185,3 @@ def _cntk_file(path: str) -> Opened | None:
         names = f" ({', '.join(networks)})" if networks else ""
         raise FormatError(f"{path}: describes {len(networks)} networks{names}, one is needed")
     return _network(next(iter(networks.values())), path)
-
-

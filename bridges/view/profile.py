@@ -122,9 +122,7 @@ def _run(net: PlainNet, scope: Scope, end: int = -1) -> list[Measured]:
 # -- nets of operators
 
 
-def _operator_shares(
-    graph: NetGraph, opened: Opened, rows: int, rng: Generator
-) -> Iterator[Share]:
+def _operator_shares(graph: NetGraph, opened: Opened, rows: int, rng: Generator) -> Iterator[Share]:
     forward = opened.net.copy()
     forward.ops = [op for op in opened.net.ops if op.role == FORWARD]
     scope = Scope()

@@ -73,6 +73,7 @@ def page(net: OpList) -> str:
     if drawn is None:
         above = (
             f"<p>More than {MOST_DRAWN} operators: no picture here."
+            " <code>opscope.view(net)</code> shows them on a page;"
             " <code>opscope show FILE --svg OUT</code> draws a saved net.</p>"
         )
     else:

@@ -17,7 +17,7 @@ from . import standard_streams
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
     "summary": (".look", "Tell a net's shapes, parameters and memory in a table."),
-    "view": (".view", "Write a page to look at a net in a browser."),
+    "view": ("...bridges.view.command", "Write a page to look at a net in a browser."),
     "verify": (".look", "Check a net and list all that is wrong with it."),
     "ops": (".ops", "List layers and operators by topic, or tell all about one."),
     "version": (".look", "Versions of opscope and of what it runs on."),

@@ -20,6 +20,8 @@ from opscope.bridges.view.layout import lay_out
 from opscope.bridges.view.opening import open_net
 from opscope.bridges.view.viewing import Page, graph_of, view
 from opscope.framework.base.errors import VariableError
+from opscope.framework.ir.desc import make_op, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.nnet3 import Nnet
 from opscope.python_api.cli.main import main
 from view_nets import NASTY, deep, nasty, pair
@@ -132,6 +134,17 @@ def test_texts_of_files_cannot_end_the_data(part):
     data = data_of(text)
     told = [name for name, *_ in data["values"]]
     assert any(NASTY[part].encode("utf-8", "replace").decode() in name for name in told)
+
+
+def test_names_of_many_parts_and_long_texts_are_cut():
+    net = OpList("net")
+    name = "/".join("a" * 20_000)
+    net.vars = [make_var("x", (2,), "float32", 1)]
+    net.ops = [make_op("relu", {"x": "x"}, {"out": f"{name}/{part}"}) for part in "bc"]
+    net.metadata = {"text": "a" * 1_000_000}
+    data = data_of(view(net).html)
+    assert len(data["groups"]) == 2  # the net, and one group: those in between held one each
+    assert max(len(text) for _, text in data["facts"]) == 4000
 
 
 def test_a_damaged_title_is_shown():

@@ -7,8 +7,8 @@ const tip = document.getElementById("tip");
 const painter = new Painter(canvas);
 const open = new Set(data.open);
 const view = { x: 0, y: 0, scale: 1 };
-const MOST_FOUND = 40, LEAST_SCALE = 0.02, MOST_SCALE = 4;
-let scene = new Scene(open);
+const READABLE = 0.55, MOST_FOUND = 40, LEAST_SCALE = 0.02, MOST_SCALE = 4;
+let scene;
 let waiting = false;
 
 const state = {
@@ -50,7 +50,7 @@ function redraw() {
 function fit(least = LEAST_SCALE) {
   const room = 40;
   const whole = Math.min((painter.width - room) / scene.width, (painter.height - room) / scene.height);
-  view.scale = Math.min(Math.max(whole, least), 1.25);
+  view.scale = Math.min(whole >= READABLE ? whole : Math.max(whole, least), 1.25);
   view.x = scene.width / 2 - painter.width / 2 / view.scale;
   const high = scene.height * view.scale;
   view.y = high + room > painter.height ? -room / view.scale
@@ -98,7 +98,7 @@ function centre(id) {
 // Lay out anew; the box `keep` stays where it is on the screen.
 function rebuild(keep = -1) {
   const before = scene.boxOf.get(keep);
-  scene = new Scene(open);
+  scene = new Scene(open, [painter.width, painter.height]);
   const after = scene.boxOf.get(keep);
   if (before && after) {
     view.x += after.x + after.w / 2 - before.x - before.w / 2;
@@ -263,7 +263,7 @@ canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
 
 const index = items.slice(1).map((item) => ({
   id: item.id, value: -1, name: nameOf(item), note: item.n ? item.t : isGroup(item.id) ? "group" : "",
-  text: [item.t, item.n, ...(item.f || []).flat()].filter(Boolean).join(" ").toLowerCase(),
+  text: [item.t, item.n, isGroup(item.id) && "group", ...(item.f || []).flat()].filter(Boolean).join(" ").toLowerCase(),
 })).concat(values.map((value, number) => ({
   id: -1, value: number, name: value.name, note: [value.kind, value.type].filter(Boolean).join(" "),
   text: `${value.name} ${value.type} ${value.kind}`.toLowerCase(),
@@ -414,6 +414,7 @@ if (data.profiled) {
 document.getElementById("title").textContent = data.title;
 new ResizeObserver(() => { painter.resize(); painter.paint(scene, view, state); }).observe(canvas);
 painter.resize();
+scene = new Scene(open, [painter.width, painter.height]);
 setTheme(dark.matches ? "dark" : "light");
 chooseColours(state.colours);
 select(-1);

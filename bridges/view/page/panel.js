@@ -70,7 +70,7 @@ function numbers(array) {
   if (array.bins) {
     const ends = element("div", { className: "ends" },
       element("span", { text: shortNumber(array.min) }),
-      element("span", { text: array.sample < array.count ? `of ${array.sample} of them` : "" }),
+      element("span", { text: array.sample < array.count ? `a sample of ${array.sample.toLocaleString("en")}` : "" }),
       element("span", { text: shortNumber(array.max) }));
     box.append(histogram(array), ends);
   }
@@ -116,8 +116,8 @@ function showItem(id, go) {
   if (item.s !== undefined) measured.push(["time", secondsText(item.s)]);
   if (item.b !== undefined) measured.push(["memory", bytesText(item.b)]);
   if (measured.length) parts.push(...section("Profile", table(measured)));
-  if (item.f) parts.push(...section("Attributes", table(item.f)));
-  for (const [title, slots] of [["Parameters", item.h], ["Reads", item.r], ["Writes", item.w]]) {
+  for (const [title, slots] of [["Parameters", item.h], ["Attributes"], ["Reads", item.r], ["Writes", item.w]]) {
+    if (!slots && title === "Attributes" && item.f) parts.push(...section(title, table(item.f)));
     const list = slotsOf(slots);
     if (!list.length) continue;
     const boxes = list.slice(0, MOST_LISTED).map(([slot, value]) => valueBox(slot, value, go, id));

@@ -27,10 +27,88 @@ function separate(wanted, widths) {
   return found;
 }
 
+const LANE = 6, MOST_COLUMNS = 64;
+
+// A tall net cut into columns side by side, as many as fill the room best; null where one does.
+// `extents`: of each layer; `rank`: the layer of each member.
+function inColumns(extents, rank, links, room) {
+  if (extents.length < 3) return null;
+  const scaleOf = (w, h) => Math.min(room[0] / w, room[1] / h);
+  let best = cut(extents, rank, links, 1), scale = scaleOf(best.w, best.h);
+  if (scale > 0.6) return null;
+  for (let count = 2; count <= MOST_COLUMNS; count++) {
+    const tried = cut(extents, rank, links, count), now = scaleOf(tried.w, tried.h);
+    if (now > scale * 1.1) { best = tried; scale = now; }
+  }
+  return best.count > 1 ? best : null;
+}
+
+function cut(extents, rank, links, count) {
+  const whole = extents.at(-1).bottom, column = [];
+  let now = 0, begin = 0;
+  extents.forEach((extent) => {
+    // a column ends where the next layer would lead further away from its share of the height
+    const over = (extent.top + extent.bottom) / 2 - begin > whole / count;
+    if (over && now + 1 < count) { now += 1; begin = extent.top; }
+    column.push(now);
+  });
+  const crossing = Array(now + 1).fill(0);  // links from each column to the next
+  for (const [source, target] of links) {
+    const [a, b] = [column[rank[source]], column[rank[target]]];
+    for (let c = Math.min(a, b); c < Math.max(a, b); c++) crossing[c] += 1;
+  }
+  const lanes = crossing.map((links) => Math.min(links, 8));
+  const above = now ? 20 + LANE * Math.max(...lanes) : 0;
+  const parts = Array.from({ length: now + 1 }, () => (
+    { left: Infinity, right: -Infinity, top: 0, bottom: 0 }));
+  extents.forEach((extent, level) => {
+    const part = parts[column[level]];
+    if (part.left === Infinity) part.top = extent.top;
+    part.left = Math.min(part.left, extent.left);
+    part.right = Math.max(part.right, extent.right);
+    part.bottom = extent.bottom;
+  });
+  let x = 0;
+  parts.forEach((part, c) => {
+    part.dx = x - part.left;
+    part.dy = above - part.top;
+    part.gutter = x - 20;  // left of the column
+    part.down = part.bottom + part.dy + 14;
+    x += part.right - part.left + 44 + LANE * lanes[c];
+  });
+  const used = Array(now + 1).fill(0);
+  return {
+    count: now + 1,
+    w: x - 44 - LANE * lanes[now],
+    h: Math.max(...parts.map((part, c) => part.down + LANE * lanes[c])),
+    shift: column.map((c) => [parts[c].dx, parts[c].dy]),
+    // A path with corners put in where it goes from one column to the next.
+    bend(path, first, level, ox, oy) {
+      const found = path.slice(0, first);
+      let at = column[level];
+      for (let i = first; i < path.length; i++) {
+        const last = path[i - 1];
+        // two points stand in each layer that is run through; the last ones at the end
+        const next = column[Math.min(level + Math.floor((i - first) / 2) + 1, column.length - 1)];
+        if (next > at && i - first < path.length) {
+          const lane = (used[at]++ % 8) * LANE, part = parts[next];
+          const down = oy + parts[at].down + lane, up = oy + above - 12 - lane;
+          const gutter = ox + part.gutter - lane;
+          found.push([last[0], down], [gutter, down], [gutter, up], [path[i][0], up]);
+          at = next;
+        }
+        found.push(path[i]);
+      }
+      return found;
+    },
+  };
+}
+
 class Scene {
-  // `open`: the set of open groups.
-  constructor(open) {
+  // `open`: the set of open groups; `room`: width and height that the whole net should fill well.
+  constructor(open, room) {
     this.open = open;
+    this.room = room;
     this.boxes = [];          // outer ones first: {id, x, y, w, h, open}
     this.ports = [];          // {x, y, value}
     this.lines = [];          // {path: [[x, y] ...], back, change, carried, x0, y0, x1, y1}
@@ -52,27 +130,38 @@ class Scene {
       widths.push(sub ? Math.max(sub.w + 2 * PAD, FRAME_LEAST, w) : w);
       heights.push(sub ? sub.h + HEAD + PAD : h);
     });
-    const xs = [], ys = [], through = group.k.map(() => []);
+    const xs = [], ys = [], through = group.k.map(() => []), rank = [], extents = [];
     let top = 0, left = Infinity, right = -Infinity;
-    for (const layer of group.y) {
+    group.y.forEach((layer, level) => {
       const refs = [], wanted = [];
       for (let i = 0; i < layer.length; i += 2) { refs.push(layer[i]); wanted.push(layer[i + 1]); }
       const wide = refs.map((r) => (r < 0 ? 4 : r < count ? widths[r] : PORT_W));
       const places = separate(wanted, wide);
       const high = Math.max(...refs.map((r) => (r < 0 ? 0 : r < count ? heights[r] : PORT_H)));
+      const extent = { left: Infinity, right: -Infinity, top, bottom: top + high };
       refs.forEach((ref, i) => {
-        left = Math.min(left, places[i] - wide[i] / 2);
-        right = Math.max(right, places[i] + wide[i] / 2);
-        if (ref < 0) through[-1 - ref].push([places[i], top], [places[i], top + high]);
-        else { xs[ref] = places[i]; ys[ref] = top + high / 2; }
+        extent.left = Math.min(extent.left, places[i] - wide[i] / 2);
+        extent.right = Math.max(extent.right, places[i] + wide[i] / 2);
+        if (ref < 0) {
+          through[-1 - ref].push([places[i], top, level], [places[i], top + high, level]);
+        } else { xs[ref] = places[i]; ys[ref] = top + high / 2; rank[ref] = level; }
       });
+      left = Math.min(left, extent.left);
+      right = Math.max(right, extent.right);
+      extents.push(extent);
       top += high + GAP_Y;
-    }
+    });
     if (left > right) left = right = 0;
-    return {
-      inner, widths, heights, through, ys, xs: xs.map((x) => x - left), left,
-      w: right - left, h: Math.max(top - GAP_Y, 0),
-    };
+    const found = { inner, widths, heights, through, xs, ys, rank };
+    const columns = id === 0 ? inColumns(extents, rank, group.k, this.room) : null;
+    const shift = columns ? columns.shift : extents.map(() => [-left, 0]);
+    const move = (point, level) => { point[0] += shift[level][0]; point[1] += shift[level][1]; };
+    rank.forEach((level, ref) => { xs[ref] += shift[level][0]; ys[ref] += shift[level][1]; });
+    through.flat().forEach((point) => move(point, point[2]));
+    found.columns = columns;
+    found.w = columns ? columns.w : right - left;
+    found.h = columns ? columns.h : Math.max(top - GAP_Y, 0);
+    return found;
   }
 
   // Boxes and lines of a group whose corner is at (x, y).
@@ -113,7 +202,7 @@ class Scene {
   line(m, x, y, group, [source, target, back, change, ...carried], through, ports) {
     const count = group.m.length;
     const [upper, lower] = back ? [target, source] : [source, target];
-    const middle = through.map(([a, b]) => [x - m.left + a, y + b]);
+    const middle = through.map(([a, b]) => [x + a, y + b]);
     const end = (local, side) => {
       const at = [x + m.xs[local], y + m.ys[local]];
       if (local < count) at[1] += side * m.heights[local] / 2;
@@ -131,7 +220,8 @@ class Scene {
     const pieces = [];
     for (let i = 0; i < Math.max(starts.length, ends.length); i++) {
       const a = starts[Math.min(i, starts.length - 1)], b = ends[Math.min(i, ends.length - 1)];
-      pieces.push([...a, ...middle, ...b]);
+      pieces.push(m.columns ? m.columns.bend([...a, ...middle, ...b], a.length, m.rank[upper], x, y)
+        : [...a, ...middle, ...b]);
       pieces.at(-1).arrow = target < count && b.length === 1;  // none at a port
     }
     for (const path of pieces) {

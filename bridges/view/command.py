@@ -14,7 +14,9 @@ import click
 )
 @click.option("--against", metavar="OTHER", help="Show in colours how FILE differs from OTHER.")
 @click.option(
-    "--profile", is_flag=True, help="Run the net on random input; show time and memory of operators."
+    "--profile",
+    is_flag=True,
+    help="Run the net on random input; show time and memory of operators.",
 )
 @click.option(
     "--rows", type=click.IntRange(1), help="Rows of the profile's batch, or frames; 32 by default."
@@ -28,8 +30,8 @@ def view(
     a model of CNTK (.dnn, .cmf, .model), or a config or network description of CNTK (.cntk, .ndl,
     .bs) with one network.
     """
-    from ...bridges.view.viewing import ROWS
-    from ...bridges.view.viewing import view as make_page
+    from .viewing import ROWS
+    from .viewing import view as make_page
 
     if rows is not None and not profile:
         raise click.UsageError("--rows is for --profile, which is not given")
