@@ -62,6 +62,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "inference",
         "inspect",
         "xconfig",
+        "fst",
         "chain",
         "training",
         "egs",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
-from .fst import Fst
+from ..fst.fst import Fst
 from .sparse_product import SparseMatrix
 
 LIMIT = 30.0

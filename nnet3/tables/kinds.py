@@ -15,7 +15,6 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, nearest
 from ..chain.examples import NnetChainExample
-from ..chain.fst_io import read_fst, write_fst
 from ..chain.supervision import Supervision
 from ..files import matrix_io
 from ..files.compressed import CompressedMatrix
@@ -23,6 +22,7 @@ from ..files.examples import NnetExample
 from ..files.kaldi_io import Reader, Writer
 from ..files.posterior import Posterior
 from ..files.sparse import read_general_matrix, to_dense, write_general_matrix
+from ..fst.fst_io import read_fst, write_fst
 
 _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
 _SPAN = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")

@@ -9,21 +9,21 @@ import pytest
 
 from chain_graphs import random_hmm, random_lattice
 from opscope.framework.base.errors import ShapeError
-from opscope.nnet3.chain.acceptors import (
+from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled
+from opscope.nnet3.chain.supervision import Supervision, check_labels, state_times
+from opscope.nnet3.chain.unconstrained import unconstrained
+from opscope.nnet3.egs.chain_end_to_end import allowed_length, graph_supervision
+from opscope.nnet3.egs.splitting import ExampleGenerationOptions
+from opscope.nnet3.files.transition_model import HmmState, TransitionModel
+from opscope.nnet3.fst.acceptors import (
     compose,
     connect,
     determinize,
     minimize,
     remove_epsilons,
 )
-from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled
-from opscope.nnet3.chain.fst import Fst
-from opscope.nnet3.chain.fst_properties import acceptor_properties
-from opscope.nnet3.chain.supervision import Supervision, check_labels, state_times
-from opscope.nnet3.chain.unconstrained import unconstrained
-from opscope.nnet3.egs.chain_end_to_end import allowed_length, graph_supervision
-from opscope.nnet3.egs.splitting import ExampleGenerationOptions
-from opscope.nnet3.files.transition_model import HmmState, TransitionModel
+from opscope.nnet3.fst.fst import Fst
+from opscope.nnet3.fst.fst_properties import acceptor_properties
 
 SEEDS = range(6)
 

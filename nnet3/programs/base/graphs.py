@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...chain.fst import Fst
-from ...chain.fst_io import read_fst
+from ...fst.fst import Fst
+from ...fst.fst_io import read_fst
 from ...tables.streams import open_reader
 
 
