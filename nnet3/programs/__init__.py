@@ -52,6 +52,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "feat-to-len": ("features", "How many frames features have."),
     "cuda-compiled": ("features", "Whether there is a GPU."),
     "ali-to-pdf": ("alignments", "From transition-ids to pdfs."),
+    "ali-to-phones": ("alignments", "From transition-ids to phones."),
     "ali-to-post": ("alignments", "From alignments to posteriors."),
     "copy-int-vector": ("alignments", "Copy vectors of integers."),
     "post-to-tacc": ("alignments", "Counts of transition-ids or pdfs."),
