@@ -25,8 +25,7 @@ def quantized(weight: np.ndarray, step: float) -> np.ndarray:
 def minimize_unpushed(fst: Fst, step: float) -> Fst:
     """Merge equal states of an acceptor; weights are rounded to multiples of `step`, not pushed.
 
-    Arcs of label 0 are arcs as any others, but for those that lead to an end without arcs: they
-    become final weights.
+    Arcs of label 0 are arcs as any others.
     """
     fst = connect(fst)
     if not fst.states:
@@ -50,15 +49,13 @@ def minimize_unpushed(fst: Fst, step: float) -> Fst:
     rows = np.stack((number[member[source[arcs]]], code[arcs], number[member[fst.nextstate[arcs]]]))
     _, places = np.unique(rows, axis=1, return_index=True)  # arcs that have become the same
     arcs = arcs[np.sort(places)]
-    return _without_final_epsilons(
-        Fst.of_arcs(
-            number[member[source[arcs]]],
-            fst.ilabel[arcs],
-            weight[arcs],
-            number[member[fst.nextstate[arcs]]],
-            final[kept],
-            start=int(number[member[fst.start]]),
-        )
+    return Fst.of_arcs(
+        number[member[source[arcs]]],
+        fst.ilabel[arcs],
+        weight[arcs],
+        number[member[fst.nextstate[arcs]]],
+        final[kept],
+        start=int(number[member[fst.start]]),
     )
 
 
@@ -98,16 +95,3 @@ def _split(
         finer[mine] = group.ravel() + count
         count += int(group.max()) + 1
     return finer
-
-
-def _without_final_epsilons(fst: Fst) -> Fst:
-    """Arcs of label 0 to ends without arcs become final weights."""
-    source = fst.source()
-    bare = ~np.isinf(fst.final) & (np.diff(fst.begin) == 0)
-    gone = (fst.ilabel == 0) & bare[fst.nextstate]
-    if not gone.any():
-        return fst
-    final = fst.final.copy()
-    np.minimum.at(final, source[gone], fst.weight[gone] + fst.final[fst.nextstate[gone]])
-    rows = source[~gone], fst.ilabel[~gone], fst.weight[~gone], fst.nextstate[~gone]
-    return connect(Fst.of_arcs(*rows, final, start=fst.start))
