@@ -36,6 +36,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-chain-merge-egs": ("chain_egs", "Merge chain examples into minibatches."),
     "nnet3-chain-shuffle-egs": ("chain_egs", "Copy chain examples in random order."),
     "nnet3-chain-subset-egs": ("chain_egs", "Draw chain examples at random."),
+    "chain-est-phone-lm": ("graphs.denominator", "A phone language model for LF-MMI."),
+    "chain-make-den-fst": ("graphs.denominator", "The denominator graph for LF-MMI."),
     "nnet3-average": ("models", "Average nnet3 networks."),
     "nnet3-combine": ("train", "Average the networks that do best on examples."),
     "nnet3-show-progress": ("train", "How a network changed."),

@@ -23,7 +23,7 @@ from ..tables.streams import open_output, open_reader
 from ..tables.tables import TableWriter, read_table
 from .base.options import BINARY
 from .base.program import Option, program
-from .train import save
+from .base.saving import save
 
 
 def _read_model(name: str) -> TransitionModel:
