@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from opscope.nnet3.chain.fst import Fst
 from opscope.nnet3.chain.supervision import Supervision
+from opscope.nnet3.fst.fst import Fst
 
 
 def random_hmm(rng, states=4, pdfs=3):

@@ -63,6 +63,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "inference",
         "inspect",
         "xconfig",
+        "fst",
         "chain",
         "training",
         "egs",

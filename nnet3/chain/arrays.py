@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ..fst.fst import Fst
 from .denominator import DenominatorGraph
-from .fst import Fst
 from .supervision import Supervision, check_labels
 
 _BITS = 3  # significant bits of sizes

@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from .acceptors import Matcher, compose, connect, determinize, minimize, remove_epsilons
-from .fst import Fst
+from ..fst.acceptors import Matcher, compose, connect, determinize, minimize
+from ..fst.epsilons import remove_epsilons
+from ..fst.fst import Fst
 from .supervision import Supervision, breadth_first, state_times
 
 _MOST_STATES = 200000

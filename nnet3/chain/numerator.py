@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from .fst import Fst
+from ..fst.fst import Fst
 from .supervision import Supervision, check_labels, state_times
 
 

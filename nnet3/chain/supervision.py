@@ -13,9 +13,9 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ..files.kaldi_io import Reader, Writer
-from .acceptors import remove_epsilons
-from .fst import Fst
-from .fst_io import read_fst, write_fst
+from ..fst.epsilons import remove_epsilons
+from ..fst.fst import Fst
+from ..fst.fst_io import read_fst, write_fst
 
 
 @dataclass(eq=False)

@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..chain.acceptors import remove_epsilons
 from ..chain.examples import NnetChainExample, NnetChainSupervision
-from ..chain.fst import Fst
 from ..chain.supervision import Supervision, breadth_first
 from ..files.sparse import GeneralMatrix
 from ..files.transition_model import Transitions
+from ..fst.epsilons import remove_epsilons
+from ..fst.fst import Fst
 from .generate import IvectorSource
 from .rows import example_inputs, frame_indexes
 from .splitting import ExampleGenerationOptions

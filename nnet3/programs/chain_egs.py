@@ -15,10 +15,8 @@ from typing import Any
 import click
 
 from ...framework.base.errors import FormatError, ShapeError
-from ..chain.acceptors import Matcher
 from ..chain.chunks import normalized, scaled
 from ..chain.examples import NnetChainExample
-from ..chain.fst import Fst
 from ..chain.supervision import Supervision
 from ..chain.unconstrained import unconstrained
 from ..egs import chain_changes as egs
@@ -28,6 +26,8 @@ from ..egs.generate import IvectorSource
 from ..egs.merging import MinibatchRule
 from ..egs.splitting import Chunk
 from ..files.transition_model import TransitionModel, Transitions
+from ..fst.acceptors import Matcher
+from ..fst.fst import Fst
 from ..tables.streams import open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.graphs import open_fst

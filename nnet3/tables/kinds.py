@@ -15,7 +15,6 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, nearest
 from ..chain.examples import NnetChainExample
-from ..chain.fst_io import read_fst, write_fst
 from ..chain.supervision import Supervision
 from ..files import matrix_io
 from ..files.compressed import CompressedMatrix
@@ -23,8 +22,10 @@ from ..files.examples import NnetExample
 from ..files.kaldi_io import Reader, Writer
 from ..files.posterior import Posterior
 from ..files.sparse import read_general_matrix, to_dense, write_general_matrix
+from ..fst.fst_io import read_fst, write_fst
 
 _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
+_INTEGER = re.compile(r"[+-]?\d{1,18}\Z", re.A)
 _SPAN = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
 # Kaldi allows ends of ranges that are so much too late: times of segments are rounded.
 _TOLERANCE = 3
@@ -146,6 +147,32 @@ def _write_integers(writer: Writer, value: Any) -> None:
         writer.write_raw(b"%d " * len(vector) % tuple(vector.tolist()) + b"\n")
 
 
+def _read_pairs(reader: Reader) -> np.ndarray:
+    """Pairs of integers, [pairs, 2]: `1 2 ; 3 4` on a line, or in binary behind their number."""
+    start = reader.offset
+    if not reader.binary:
+        pieces = reader.read_line().split(";")
+        words = [piece.split() for piece in pieces] if pieces[0].strip() or pieces[1:] else []
+        if not all(len(pair) == 2 and all(map(_INTEGER.match, pair)) for pair in words):
+            raise reader.error("pairs of integers such as '1 2 ; 3 4' were expected here", start)
+        return matrix_io.integer_array(np.array(words, np.int64).reshape(-1, 2), 4)
+    integers = reader.read_array(_INTEGERS, 2 * reader.read_int32())
+    if np.any(integers["size"] != 4):
+        raise reader.error("integers of 4 bytes were expected here", start)
+    return integers["value"].astype(np.int32).reshape(-1, 2)
+
+
+def _write_pairs(writer: Writer, value: Any) -> None:
+    pairs = matrix_io.integer_array(value, 4).reshape(-1, 2)
+    if writer.binary:
+        writer.write_int32(len(pairs))
+        integers = np.empty(pairs.size, _INTEGERS)
+        integers["size"], integers["value"] = struct.calcsize("<i"), pairs.ravel()
+        writer.write_raw(integers.tobytes())
+    else:
+        writer.write_raw("; ".join(f"{first} {second} " for first, second in pairs.tolist()) + "\n")
+
+
 def _basic(name: str, read: Callable[[Reader], Any], write: Callable[[Writer, Any], None]) -> Kind:
     """A number or flag, in text on a line of its own."""
 
@@ -233,6 +260,7 @@ _ALL = (
     Kind("general_matrix", read_general_matrix, write_general_matrix, _cut_matrix),
     Kind("compressed_matrix", _read_compressed, write_general_matrix, _cut_matrix),
     Kind("int_vector", _read_integers, _write_integers),
+    Kind("int_pair_vector", _read_pairs, _write_pairs),
     Kind("posterior", Posterior.read, lambda writer, value: value.write(writer)),
     Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),

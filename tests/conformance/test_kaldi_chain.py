@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.nnet3.chain.acceptors import remove_epsilons
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
-from opscope.nnet3.chain.fst_io import write_fst
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
 from opscope.nnet3.chain.supervision import breadth_first
 from opscope.nnet3.egs.chain_changes import ChainExampleMerger
@@ -21,6 +19,8 @@ from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.egs.rows import take_rows
 from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.files.kaldi_io import Writer
+from opscope.nnet3.fst.epsilons import remove_epsilons
+from opscope.nnet3.fst.fst_io import write_fst
 from opscope.nnet3.network.adjust import set_batchnorm_test_mode
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.programs.base.graphs import open_fst

@@ -9,21 +9,21 @@ import pytest
 
 from chain_graphs import random_hmm, random_lattice
 from opscope.framework.base.errors import ShapeError
-from opscope.nnet3.chain.acceptors import (
-    compose,
-    connect,
-    determinize,
-    minimize,
-    remove_epsilons,
-)
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled
-from opscope.nnet3.chain.fst import Fst
-from opscope.nnet3.chain.fst_properties import acceptor_properties
 from opscope.nnet3.chain.supervision import Supervision, check_labels, state_times
 from opscope.nnet3.chain.unconstrained import unconstrained
 from opscope.nnet3.egs.chain_end_to_end import allowed_length, graph_supervision
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions
 from opscope.nnet3.files.transition_model import HmmState, TransitionModel
+from opscope.nnet3.fst.acceptors import (
+    compose,
+    connect,
+    determinize,
+    minimize,
+)
+from opscope.nnet3.fst.epsilons import remove_epsilons
+from opscope.nnet3.fst.fst import Fst
+from opscope.nnet3.fst.fst_properties import acceptor_properties
 
 SEEDS = range(6)
 
@@ -86,8 +86,10 @@ def test_arcs_without_label_are_removed():
     found = remove_epsilons(fst)
     assert found.ilabel.min() > 0
     same(language(found), language(fst))
-    with pytest.raises(ShapeError, match="without labels"):
-        remove_epsilons(Fst.of_arcs([0, 1], [0, 0], [0, 0], [1, 0], [0, 0]))
+    loop = Fst.of_arcs([0, 1, 1], [0, 0, 3], [0.5, 1, 2], [1, 0, 1], [np.inf, 0])
+    assert language(remove_epsilons(loop)) == {(3,) * n: 0.5 + 2 * n for n in range(9)}
+    with pytest.raises(ShapeError, match="without labels form a loop"):
+        remove_epsilons(Fst.of_arcs([0, 1], [0, 0], [0, -0.5], [1, 0], [0, 0]))
     with pytest.raises(ShapeError, match="nnet3-chain-normalize-egs"):
         check_labels(fst)
 

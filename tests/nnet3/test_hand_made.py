@@ -13,7 +13,6 @@ from opscope.framework.files.array_files import read_arrays
 from opscope.framework.ir.desc import NetDesc
 from opscope.nnet3.cache.computations import CachingCompiler
 from opscope.nnet3.cache.files import read_cache
-from opscope.nnet3.chain.fst_io import read_fst
 from opscope.nnet3.files.context_dependency import (
     ContextDependency,
     Leaf,
@@ -22,6 +21,7 @@ from opscope.nnet3.files.context_dependency import (
 )
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.files.posterior import Posterior
+from opscope.nnet3.fst.fst_io import read_fst
 from opscope.nnet3.network.edits import name_matches
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import xconfig_to_config

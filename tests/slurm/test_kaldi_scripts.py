@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -20,6 +21,7 @@ from kaldi_source import missing, unpack, write_chain, write_data, write_feature
 
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.programs.base.graphs import open_fst
 from opscope.python_api.cli.main import main
 from reference_folders import KALDI
 
@@ -55,8 +57,9 @@ RNN = """steps/nnet3/train_raw_rnn.py --feat-dir=data --targets-scp=targets.scp
  --trainer.samples-per-iter=60 --trainer.num-epochs=2 --trainer.rnn.num-chunk-per-minibatch=16,1:8
  --trainer.deriv-truncate-margin=4 --trainer.optimization.shrink-value=0.9"""
 LF_MMI = """steps/nnet3/chain/train.py --feat-dir=data --tree-dir=ali --lat-dir=ali --egs.dir=egs
- --egs.chunk-width=60 --trainer.num-epochs=1 --trainer.num-chunk-per-minibatch=2,1 --stage=-4
+ --egs.chunk-width=60 --trainer.num-epochs=1 --trainer.num-chunk-per-minibatch=2,1 --stage=-6
  --chain.xent-regularize=0.1 --chain.leaky-hmm-coefficient=0.1 --feat.cmvn-opts="""
+LM = "--ngram-order=3 --no-prune-ngram-order=2 --num-extra-lm-states=30"
 
 
 @pytest.fixture(scope="module")
@@ -141,13 +144,15 @@ def test_chain_train(recipe):
     if not KALDI.exists():
         pytest.skip(f"{KALDI} is missing")
     folder = recipe[0]
-    (folder / "exp").mkdir()
     write_data(folder)
-    write_chain(folder / "exp", folder / "egs", KALDI / "chain", folder / "ali", archives=1)
+    write_chain(folder / "egs", KALDI / "chain", folder / "ali", archives=1)
     for path in (folder / "data").iterdir():
         path.unlink()
     (folder / "data").rmdir()
     write_features(folder / "data", 40)
-    (folder / "ali" / "num_jobs").write_text("1\n")
-    made = train(recipe, LF_MMI, CHAIN)
+    made = train(recipe, LF_MMI, CHAIN, f"--chain.lm-opts={LM}")
+    for name in ("phone_lm.fst", "den.fst", "normalization.fst"):
+        found, wanted = (open_fst(str(folder / name)) for folder in (made, KALDI / "chain"))
+        assert (found.states, found.arcs, found.start) == (wanted.states, wanted.arcs, wanted.start)
+        np.testing.assert_allclose(np.sort(found.weight), np.sort(wanted.weight), atol=1e-5)
     assert Nnet.read(made / "final.mdl").output_dim("output") == 20

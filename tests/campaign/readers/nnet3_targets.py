@@ -11,7 +11,6 @@ import numpy as np
 from chain_graphs import random_hmm, random_supervision
 from kaldi_models import CONFIG, TRANSITIONS
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
-from opscope.nnet3.chain.fst_io import read_fst, write_fst
 from opscope.nnet3.files.compressed import CompressedMatrix
 from opscope.nnet3.files.context_dependency import ContextDependency
 from opscope.nnet3.files.examples import NnetExample, NnetIo
@@ -19,6 +18,7 @@ from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.files.posterior import Posterior
 from opscope.nnet3.files.sparse import SparseMatrix
 from opscope.nnet3.files.transition_model import TransitionModel
+from opscope.nnet3.fst.fst_io import read_fst, write_fst
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.saved import load_nnet, save_nnet
 from opscope.nnet3.language.descriptor_parse import parse_descriptor

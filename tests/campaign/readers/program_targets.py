@@ -18,9 +18,9 @@ from chain_graphs import random_hmm
 from kaldi_models import write_models
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.chain.fst_io import write_fst
 from opscope.nnet3.files.kaldi_io import Writer
 from opscope.nnet3.files.posterior import Posterior
+from opscope.nnet3.fst.fst_io import write_fst
 from opscope.nnet3.programs import OWN, PROGRAMS
 from opscope.nnet3.programs.base.program import KaldiCommand
 from opscope.nnet3.tables.specifiers import ReadSpecifier, WriteSpecifier
