@@ -64,6 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "xconfig",
         "fst",
         "chain",
+        "lattices",
         "training",
         "egs",
         "tables",

@@ -23,6 +23,12 @@ from ..files.kaldi_io import Reader, Writer
 from ..files.posterior import Posterior
 from ..files.sparse import read_general_matrix, to_dense, write_general_matrix
 from ..fst.fst_io import read_fst, write_fst
+from ..lattices.lattice_io import (
+    read_compact_lattice,
+    read_lattice,
+    write_compact_lattice,
+    write_lattice,
+)
 
 _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
 _SPAN = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
@@ -52,7 +58,8 @@ class Kind:
         read: reads a value from a reader that has passed the header.
         write: to a writer that has written the header.
         cut: cuts a value to a range such as `0:9,0:2`, where the kind has ranges.
-        header: whether values in binary have a header; kinds without one are always text.
+        header: whether values in binary have Kaldi's header; kinds without one are always text.
+        own_header: whether values in binary begin with a header of another kind in its place.
     """
 
     name: str
@@ -60,6 +67,11 @@ class Kind:
     write: Callable[[Writer, Any], None]
     cut: Callable[[Any, str], Any] | None = None
     header: bool = True
+    own_header: bool = False
+
+    def writer(self, binary: bool) -> Writer:
+        """A writer for one value, in binary where the kind has it."""
+        return Writer(binary and (self.header or self.own_header), header=self.header)
 
     def read_value(self, reader: Reader) -> Any:
         """Read a value with its header.
@@ -144,6 +156,39 @@ def _write_integers(writer: Writer, value: Any) -> None:
         writer.write_raw(integers.tobytes())
     else:
         writer.write_raw(b"%d " * len(vector) % tuple(vector.tolist()) + b"\n")
+
+
+def _read_pairs(reader: Reader) -> np.ndarray:
+    """Pairs of integers on a line, with `;` between, or in binary their number and the integers.
+
+    Returns:
+        int32, [pairs, 2].
+    """
+    start = reader.offset
+    if reader.binary:
+        count = reader.read_int32()
+        reader.check_left(count * 2 * _INTEGERS.itemsize, f"{count} pairs of integers")
+        integers = reader.read_array(_INTEGERS, 2 * count)
+        if np.any(integers["size"] != 4):
+            raise reader.error("integers of 4 bytes were expected here", start)
+        return integers["value"].astype(np.int32).reshape(-1, 2)
+    parts = reader.read_line().strip().split(";")
+    pairs = [part.split() for part in parts] if parts != [""] else []
+    if not all(len(pair) == 2 for pair in pairs):
+        raise reader.error("pairs of integers with ';' between were expected here", start)
+    text = " ".join(word for pair in pairs for word in pair).encode("utf-8", "surrogateescape")
+    return matrix_io.parse_integers(reader, text, start, 4).reshape(-1, 2)
+
+
+def _write_pairs(writer: Writer, value: Any) -> None:
+    pairs = matrix_io.integer_array(value, 4).reshape(-1, 2)
+    if not writer.binary:
+        writer.write_raw("; ".join(f"{a} {b} " for a, b in pairs.tolist()) + "\n")
+        return
+    writer.write_int32(len(pairs))
+    integers = np.empty(pairs.size, _INTEGERS)
+    integers["size"], integers["value"] = struct.calcsize("<i"), pairs.ravel()
+    writer.write_raw(integers.tobytes())
 
 
 def _basic(name: str, read: Callable[[Reader], Any], write: Callable[[Writer, Any], None]) -> Kind:
@@ -238,6 +283,15 @@ _ALL = (
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
     Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
     Kind("fst", read_fst, lambda writer, value: write_fst(value, writer), header=False),
+    Kind("lattice", read_lattice, write_lattice, header=False, own_header=True),
+    Kind(
+        "compact_lattice",
+        read_compact_lattice,
+        write_compact_lattice,
+        header=False,
+        own_header=True,
+    ),
+    Kind("int_pair_vector", _read_pairs, _write_pairs),
     _basic("int", Reader.read_int32, Writer.write_int32),
     _basic("float", Reader.read_float, Writer.write_float),
     _basic("double", Reader.read_double, Writer.write_double),
