@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +17,14 @@ import opscope
 
 sys.path.insert(0, str(Path(__file__).parent))
 import one_node
+from digit_lattices import write_digits
 from kaldi_source import missing, unpack, write_chain, write_data, write_features
 
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.tables.tables import read_table
 from opscope.python_api.cli.main import main
-from reference_folders import KALDI
+from reference_folders import DATA, KALDI
 
 pytestmark = [
     pytest.mark.slow,
@@ -151,3 +154,61 @@ def test_chain_train(recipe):
     (folder / "ali" / "num_jobs").write_text("1\n")
     made = train(recipe, LF_MMI, CHAIN)
     assert Nnet.read(made / "final.mdl").output_dim("output") == 20
+
+
+def write_graphs(folder: Path) -> None:
+    """Spoken digits, and what the stages of chain/train.py before -4 make of alignments."""
+    for needed in (KALDI, DATA / "speech"):
+        if not needed.exists():
+            pytest.skip(f"{needed} is missing")
+    write_digits(folder, DATA / "speech", KALDI / "chain")
+    for name in ("exp", "ali"):
+        (folder / name).mkdir()
+    for name in ("den.fst", "normalization.fst", "phone_lm.fst", "0.trans_mdl", "tree"):
+        shutil.copyfile(KALDI / "chain" / name, folder / "exp" / name)
+    shutil.copyfile(KALDI / "chain" / "tree", folder / "ali" / "tree")
+    shutil.copyfile(KALDI / "chain" / "0.trans_mdl", folder / "ali" / "final.mdl")
+    (folder / "ali" / "num_jobs").write_text("2\n")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--left-tolerance 3 --right-tolerance 3",
+        "--lattice-lm-scale 0.5 --lattice-prune-beam 8 --acwt 0.5 --generate-egs-scp true",
+        "--constrained false --lattice-prune-beam 0 --online-cmvn true --cmvn-opts --cmn-window=300",
+    ],
+    ids=["tolerances", "lm-scale", "unconstrained"],
+)
+def test_chain_get_egs(recipe, options):
+    folder, command, _ = recipe
+    write_graphs(folder)
+    if command == "run.pl" and "unconstrained" not in options:
+        options += " --frames-per-iter 2000"
+    script = "steps/nnet3/chain/get_egs.sh --num-utts-subset 8 --frames-per-eg 60 --cmd"
+    run(recipe, *script.split(), command, *options.split(), "data", "exp", "lats", "exp/egs")
+    egs = folder / "exp" / "egs"
+    count = int((egs / "info" / "num_archives").read_text())
+    assert count == 1 if "frames-per-iter" not in options else count > 1
+    for name in ("train_diagnostic", "valid_diagnostic", "combine", "cegs.1"):
+        found = egs / f"{name}.cegs" if "." not in name else egs / f"{name}.ark"
+        examples = [eg for _, eg in read_table(f"ark:{found}", "chain_example")]
+        supervision = examples[0].outputs[0].supervision
+        assert supervision.label_dim == 20
+        assert bool(supervision.e2e_fsts) == ("constrained false" in options)
+    logs = [path.read_text() for path in (egs / "log").glob("get_egs.*.log")]
+    assert len(logs) == 2
+    for log in logs:
+        assert re.search(r"Successfully aligned 1[0-9]|20 lattices; 0 had errors", log)
+        assert re.search(r"supervision information for \d+ utterances, errors on 0", log)
+
+
+def test_chain_train_from_lattices(recipe):
+    folder = recipe[0]
+    write_graphs(folder)
+    script = LF_MMI.replace("--egs.dir=egs", "").replace("--lat-dir=ali", "--lat-dir=lats")
+    script += " --chain.left-tolerance=3 --chain.right-tolerance=3 --trainer.frames-per-iter=2000"
+    made = train(recipe, script, CHAIN, "--egs.opts=--num-utts-subset 8")
+    assert Nnet.read(made / "final.mdl").output_dim("output") == 20
+    report = (made / "accuracy.report").read_text()
+    assert report

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 
 import click
 
-from ...framework.base.errors import FormatError
-from ..files.transition_model import TransitionModel
-from ..lattices.lattice import CompactLattice, Weight, top_sorted
-from ..lattices.operations import best_path, pruned
-from ..lattices.phone_align import PhoneAlignOptions, phone_aligned
-from ..lattices.transition_ids import TransitionIds
-from ..tables.specifiers import ReadSpecifier
-from ..tables.streams import open_reader
-from ..tables.tables import TableWriter, read_table
-from .base.options import errors_tell, shown
-from .base.program import Option, program
+from ....framework.base.errors import FormatError
+from ...files.transition_model import TransitionModel
+from ...lattices.lattice import CompactLattice, Weight, top_sorted
+from ...lattices.operations import best_path, pruned
+from ...lattices.phone_align import PhoneAlignOptions, phone_aligned
+from ...lattices.transition_ids import TransitionIds
+from ...tables.specifiers import ReadSpecifier
+from ...tables.streams import open_reader
+from ...tables.tables import TableWriter, read_table
+from ..base.options import errors_tell, shown
+from ..base.program import Option, program
 
 KIND = "compact_lattice"
 
