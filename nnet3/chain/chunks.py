@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..fst.acceptors import Matcher, compose, connect, determinize, minimize, remove_epsilons
+from ..fst.acceptors import Matcher, compose, connect, determinize, minimize
+from ..fst.epsilons import remove_epsilons
 from ..fst.fst import Fst
 from .supervision import Supervision, breadth_first, state_times
 

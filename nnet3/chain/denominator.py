@@ -79,9 +79,13 @@ def _initial_probs(fst: Fst, source: np.ndarray, prob: np.ndarray) -> np.ndarray
     current = np.zeros(fst.states)
     current[fst.start] = 1.0
     mean = np.zeros(fst.states)
-    for _ in range(_INITIAL_STEPS):
+    for step in range(_INITIAL_STEPS):
         mean += current / _INITIAL_STEPS
         current = np.bincount(fst.nextstate, current[source] * share, fst.states)
+        if not current.any():
+            raise FormatError(
+                f"the denominator FST has no loop: all its paths end within {step} arcs"
+            )
         current /= current.sum()
     return mean.astype(np.float32).astype(np.float64)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ..files.kaldi_io import Reader, Writer
-from ..fst.acceptors import remove_epsilons
+from ..fst.epsilons import remove_epsilons
 from ..fst.fst import Fst
 from ..fst.fst_io import read_fst, write_fst
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ..files.transition_model import TransitionModel, Transitions
-from ..fst.acceptors import connect, determinize, minimize, remove_epsilons
+from ..fst.acceptors import connect, determinize, minimize
+from ..fst.epsilons import remove_epsilons
 from ..fst.fst import Fst
 from .supervision import Supervision
 

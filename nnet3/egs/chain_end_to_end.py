@@ -15,7 +15,7 @@ from ..chain.examples import NnetChainExample, NnetChainSupervision
 from ..chain.supervision import Supervision, breadth_first
 from ..files.sparse import GeneralMatrix
 from ..files.transition_model import Transitions
-from ..fst.acceptors import remove_epsilons
+from ..fst.epsilons import remove_epsilons
 from ..fst.fst import Fst
 from .generate import IvectorSource
 from .rows import example_inputs, frame_indexes

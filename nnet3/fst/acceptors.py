@@ -5,7 +5,7 @@ of states and arcs and to the rounding of weights: left-over weights of determin
 multiples of 1/1024, pushed weights of 1e-6. Weights of alternative paths are not added: the better
 one counts.
 
-Source: OpenFst's `determinize.h`, `minimize.h`, `push.h`, `rmepsilon.h`; Mohri 1997, "Finite-state
+Source: OpenFst's `determinize.h`, `minimize.h`, `push.h`; Mohri 1997, "Finite-state
 transducers in language and speech processing".
 """
 
@@ -22,7 +22,7 @@ from .fst_properties import reachable
 _RESIDUAL_STEP = np.float32(1 / 1024)
 _PUSHED_STEP = np.float32(1e-6)
 _HALF = np.float32(0.5)
-_INFINITY = np.float32(np.inf)
+INFINITY = np.float32(np.inf)
 _END = 0
 """The label of the arcs that final weights become."""
 
@@ -30,7 +30,7 @@ Arc = tuple[int, np.float32, int]
 """Label, weight, next state."""
 
 
-class _States:
+class States:
     """The arcs of each state as Python lists, which these algorithms go through one by one."""
 
     def __init__(self, fst: Fst) -> None:
@@ -40,7 +40,7 @@ class _States:
         self.final = fst.final
 
 
-def _acceptor(arcs: list[list[Arc]], final: Iterable[float], start: int = 0) -> Fst:
+def acceptor(arcs: list[list[Arc]], final: Iterable[float], start: int = 0) -> Fst:
     """The acceptor of each state's arcs."""
     final = np.array(list(final), np.float32)
     flat = [arc for group in arcs for arc in group]
@@ -75,42 +75,6 @@ def connect(fst: Fst) -> Fst:
     )
 
 
-def remove_epsilons(fst: Fst) -> Fst:
-    """The same paths without arcs of label 0, which must not form loops.
-
-    Raises:
-        ShapeError: they do.
-    """
-    if not fst.arcs or fst.ilabel.min() > 0:
-        return fst
-    states = _States(fst)
-    done: list[dict[tuple[int, int], np.float32] | None] = [None] * fst.states
-    final = fst.final.copy()
-
-    def close(state: int, above: frozenset[int]) -> dict[tuple[int, int], np.float32]:
-        known = done[state]
-        if known is not None:
-            return known
-        if state in above:
-            raise ShapeError("an FST of a supervision has a loop without labels")
-        found: dict[tuple[int, int], np.float32] = {}
-        for label, weight, target in states.arcs[state]:
-            if label:
-                found[label, target] = min(found.get((label, target), _INFINITY), weight)
-                continue
-            for key, more in close(target, above | {state}).items():
-                found[key] = min(found.get(key, _INFINITY), weight + more)
-            final[state] = min(final[state], weight + final[target])
-        done[state] = found
-        return found
-
-    arcs = [
-        [(label, weight, target) for (label, target), weight in close(state, frozenset()).items()]
-        for state in range(fst.states)
-    ]
-    return connect(_acceptor(arcs, final, fst.start))
-
-
 class Matcher:
     """The arcs of an acceptor by state and label, found when they are first needed.
 
@@ -136,9 +100,9 @@ class Matcher:
 
 def compose(fst: Fst, other: Matcher | Fst) -> Fst:
     """The paths that both acceptors have; weights are added. Neither may have arcs of label 0."""
-    left, right = _States(fst), other if isinstance(other, Matcher) else Matcher(other)
+    left, right = States(fst), other if isinstance(other, Matcher) else Matcher(other)
     if fst.start < 0 or right.start < 0:
-        return _acceptor([], [])
+        return acceptor([], [])
     number = {(fst.start, right.start): 0}
     pairs = [(fst.start, right.start)]
     arcs: list[list[Arc]] = []
@@ -154,7 +118,7 @@ def compose(fst: Fst, other: Matcher | Fst) -> Fst:
                 made.append((label, weight + more, number[pair]))
         arcs.append(made)
     firsts, seconds = np.array(pairs).T
-    return connect(_acceptor(arcs, fst.final[firsts] + right.final[seconds]))
+    return connect(acceptor(arcs, fst.final[firsts] + right.final[seconds]))
 
 
 def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
@@ -162,7 +126,7 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
 
     The acceptor must have no arcs of label 0.
     """
-    states = _States(fst)
+    states = States(fst)
     zero = np.float32(0)
     first = ((fst.start, zero),)
     number: dict[tuple[tuple[int, np.floating], ...], int] = {first: 0}
@@ -171,12 +135,12 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
     final = []
     for subset in subsets:  # grows in the loop
         reached: dict[int, dict[int, np.float32]] = {}
-        end = _INFINITY
+        end = INFINITY
         for state, left in subset:
             end = min(end, left + states.final[state])
             for label, weight, target in states.arcs[state]:
                 group = reached.setdefault(label, {})
-                group[target] = min(group.get(target, _INFINITY), left + weight)
+                group[target] = min(group.get(target, INFINITY), left + weight)
         final.append(end)
         made: list[Arc] = []
         for label in sorted(reached):
@@ -197,7 +161,7 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
                 subsets.append(key)
             made.append((label, best, number[key]))
         arcs.append(made)
-    return _acceptor(arcs, final)
+    return acceptor(arcs, final)
 
 
 def _rounded(weight: np.float32, step: np.float32) -> np.float32:
@@ -237,7 +201,7 @@ def minimize(fst: Fst) -> Fst:
     arcs: list[list[Arc]] = []
     final = []
     for state in sorted(kept.values()):
-        group, end = [], _INFINITY
+        group, end = [], INFINITY
         for code, target in sorted(set(coded[state])):
             label, weight = labels[code]
             if target < 0:
@@ -246,7 +210,7 @@ def minimize(fst: Fst) -> Fst:
                 group.append((label, weight, number[member[target]]))
         arcs.append(group)
         final.append(end)
-    return _acceptor(arcs, final)
+    return acceptor(arcs, final)
 
 
 def _classes(coded: list[list[tuple[int, int]]], order: list[int]) -> list[int]:
@@ -300,9 +264,9 @@ def _backwards(fst: Fst) -> list[int]:
     return order
 
 
-def _push(fst: Fst, order: list[int]) -> _States:
+def _push(fst: Fst, order: list[int]) -> States:
     """Weights moved towards the start: the best way on from any state but the start is then 0."""
-    states = _States(fst)
+    states = States(fst)
     rest = np.empty(fst.states, np.float32)
     for state in order:
         ways = [w + rest[target] for _, w, target in states.arcs[state] if target != state]

@@ -21,7 +21,8 @@ from ..training.progress import number, ratio
 from ..training.transitions import TransitionOptions, output_priors, train_transitions
 from .base.options import BINARY
 from .base.program import Option, program
-from .train import read_raw, save
+from .base.saving import save
+from .train import read_raw
 
 
 @program(

@@ -1,11 +1,12 @@
 """Kaldi's programs for alignments, posteriors and trees that its training scripts call.
 
-Source: Kaldi's `bin/ali-to-pdf.cc`, `ali-to-post.cc`, `copy-int-vector.cc`,
+Source: Kaldi's `bin/ali-to-pdf.cc`, `ali-to-phones.cc`, `ali-to-post.cc`, `copy-int-vector.cc`,
 `post-to-tacc.cc`, `tree-info.cc`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import click
@@ -14,14 +15,15 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ..files.context_dependency import ContextDependency, answers
 from ..files.kaldi_io import Writer
+from ..files.phone_segments import PhoneSplitter, Segments
 from ..files.posterior import Posterior
 from ..files.transition_model import TransitionModel
 from ..tables.specifiers import is_specifier
-from ..tables.streams import open_reader
+from ..tables.streams import open_output, open_reader
 from ..tables.tables import TableWriter, read_table
 from .base.options import BINARY
 from .base.program import Option, program
-from .train import save
+from .base.saving import save
 
 
 def _read_model(name: str) -> TransitionModel:
@@ -48,6 +50,62 @@ def ali_to_pdf(options: SimpleNamespace, model: str, source: str, output: str) -
             writer.write(key, pdfs[_checked(ids, len(pdfs), f"{source}: {key}")])
         done = writer.count
     options.program.log(f"Converted {done} alignments to pdf sequences.")
+
+
+@program(
+    "ali-to-phones",
+    "Turn alignments, transition-ids, into the phones that they go through.",
+    ("<model>", "<alignments-rspecifier>", "<phone-transcript-wspecifier|ctm-wxfilename>"),
+    Option("ctm-output", False, "Write lines of a ctm file, with 1 for the channel"),
+    Option("frame-shift", 0.01, "Seconds from frame to frame, for the times in the ctm file"),
+    Option("per-frame", False, "Write the phone of each frame"),
+    Option("write-lengths", False, "Write each phone with its number of frames"),
+)
+def ali_to_phones(options: SimpleNamespace, model: str, source: str, output: str) -> None:
+    if options.per_frame + options.write_lengths + options.ctm_output > 1:
+        raise FormatError("only one of --per-frame, --write-lengths and --ctm-output can be given")
+    splitter = PhoneSplitter(_read_model(model))
+    program = options.program
+    done = 0
+
+    def segments() -> Iterator[tuple[str, Segments]]:
+        nonlocal done
+        for key, ids in read_table(source, "int_vector"):
+            try:
+                found = splitter.split(ids)
+            except FormatError as error:
+                raise FormatError(f"{source}: {key}: {error}") from error
+            if not found.whole:
+                program.warn(f"{key}: the alignment begins or ends within a phone")
+            done += 1
+            yield key, found
+
+    if options.ctm_output:
+        with open_output(output) as file:
+            for key, found in segments():
+                file.write(_ctm_lines(key, found, options.frame_shift).encode())
+    else:
+        kind = "int_pair_vector" if options.write_lengths else "int_vector"
+        with TableWriter(output, kind) as writer:
+            for key, found in segments():
+                phones, frames = found.phones, found.frames
+                if options.write_lengths:
+                    writer.write(key, np.stack((phones, frames), axis=1))
+                else:
+                    writer.write(key, np.repeat(phones, frames) if options.per_frame else phones)
+    program.log(f"Done {done} utterances.")
+
+
+def _ctm_lines(key: str, segments: Segments, shift: float) -> str:
+    """A line for each phone: utterance, channel, begin and duration in seconds, phone."""
+    digits = 2 if float(np.float32(shift)) >= 0.01 else 3  # the float next to 0.01 is below it
+    durations = np.float32(shift) * segments.frames.astype(np.float32)
+    begins = np.cumsum(np.append(np.float32(0), durations[:-1]), dtype=np.float32)
+    columns = begins.tolist(), durations.tolist(), segments.phones.tolist()
+    return "".join(
+        f"{key} 1 {begin:.{digits}f} {duration:.{digits}f} {phone}\n"
+        for begin, duration, phone in zip(*columns, strict=False)
+    )
 
 
 @program(

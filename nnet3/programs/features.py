@@ -20,7 +20,7 @@ from ..tables.streams import open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.options import errors_tell, shown
 from .base.program import Option, program
-from .train import save
+from .base.saving import save
 
 _LEAST_COUNT = 1.0
 _LEAST_VARIANCE = 1e-20

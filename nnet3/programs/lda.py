@@ -22,7 +22,8 @@ from ..training.lda import (
 from ..training.progress import number
 from .base.options import BINARY, SRAND
 from .base.program import Option, program
-from .train import in_turn, read_raw, save
+from .base.saving import save
+from .train import in_turn, read_raw
 
 _ACCUMULATING = (
     ("<raw-nnet-in>", "<training-examples-in>", "<lda-stats-out>"),

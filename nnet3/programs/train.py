@@ -22,7 +22,7 @@ from ..files.kaldi_io import Writer
 from ..network import adjust
 from ..network.collapse import collapse_model
 from ..network.nnet import Nnet
-from ..tables.streams import open_output, open_reader
+from ..tables.streams import open_reader
 from ..tables.tables import read_table
 from ..training import NnetTrainer, NnetTrainerOptions
 from ..training.combination import MakeProb, combine, frame_prob, show_progress
@@ -39,6 +39,7 @@ from .base.options import (
 )
 from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, program
+from .base.saving import save
 
 COMPILER = (
     Option("compiler.cache-capacity", 64, "How many compiled computations are kept"),
@@ -145,12 +146,6 @@ def write_raw(nnet: Nnet, name: str, binary: bool) -> None:
     writer = Writer(binary)
     nnet.write_to(writer)
     save(writer, name)
-
-
-def save(writer: Writer, name: str) -> None:
-    """Write the bytes of a writer to a file. Raises SaveError: the file cannot be written."""
-    with open_output(name) as file:
-        file.write(writer.getvalue())
 
 
 def read_examples(rspecifier: str) -> Iterator[NnetExample]:

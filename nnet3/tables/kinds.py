@@ -31,6 +31,7 @@ from ..lattices.lattice_io import (
 )
 
 _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
+_INTEGER = re.compile(r"[+-]?\d{1,18}\Z", re.A)
 _SPAN = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
 # Kaldi allows ends of ranges that are so much too late: times of segments are rounded.
 _TOLERANCE = 3
@@ -159,36 +160,29 @@ def _write_integers(writer: Writer, value: Any) -> None:
 
 
 def _read_pairs(reader: Reader) -> np.ndarray:
-    """Pairs of integers on a line, with `;` between, or in binary their number and the integers.
-
-    Returns:
-        int32, [pairs, 2].
-    """
+    """Pairs of integers, [pairs, 2]: `1 2 ; 3 4` on a line, or in binary behind their number."""
     start = reader.offset
-    if reader.binary:
-        count = reader.read_int32()
-        reader.check_left(count * 2 * _INTEGERS.itemsize, f"{count} pairs of integers")
-        integers = reader.read_array(_INTEGERS, 2 * count)
-        if np.any(integers["size"] != 4):
-            raise reader.error("integers of 4 bytes were expected here", start)
-        return integers["value"].astype(np.int32).reshape(-1, 2)
-    parts = reader.read_line().strip().split(";")
-    pairs = [part.split() for part in parts] if parts != [""] else []
-    if not all(len(pair) == 2 for pair in pairs):
-        raise reader.error("pairs of integers with ';' between were expected here", start)
-    text = " ".join(word for pair in pairs for word in pair).encode("utf-8", "surrogateescape")
-    return matrix_io.parse_integers(reader, text, start, 4).reshape(-1, 2)
+    if not reader.binary:
+        pieces = reader.read_line().split(";")
+        words = [piece.split() for piece in pieces] if pieces[0].strip() or pieces[1:] else []
+        if not all(len(pair) == 2 and all(map(_INTEGER.match, pair)) for pair in words):
+            raise reader.error("pairs of integers such as '1 2 ; 3 4' were expected here", start)
+        return matrix_io.integer_array(np.array(words, np.int64).reshape(-1, 2), 4)
+    integers = reader.read_array(_INTEGERS, 2 * reader.read_int32())
+    if np.any(integers["size"] != 4):
+        raise reader.error("integers of 4 bytes were expected here", start)
+    return integers["value"].astype(np.int32).reshape(-1, 2)
 
 
 def _write_pairs(writer: Writer, value: Any) -> None:
     pairs = matrix_io.integer_array(value, 4).reshape(-1, 2)
-    if not writer.binary:
-        writer.write_raw("; ".join(f"{a} {b} " for a, b in pairs.tolist()) + "\n")
-        return
-    writer.write_int32(len(pairs))
-    integers = np.empty(pairs.size, _INTEGERS)
-    integers["size"], integers["value"] = struct.calcsize("<i"), pairs.ravel()
-    writer.write_raw(integers.tobytes())
+    if writer.binary:
+        writer.write_int32(len(pairs))
+        integers = np.empty(pairs.size, _INTEGERS)
+        integers["size"], integers["value"] = struct.calcsize("<i"), pairs.ravel()
+        writer.write_raw(integers.tobytes())
+    else:
+        writer.write_raw("; ".join(f"{first} {second} " for first, second in pairs.tolist()) + "\n")
 
 
 def _basic(name: str, read: Callable[[Reader], Any], write: Callable[[Writer, Any], None]) -> Kind:
@@ -278,6 +272,7 @@ _ALL = (
     Kind("general_matrix", read_general_matrix, write_general_matrix, _cut_matrix),
     Kind("compressed_matrix", _read_compressed, write_general_matrix, _cut_matrix),
     Kind("int_vector", _read_integers, _write_integers),
+    Kind("int_pair_vector", _read_pairs, _write_pairs),
     Kind("posterior", Posterior.read, lambda writer, value: value.write(writer)),
     Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
@@ -291,7 +286,6 @@ _ALL = (
         header=False,
         own_header=True,
     ),
-    Kind("int_pair_vector", _read_pairs, _write_pairs),
     _basic("int", Reader.read_int32, Writer.write_int32),
     _basic("float", Reader.read_float, Writer.write_float),
     _basic("double", Reader.read_double, Writer.write_double),

@@ -19,7 +19,7 @@ from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.egs.rows import take_rows
 from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.files.kaldi_io import Writer
-from opscope.nnet3.fst.acceptors import remove_epsilons
+from opscope.nnet3.fst.epsilons import remove_epsilons
 from opscope.nnet3.fst.fst_io import write_fst
 from opscope.nnet3.network.adjust import set_batchnorm_test_mode
 from opscope.nnet3.network.nnet import Nnet

@@ -20,8 +20,8 @@ from opscope.nnet3.fst.acceptors import (
     connect,
     determinize,
     minimize,
-    remove_epsilons,
 )
+from opscope.nnet3.fst.epsilons import remove_epsilons
 from opscope.nnet3.fst.fst import Fst
 from opscope.nnet3.fst.fst_properties import acceptor_properties
 
@@ -63,8 +63,10 @@ def test_arcs_without_label_are_removed():
     found = remove_epsilons(fst)
     assert found.ilabel.min() > 0
     same(language(found), language(fst))
-    with pytest.raises(ShapeError, match="without labels"):
-        remove_epsilons(Fst.of_arcs([0, 1], [0, 0], [0, 0], [1, 0], [0, 0]))
+    loop = Fst.of_arcs([0, 1, 1], [0, 0, 3], [0.5, 1, 2], [1, 0, 1], [np.inf, 0])
+    assert language(remove_epsilons(loop)) == {(3,) * n: 0.5 + 2 * n for n in range(9)}
+    with pytest.raises(ShapeError, match="without labels form a loop"):
+        remove_epsilons(Fst.of_arcs([0, 1], [0, 0], [0, -0.5], [1, 0], [0, 0]))
     with pytest.raises(ShapeError, match="nnet3-chain-normalize-egs"):
         check_labels(fst)
 

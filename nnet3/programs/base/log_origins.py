@@ -43,6 +43,11 @@ _MAIN: dict[str, dict[str, int]] = {
     "Setting priors of pdfs": {"nnet3-am-train-transitions": 131},
     "Trained transitions": {"nnet3-am-train-transitions": 140},
     "Copied transition model": {"copy-transition-model": 62},
+    "Reading phone sequences": {"chain-est-phone-lm": 62},
+    "Estimating phone LM": {"chain-est-phone-lm": 67},
+    "Estimated phone language model": {"chain-est-phone-lm": 73},
+    "Write denominator FST": {"chain-make-den-fst": 78},
+    "Done {} utterances.": {"ali-to-phones": 134},
     "Zero-length utterance": {"nnet3-compute": 138, "nnet3-xvector-compute": 168},
     "No iVector available": {"nnet3-compute": 146},
     "No online iVector available": {"nnet3-compute": 155},
@@ -171,6 +176,38 @@ _FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
     ("", "RecomputeStats", "nnet-utils.cc"): {
         "Recomputing stats": 551,
         "Done recomputing stats": 559,
+    },
+    ("chain-est-phone-lm", "DoBackoff", "language-model.cc"): {
+        "In LM [hard] backoff": 252,
+    },
+    ("chain-est-phone-lm", "Estimate", "language-model.cc"): {
+        "Estimating language model": 298,
+    },
+    ("chain-est-phone-lm", "OutputToFst", "language-model.cc"): {
+        "Total number of phone instances": 394,
+        "Perplexity on training data": 395,
+        "Note: perplexity": 396,
+        "Created phone language model": 404,
+    },
+    ("chain-make-den-fst", "CreateDenominatorFst", "chain-den-graph.cc"): {
+        "Number of states and arcs in phone-LM": 306,
+        "Number of states and arcs in context-dependent": 335,
+        "Number of states and arcs in transition-id FST is": 371,
+        "Number of states and arcs in transition-id FST after removing epsilons": 379,
+    },
+    ("chain-make-den-fst", "DenGraphMinimizeWrapper", "chain-den-graph.cc"): {
+        "Number of states and arcs in transition-id FST after reversed": 228,
+        "Number of states and arcs in transition-id FST after regular": 233,
+        "Number of states and arcs in transition-id FST after removing any": 238,
+    },
+    ("chain-make-den-fst", "PrintDenGraphStats", "chain-den-graph.cc"): {
+        "Number of states is": 269,
+    },
+    ("chain-make-den-fst", "CheckDenominatorFst", "chain-den-graph.cc"): {
+        "Pdf-id {} is not seen": 292,
+    },
+    ("", "Iterate", "push-special.cc"): {
+        "push-special: finished": 182,
     },
     ("", "GetWeights", "nnet3-average.cc"): {
         "Normalizing weights": 50,
