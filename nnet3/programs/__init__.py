@@ -50,6 +50,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-am-train-transitions": ("acoustic_models", "Transition probabilities of alignments."),
     "copy-transition-model": ("acoustic_models", "Copy a model's transition model."),
     "apply-cmvn": ("features", "Normalize the mean and variance of features."),
+    "apply-cmvn-online": ("lattices.online_cmvn", "Normalize features by what was heard so far."),
     "feat-to-dim": ("features", "How many columns features have."),
     "feat-to-len": ("features", "How many frames features have."),
     "cuda-compiled": ("features", "Whether there is a GPU."),

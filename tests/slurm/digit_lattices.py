@@ -1,4 +1,4 @@
-"""Utterances of three spoken digits each with lattices of their alignments, in Kaldi's layout."""
+"""Utterances of three spoken digits each with alignments and lattices, in Kaldi's layout."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DIGITS = 3
 
 
 def write_digits(recipe: Path, speech: Path, chain: Path, utterances: int = 40) -> None:
-    """Features in `data`, lattices in `lats`; a digit d is the phone d + 1.
+    """Features in `data`, alignments in `ali`, lattices in `lats`; a digit d is the phone d + 1.
 
     In every other utterance the second digit may be its neighbour as well, at a cost.
     """
-    data, lats = recipe / "data", recipe / "lats"
-    data.mkdir()
-    lats.mkdir()
+    data, ali, lats = (recipe / name for name in ("data", "ali", "lats"))
+    for folder in (data, ali, lats):
+        folder.mkdir()
     ids = TransitionIds.of(TransitionModel.read_from(open_reader(str(chain / "0.trans_mdl"))))
     digits = dict(line.split() for line in (speech / "train.labels").read_text().splitlines())
     spoken: dict[str, list[tuple[int, np.ndarray]]] = {}
@@ -40,15 +40,26 @@ def write_digits(recipe: Path, speech: Path, chain: Path, utterances: int = 40) 
     _write_features(data, made)
     jobs = 2
     for job in range(jobs):
-        with TableWriter(f"ark:{lats}/lat", "compact_lattice") as table:
+        with (
+            TableWriter(f"ark:{lats}/lat.{job + 1}", "compact_lattice") as table,
+            TableWriter(f"ark:{ali}/ali.{job + 1}", "int_vector") as alignments,
+        ):
             for number, (name, parts) in enumerate(made):
                 if number * jobs // len(made) == job:
                     table.write(name, lattice(ids, parts, alternative=number % 2 == 0))
-        packed = gzip.compress((lats / "lat").read_bytes())
-        (lats / f"lat.{job + 1}.gz").write_bytes(packed)
-        (lats / "lat").unlink()
-    (lats / "num_jobs").write_text(f"{jobs}\n")
-    shutil.copyfile(chain / "0.trans_mdl", lats / "final.mdl")
+                    alignments.write(name, alignment(lattice(ids, parts, alternative=False)))
+        for path in (lats / f"lat.{job + 1}", ali / f"ali.{job + 1}"):
+            Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+    for folder in (ali, lats):
+        (folder / "num_jobs").write_text(f"{jobs}\n")
+        shutil.copyfile(chain / "0.trans_mdl", folder / "final.mdl")
+    shutil.copyfile(chain / "tree", ali / "tree")
+
+
+def alignment(found: CompactLattice) -> list[int]:
+    """The transition-ids of a lattice of one path."""
+    return [number for (arc,) in found.arcs[:-1] for number in arc.weight.ids]
 
 
 def lattice(
