@@ -55,6 +55,8 @@ def write_digits(recipe: Path, speech: Path, chain: Path, utterances: int = 40) 
         (folder / "num_jobs").write_text(f"{jobs}\n")
         shutil.copyfile(chain / "0.trans_mdl", folder / "final.mdl")
     shutil.copyfile(chain / "tree", ali / "tree")
+    symbols = ["<eps>", *(f"digit{digit}" for digit in range(10))]
+    (ali / "phones.txt").write_text("".join(f"{name} {i}\n" for i, name in enumerate(symbols)))
 
 
 def alignment(found: CompactLattice) -> list[int]:

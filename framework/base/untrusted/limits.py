@@ -132,7 +132,7 @@ LIMITS = {
         ),
         Limit(
             "lattice",
-            2_000_000,
+            200_000,
             "states",
             "states that the paths of one lattice unfold to: a phone-aligned lattice, the frames"
             " and the FST of a supervision",
