@@ -121,8 +121,8 @@ def _reads_tree(path: Path) -> None:
 
 
 TARGETS = (
-    Target("lattices", ".ark", _lattices, _reads_lattices, (*BYTES, *TEXT)),
-    Target("lattices of phones", ".ark", _lattices, _makes_phones, (*TEXT, *BYTES)),
+    Target("Kaldi lattices", ".ark", _lattices, _reads_lattices, (*BYTES, *TEXT)),
+    Target("Kaldi lattices of phones", ".ark", _lattices, _makes_phones, (*TEXT, *BYTES)),
     Target("phones with lengths", ".ark", _phones, _reads_phones, (*TEXT, *BYTES)),
     Target("model of a supervision", ".mdl", _models, _reads_model, (*TEXT, *BYTES)),
     Target("tree of a supervision", ".tree", lambda _: [_TREE], _reads_tree, TEXT),
