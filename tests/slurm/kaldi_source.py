@@ -107,8 +107,9 @@ def write_data(recipe: Path, utterances: int = 24, frames: int = 40) -> None:
     (ali / "phones.txt").write_text("<eps> 0\na 1\nb 2\nc 3\n")
 
 
-def write_chain(experiment: Path, egs: Path, chain: Path, ali: Path, archives: int = 2) -> None:
-    """Chain examples in Kaldi's layout, made of reference data, and what stages before give."""
+def write_chain(egs: Path, chain: Path, ali: Path, archives: int = 2) -> None:
+    """Chain examples in Kaldi's layout, made of reference data, and the tree, transition model and
+    alignments that they were made with."""
     (egs / "info").mkdir(parents=True)
     examples = (chain / "egs.two.ark").read_bytes()
     names = [f"cegs.{number}.ark" for number in range(1, archives + 1)]
@@ -119,17 +120,28 @@ def write_chain(experiment: Path, egs: Path, chain: Path, ali: Path, archives: i
     info |= {"left_context_initial": -1, "right_context_final": -1, "frames_per_eg": 60}
     for name, value in (info | {"num_archives": archives}).items():
         (egs / "info" / name).write_text(f"{value}\n")
-    for name in ("den.fst", "normalization.fst", "phone_lm.fst", "0.trans_mdl", "tree"):
-        shutil.copy(chain / name, experiment / name)
-        (experiment / name).chmod(0o644)
-    for name in ("tree", "0.trans_mdl"):
-        shutil.copyfile(chain / name, ali / {"0.trans_mdl": "final.mdl"}.get(name, name))
+    shutil.copyfile(chain / "tree", ali / "tree")
+    shutil.copyfile(chain / "0.trans_mdl", ali / "final.mdl")
+    lines = (chain / "durs.txt").read_text().splitlines()
+    half = len(lines) // 2
+    for number in (1, 2):
+        with TableWriter(f"ark:{ali}/ali.{number}", "int_vector") as table:
+            for line in lines[:half] if number == 1 else lines[half:]:
+                name, rest = line.split(None, 1)
+                pairs = [tuple(map(int, pair.split())) for pair in rest.split(";")]
+                # a state's self-loop has the number before that of the transition that leaves it
+                ids = [[2 * phone, *[2 * phone - 1] * (frames - 1)] for phone, frames in pairs]
+                table.write(name, np.array(sum(ids, []), np.int32))
+        path = ali / f"ali.{number}"
+        (ali / f"ali.{number}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
 
 
 def write_features(data: Path, dim: int) -> None:
-    """A table of one matrix, from which scripts learn the dimension of features."""
+    """A table of two matrices, from which scripts learn the dimension of features."""
     data.mkdir()
     with TableWriter(f"ark,scp:{data}/feats.ark,{data}/feats.scp", "matrix") as feats:
-        feats.write("s0-u0", np.zeros((3, dim), np.float32))
-    for name in ("utt2spk", "spk2utt"):
-        (data / name).write_text("s0-u0 s0\n" if name == "utt2spk" else "s0 s0-u0\n")
+        for speaker in range(2):
+            feats.write(f"s{speaker}-u0", np.zeros((3, dim), np.float32))
+    for name, line in (("utt2spk", "s{0}-u0 s{0}\n"), ("spk2utt", "s{0} s{0}-u0\n")):
+        (data / name).write_text("".join(line.format(speaker) for speaker in range(2)))

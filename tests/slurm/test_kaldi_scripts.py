@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -22,6 +23,7 @@ from kaldi_source import missing, unpack, write_chain, write_data, write_feature
 
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.programs.base.graphs import open_fst
 from opscope.nnet3.tables.tables import read_table
 from opscope.python_api.cli.main import main
 from reference_folders import DATA, KALDI
@@ -58,8 +60,9 @@ RNN = """steps/nnet3/train_raw_rnn.py --feat-dir=data --targets-scp=targets.scp
  --trainer.samples-per-iter=60 --trainer.num-epochs=2 --trainer.rnn.num-chunk-per-minibatch=16,1:8
  --trainer.deriv-truncate-margin=4 --trainer.optimization.shrink-value=0.9"""
 LF_MMI = """steps/nnet3/chain/train.py --feat-dir=data --tree-dir=ali --lat-dir=ali --egs.dir=egs
- --egs.chunk-width=60 --trainer.num-epochs=1 --trainer.num-chunk-per-minibatch=2,1 --stage=-4
+ --egs.chunk-width=60 --trainer.num-epochs=1 --trainer.num-chunk-per-minibatch=2,1 --stage=-6
  --chain.xent-regularize=0.1 --chain.leaky-hmm-coefficient=0.1 --feat.cmvn-opts="""
+LM = "--ngram-order=3 --no-prune-ngram-order=2 --num-extra-lm-states=30"
 
 
 @pytest.fixture(scope="module")
@@ -145,15 +148,17 @@ def test_chain_train(recipe):
     if not KALDI.exists():
         pytest.skip(f"{KALDI} is missing")
     folder = recipe[0]
-    (folder / "exp").mkdir()
     write_data(folder)
-    write_chain(folder / "exp", folder / "egs", KALDI / "chain", folder / "ali", archives=1)
+    write_chain(folder / "egs", KALDI / "chain", folder / "ali", archives=1)
     for path in (folder / "data").iterdir():
         path.unlink()
     (folder / "data").rmdir()
     write_features(folder / "data", 40)
-    (folder / "ali" / "num_jobs").write_text("1\n")
-    made = train(recipe, LF_MMI, CHAIN)
+    made = train(recipe, LF_MMI, CHAIN, f"--chain.lm-opts={LM}")
+    for name in ("phone_lm.fst", "den.fst", "normalization.fst"):
+        found, wanted = (open_fst(str(folder / name)) for folder in (made, KALDI / "chain"))
+        assert (found.states, found.arcs, found.start) == (wanted.states, wanted.arcs, wanted.start)
+        np.testing.assert_allclose(np.sort(found.weight), np.sort(wanted.weight), atol=1e-5)
     assert Nnet.read(made / "final.mdl").output_dim("output") == 20
 
 
@@ -205,7 +210,7 @@ def test_chain_train_from_lattices(recipe):
     folder = recipe[0]
     write_corpus(folder)
     script = LF_MMI.replace("--egs.dir=egs", "").replace("--lat-dir=ali", "--lat-dir=lats")
-    script = script.replace("--stage=-4", "--stage=-10 --trainer.frames-per-iter=2000")
+    script = script.replace("--stage=-6", "--stage=-10 --trainer.frames-per-iter=2000")
     script += " --chain.left-tolerance=3 --chain.right-tolerance=3"
     script += " --chain.lm-opts=--num-extra-lm-states=20"
     made = train(recipe, script, CHAIN, "--egs.opts=--num-utts-subset 8")
