@@ -210,11 +210,10 @@ def test_chain_train_from_lattices(recipe):
     folder = recipe[0]
     write_corpus(folder)
     script = LF_MMI.replace("--egs.dir=egs", "").replace("--lat-dir=ali", "--lat-dir=lats")
-    script = script.replace("--stage=-6", "--stage=-10 --trainer.frames-per-iter=2000")
+    script = script.replace("--stage=-6", "--stage=-10")
     script += " --chain.left-tolerance=3 --chain.right-tolerance=3"
     script += " --chain.lm-opts=--num-extra-lm-states=20"
     made = train(recipe, script, CHAIN, "--egs.opts=--num-utts-subset 8")
     assert Nnet.read(made / "final.mdl").output_dim("output") == 20
-    assert int((made / "egs" / "info" / "num_archives").read_text()) > 1
     for name in ("phone_lm.fst", "den.fst", "normalization.fst"):
         assert (made / name).stat().st_size > 100
