@@ -277,7 +277,13 @@ _ALL = (
     Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
     Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
-    Kind("fst", read_fst, lambda writer, value: write_fst(value, writer), header=False),
+    Kind(
+        "fst",
+        read_fst,
+        lambda writer, value: write_fst(value, writer, "vector"),
+        header=False,
+        own_header=True,
+    ),
     Kind("lattice", read_lattice, write_lattice, header=False, own_header=True),
     Kind(
         "compact_lattice",
