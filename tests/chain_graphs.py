@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 
 from opscope.nnet3.chain.supervision import Supervision
 from opscope.nnet3.fst.fst import Fst
@@ -91,3 +92,27 @@ def leaky_paths(graph, frames, leaky):
         if prob > 0:
             found.append((float(np.log(prob)), tuple(int(arc[2]) for arc in chosen)))
     return found
+
+
+def language(fst, longest=8):
+    """The best weight of each sequence of labels; label 0 is left out."""
+    found = {}
+    todo = [(fst.start, (), 0.0)] if fst.states else []
+    while todo:
+        state, labels, weight = todo.pop()
+        if not np.isinf(fst.final[state]):
+            whole = weight + float(fst.final[state])
+            found[labels] = min(found.get(labels, np.inf), whole)
+        for arc in range(fst.begin[state], fst.begin[state + 1]):
+            label = int(fst.ilabel[arc])
+            following = (*labels, label) if label else labels
+            if len(following) <= longest:
+                todo.append((int(fst.nextstate[arc]), following, weight + float(fst.weight[arc])))
+    return found
+
+
+def same(one, other, tolerance=1e-5):
+    """Both languages have the same sequences, and these the same weights."""
+    assert one.keys() == other.keys() and one
+    for labels, weight in one.items():
+        assert weight == pytest.approx(other[labels], abs=tolerance)

@@ -65,6 +65,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "xconfig",
         "fst",
         "chain",
+        "lattices",
         "training",
         "egs",
         "tables",

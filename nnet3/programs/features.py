@@ -6,6 +6,8 @@ Source: Kaldi's `featbin/apply-cmvn.cc`, `feat-to-dim.cc`, `feat-to-len.cc`, `tr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,7 +81,8 @@ class _Normalizer:
             raise FormatError(f"--utt2spk wants a table of statistics, not the file {stats}")
         else:
             self._all = open_reader(stats).read_matrix(np.float64)
-        self._skipped = _numbers(options.skip_dims)
+        skipped = dimensions(options.skip_dims)
+        self._terms = CmvnTerms(options.norm_vars, skipped, options.reverse)
 
     def terms(self, key: str, dim: int) -> tuple[np.ndarray | None, np.ndarray] | None:
         """What features of an utterance are multiplied with, if they are, and what is added:
@@ -98,28 +101,51 @@ class _Normalizer:
             return None
         else:
             stats = self._table[key]
-        return self._of(np.array(stats), dim)
+        return self._terms.of(np.array(stats), dim)
 
-    def _of(self, stats: np.ndarray, dim: int) -> tuple[np.ndarray | None, np.ndarray]:
-        variances, reverse = self._options.norm_vars, self._options.reverse
+
+@dataclass(frozen=True)
+class CmvnTerms:
+    """How statistics normalise features.
+
+    Attributes:
+        variances: variances are normalised as well as means.
+        skipped: dimensions that are left alone.
+        reverse: features get the mean and variance of the statistics.
+    """
+
+    variances: bool
+    skipped: Sequence[int] = ()
+    reverse: bool = False
+
+    def of(self, stats: np.ndarray, dim: int) -> tuple[np.ndarray | None, np.ndarray]:
+        """What features of `dim` columns are multiplied with, if they are, and what is added:
+        float32, [dim].
+
+        Args:
+            stats: [2, dim + 1], of which skipped dimensions are overwritten.
+
+        Raises:
+            ShapeError, FormatError: the statistics do not fit.
+        """
         if stats.shape not in ((1, dim + 1), (2, dim + 1)):
             raise ShapeError(
                 f"statistics {list(stats.shape)} for features of {dim} columns: want [2, {dim + 1}]"
             )
-        if len(stats) == 1 and (variances or self._skipped):
+        if len(stats) == 1 and (self.variances or self.skipped):
             raise ShapeError("the statistics have no row of squares, which variances need")
         count = stats[0, dim]
-        for skipped in self._skipped:
+        for skipped in self.skipped:
             if not 0 <= skipped < dim:
                 raise FormatError(f"--skip-dims: there is no dimension {skipped} of {dim}")
             stats[:, skipped] = 0.0, count
         if not count >= _LEAST_COUNT:
             raise FormatError(f"statistics of {count:g} frames are not enough to normalize by")
         mean = stats[0, :dim] / count
-        if not variances:
-            return None, _single(mean if reverse else -1.0 / count * stats[0, :dim])
+        if not self.variances:
+            return None, _single(mean if self.reverse else -1.0 / count * stats[0, :dim])
         variance = np.maximum(stats[1, :dim] / count - mean * mean, _LEAST_VARIANCE)
-        if reverse:
+        if self.reverse:
             return _single(np.sqrt(variance)), _single(mean)
         scale = 1.0 / np.sqrt(variance)
         if not np.isfinite(scale).all():
@@ -131,7 +157,12 @@ def _single(values: np.ndarray) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def _numbers(text: str) -> list[int]:
+def dimensions(text: str) -> list[int]:
+    """The numbers of `--skip-dims`.
+
+    Raises:
+        FormatError: there is something else.
+    """
     try:
         return [int(word) for word in text.split(":")] if text else []
     except ValueError:

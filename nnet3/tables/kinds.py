@@ -23,6 +23,12 @@ from ..files.kaldi_io import Reader, Writer
 from ..files.posterior import Posterior
 from ..files.sparse import read_general_matrix, to_dense, write_general_matrix
 from ..fst.fst_io import read_fst, write_fst
+from ..lattices.lattice_io import (
+    read_compact_lattice,
+    read_lattice,
+    write_compact_lattice,
+    write_lattice,
+)
 
 _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
 _INTEGER = re.compile(r"[+-]?\d{1,18}\Z", re.A)
@@ -53,7 +59,8 @@ class Kind:
         read: reads a value from a reader that has passed the header.
         write: to a writer that has written the header.
         cut: cuts a value to a range such as `0:9,0:2`, where the kind has ranges.
-        header: whether values in binary have a header; kinds without one are always text.
+        header: whether values in binary have Kaldi's header; kinds without one are always text.
+        own_header: whether values in binary begin with a header of another kind in its place.
     """
 
     name: str
@@ -61,6 +68,11 @@ class Kind:
     write: Callable[[Writer, Any], None]
     cut: Callable[[Any, str], Any] | None = None
     header: bool = True
+    own_header: bool = False
+
+    def writer(self, binary: bool) -> Writer:
+        """A writer for one value, in binary where the kind has it."""
+        return Writer(binary and (self.header or self.own_header), header=self.header)
 
     def read_value(self, reader: Reader) -> Any:
         """Read a value with its header.
@@ -265,7 +277,21 @@ _ALL = (
     Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
     Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
-    Kind("fst", read_fst, lambda writer, value: write_fst(value, writer), header=False),
+    Kind(
+        "fst",
+        read_fst,
+        lambda writer, value: write_fst(value, writer, "vector"),
+        header=False,
+        own_header=True,
+    ),
+    Kind("lattice", read_lattice, write_lattice, header=False, own_header=True),
+    Kind(
+        "compact_lattice",
+        read_compact_lattice,
+        write_compact_lattice,
+        header=False,
+        own_header=True,
+    ),
     _basic("int", Reader.read_int32, Writer.write_int32),
     _basic("float", Reader.read_float, Writer.write_float),
     _basic("double", Reader.read_double, Writer.write_double),

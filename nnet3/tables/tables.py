@@ -242,7 +242,7 @@ def value_bytes(kind: str | Kind, value: Any, binary: bool) -> bytes:
         FormatError: it is not of the kind.
     """
     kind = kind_of(kind)
-    body = Writer(binary and kind.header)
+    body = kind.writer(binary)
     kind.write(body, value)
     return body.getvalue()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chain_graphs import random_hmm, random_lattice
+from chain_graphs import language, random_hmm, random_lattice, same
 from opscope.framework.base.errors import ShapeError
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled
 from opscope.nnet3.chain.supervision import Supervision, check_labels, state_times
@@ -26,29 +26,6 @@ from opscope.nnet3.fst.fst import Fst
 from opscope.nnet3.fst.fst_properties import acceptor_properties
 
 SEEDS = range(6)
-
-
-def language(fst, longest=8):
-    """The best weight of each sequence of labels; label 0 is left out."""
-    found = {}
-    todo = [(fst.start, (), 0.0)] if fst.states else []
-    while todo:
-        state, labels, weight = todo.pop()
-        if not np.isinf(fst.final[state]):
-            whole = weight + float(fst.final[state])
-            found[labels] = min(found.get(labels, np.inf), whole)
-        for arc in range(fst.begin[state], fst.begin[state + 1]):
-            label = int(fst.ilabel[arc])
-            following = (*labels, label) if label else labels
-            if len(following) <= longest:
-                todo.append((int(fst.nextstate[arc]), following, weight + float(fst.weight[arc])))
-    return found
-
-
-def same(one, other, tolerance=1e-5):
-    assert one.keys() == other.keys() and one
-    for labels, weight in one.items():
-        assert weight == pytest.approx(other[labels], abs=tolerance)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,13 +18,15 @@ import opscope
 
 sys.path.insert(0, str(Path(__file__).parent))
 import one_node
+from digit_lattices import write_digits
 from kaldi_source import missing, unpack, write_chain, write_data, write_features
 
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.programs.base.graphs import open_fst
+from opscope.nnet3.tables.tables import read_table
 from opscope.python_api.cli.main import main
-from reference_folders import KALDI
+from reference_folders import DATA, KALDI
 
 pytestmark = [
     pytest.mark.slow,
@@ -94,9 +97,10 @@ def recipe(request, tmp_path, monkeypatch, slurm):
 
 def run(recipe, *words: str) -> str:
     folder, _, environment = recipe
+    python = [] if words[0].endswith(".sh") else [sys.executable, "-W", "ignore"]
     done = subprocess.run(
         # as every recipe of Kaldi's begins; path.sh is Kaldi's own
-        ["bash", "-c", '. ./path.sh; exec "$0" "$@"', sys.executable, "-W", "ignore", *words],
+        ["bash", "-c", '. ./path.sh; exec "$0" "$@"', *python, *words],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -156,3 +160,60 @@ def test_chain_train(recipe):
         assert (found.states, found.arcs, found.start) == (wanted.states, wanted.arcs, wanted.start)
         np.testing.assert_allclose(np.sort(found.weight), np.sort(wanted.weight), atol=1e-5)
     assert Nnet.read(made / "final.mdl").output_dim("output") == 20
+
+
+def write_corpus(folder: Path) -> None:
+    """Spoken digits with alignments and lattices."""
+    for needed in (KALDI, DATA / "speech"):
+        if not needed.exists():
+            pytest.skip(f"{needed} is missing")
+    write_digits(folder, DATA / "speech", KALDI / "chain")
+    (folder / "exp").mkdir()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--left-tolerance 3 --right-tolerance 3",
+        "--lattice-lm-scale 0.5 --lattice-prune-beam 8 --acwt 0.5 --generate-egs-scp true",
+        "--constrained false --lattice-prune-beam 0 --online-cmvn true",
+    ],
+    ids=["tolerances", "lm-scale", "unconstrained"],
+)
+def test_chain_get_egs(recipe, options):
+    folder, command, _ = recipe
+    write_corpus(folder)
+    for name in ("normalization.fst", "0.trans_mdl", "tree"):
+        shutil.copyfile(KALDI / "chain" / name, folder / "exp" / name)
+    if command == "run.pl" and "unconstrained" not in options:
+        options += " --frames-per-iter 2000"
+    script = "steps/nnet3/chain/get_egs.sh --num-utts-subset 8 --frames-per-eg 60 --cmd"
+    run(recipe, *script.split(), command, *options.split(), "data", "exp", "lats", "exp/egs")
+    egs = folder / "exp" / "egs"
+    count = int((egs / "info" / "num_archives").read_text())
+    assert count == 1 if "frames-per-iter" not in options else count > 1
+    for name in ("train_diagnostic", "valid_diagnostic", "combine", "cegs.1"):
+        found = egs / f"{name}.cegs" if "." not in name else egs / f"{name}.ark"
+        examples = [eg for _, eg in read_table(f"ark:{found}", "chain_example")]
+        supervision = examples[0].outputs[0].supervision
+        assert supervision.label_dim == 20
+        assert bool(supervision.e2e_fsts) == ("constrained false" in options)
+    logs = [path.read_text() for path in (egs / "log").glob("get_egs.*.log")]
+    assert len(logs) == 2
+    for log in logs:
+        assert re.search(r"Successfully aligned (1[0-9]|20) lattices; 0 had errors", log)
+        assert re.search(r"supervision information for \d+ utterances, errors on 0", log)
+
+
+def test_chain_train_from_lattices(recipe):
+    """All stages: phone language model, denominator graph, examples, training."""
+    folder = recipe[0]
+    write_corpus(folder)
+    script = LF_MMI.replace("--egs.dir=egs", "").replace("--lat-dir=ali", "--lat-dir=lats")
+    script = script.replace("--stage=-6", "--stage=-10")
+    script += " --chain.left-tolerance=3 --chain.right-tolerance=3"
+    script += " --chain.lm-opts=--num-extra-lm-states=20"
+    made = train(recipe, script, CHAIN, "--egs.opts=--num-utts-subset 8")
+    assert Nnet.read(made / "final.mdl").output_dim("output") == 20
+    for name in ("phone_lm.fst", "den.fst", "normalization.fst"):
+        assert (made / name).stat().st_size > 100

@@ -131,6 +131,13 @@ LIMITS = {
             "combinations",
             "windows of phones that are tried for the outputs of a decision tree",
         ),
+        Limit(
+            "lattice",
+            200_000,
+            "states",
+            "states that the paths of one lattice unfold to: a phone-aligned lattice, the frames"
+            " and the FST of a supervision",
+        ),
     )
 }
 

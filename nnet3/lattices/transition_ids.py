@@ -1,0 +1,68 @@
+"""What lattices ask of transition-ids: phone, pdf, whether a loop or the last of its phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+from ..files.transition_model import TransitionModel
+
+
+@dataclass(frozen=True)
+class TransitionIds:
+    """All transition-ids of a model, each list by number from 1 on.
+
+    Attributes:
+        state: transition states, from 1 on. phone, pdf: of each.
+        is_loop: whether it stays in its HMM state.
+        is_last: whether it leaves its phone.
+        target: the HMM state that it leads to.
+    """
+
+    state: list[int]
+    phone: list[int]
+    pdf: list[int]
+    is_loop: list[bool]
+    is_last: list[bool]
+    target: list[int]
+
+    @classmethod
+    def of(cls, model: TransitionModel) -> TransitionIds:
+        """Those of a model.
+
+        Raises:
+            FormatError: the topology lacks one of its states.
+        """
+        known = model.transitions()
+        target, last, phone = [-1], [False], [0]
+        for row in model.tuples.tolist():
+            states = model.entries[model.entry_of[row[0]]]
+            for to, _ in states[row[1]].transitions:
+                target.append(to)
+                last.append(to + 1 == len(states))
+                phone.append(row[0])
+        columns = (known.state.tolist(), phone, known.pdf.tolist(), known.is_loop.tolist())
+        return cls(*columns, last, target)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.state) - 1
+
+    @property
+    def num_pdfs(self) -> int:
+        """How many outputs there are."""
+        return int(np.max(self.pdf)) + 1
+
+    def check(self, ids: Iterable[int]) -> None:
+        """Refuse numbers that are none.
+
+        Raises:
+            ShapeError: there is one.
+        """
+        for number in ids:
+            if not 0 < number <= self.count:
+                raise ShapeError(f"{number} is no transition-id: the model has 1 to {self.count}")

@@ -1,0 +1,1 @@
+"""Kaldi's programs that prepare the data of a corpus. May import every room of this floor."""

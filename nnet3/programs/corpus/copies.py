@@ -1,0 +1,149 @@
+"""Kaldi's programs that copy tables: features, matrices, FSTs; what sizes matrices have.
+
+Source: Kaldi's `featbin/copy-feats.cc`, `bin/copy-matrix.cc`, `bin/matrix-dim.cc`,
+`fstbin/fstcopy.cc`.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import click
+import numpy as np
+
+from ....framework.base.errors import FormatError
+from ...files.compressed import CompressedMatrix, Compression
+from ...files.kaldi_io import Writer
+from ...tables.specifiers import is_specifier
+from ...tables.streams import open_reader
+from ...tables.tables import TableWriter, read_table
+from ..base.options import BINARY, shown
+from ..base.program import Option, program
+from ..base.saving import save
+
+_LEAST = 1e-20  # of a number whose logarithm is taken
+
+
+@program(
+    "copy-feats",
+    "Copy features: a table to a table, or a file to a file.",
+    ("<feature-in>", "<feature-out>"),
+    BINARY,
+    Option("compress", False, "Write a table in compressed form"),
+    Option("compression-method", 1, "How it is compressed, 1 to 7"),
+    Option("write-num-frames", "", "Wspecifier of the number of frames of each utterance"),
+)
+def copy_feats(options: SimpleNamespace, source: str, output: str) -> None:
+    if not _are_tables(source, output):
+        if options.compress or options.write_num_frames:
+            raise FormatError("--compress and --write-num-frames want tables, not files")
+        _save_matrix(open_reader(source).read_matrix(np.float32), output, options.binary)
+        options.program.log(f"Copied features from {source} to {output}")
+        return
+    method = options.compression_method
+    if method not in Compression.__members__.values():
+        raise FormatError(f"--compression-method={method} is none of 1 to 7")
+    lengths: list[tuple[str, int]] = []
+    kind = "compressed_matrix" if options.compress else "matrix"
+    with TableWriter(output, kind) as writer:
+        for key, matrix in shown(read_table(source, "matrix"), "copy", "utterances"):
+            lengths.append((key, len(matrix)))
+            if options.compress:
+                writer.write(key, CompressedMatrix.compress(matrix, Compression(method)))
+            else:
+                writer.write(key, matrix)
+        done = writer.count
+    if options.write_num_frames:
+        with TableWriter(options.write_num_frames, "int") as writer:
+            for key, frames in lengths:
+                writer.write(key, frames)
+    options.program.log(f"Copied {done} feature matrices.")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "copy-matrix",
+    "Copy matrices, changed by options: a table to a table, or a file to a file.",
+    ("<matrix-in>", "<matrix-out>"),
+    BINARY,
+    Option("scale", 1.0, "Factor for all numbers, before what follows"),
+    Option("apply-log", False, "Take logarithms, of 1e-20 where a number is smaller"),
+    Option("apply-exp", False, "Take exponentials"),
+    Option("apply-softmax-per-row", False, "Take the softmax of each row"),
+    Option("apply-power", 1.0, "Power that numbers are raised to, after all else"),
+)
+def copy_matrix(options: SimpleNamespace, source: str, output: str) -> None:
+    if options.apply_log + options.apply_exp + options.apply_softmax_per_row > 1:
+        raise FormatError("Only one of apply-log, apply-exp and apply-softmax-per-row can be given")
+    if not _are_tables(source, output):
+        matrix = _changed(open_reader(source).read_matrix(np.float32), options)
+        _save_matrix(matrix, output, options.binary)
+        options.program.log(f"Copied matrix to {output}")
+        return
+    with TableWriter(output, "matrix") as writer:
+        for key, matrix in shown(read_table(source, "matrix"), "copy", "matrices"):
+            writer.write(key, _changed(matrix, options))
+        done = writer.count
+    options.program.log(f"Copied {done} matrices.")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+def _changed(matrix: np.ndarray, options: SimpleNamespace) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if options.scale != 1:
+            matrix = matrix * np.float32(options.scale)
+        if options.apply_log:
+            matrix = np.log(np.maximum(matrix, np.float32(_LEAST)))
+        if options.apply_exp:
+            matrix = np.exp(matrix)
+        if options.apply_softmax_per_row and matrix.size:
+            powers = np.exp(matrix - matrix.max(1, keepdims=True))
+            matrix = powers / powers.sum(1, keepdims=True)
+        if options.apply_power != 1:
+            matrix = np.power(matrix, np.float32(options.apply_power))
+    return matrix
+
+
+@program(
+    "matrix-dim",
+    "Print the rows and columns of a matrix, or of all matrices of a table.",
+    ("<matrix-in>",),
+)
+def matrix_dim(options: SimpleNamespace, source: str) -> None:
+    if not is_specifier(source):
+        rows, columns = open_reader(source).read_matrix(np.float32).shape
+        click.echo(f"{rows}\t{columns}")
+        return
+    count = 0
+    for key, matrix in read_table(source, "matrix"):
+        click.echo(f"{key}\t{matrix.shape[0]}\t{matrix.shape[1]}")
+        count += 1
+    if not count:
+        options.program.warn(f"No features read from rspecifier '{source}'")
+        raise click.exceptions.Exit(1)
+
+
+@program("fstcopy", "Copy tables of FSTs.", ("<fst-rspecifier>", "<fst-wspecifier>"))
+def fstcopy(options: SimpleNamespace, source: str, output: str) -> None:
+    with TableWriter(output, "fst") as writer:
+        for key, fst in shown(read_table(source, "fst"), "copy", "FSTs"):
+            writer.write(key, fst)
+        done = writer.count
+    options.program.log(f"Copied {done} FSTs.")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+def _are_tables(source: str, output: str) -> bool:
+    """Whether both are tables; one alone is refused."""
+    if is_specifier(source) != is_specifier(output):
+        raise FormatError(f"{source}, {output}: a table is copied to a table, a file to a file")
+    return is_specifier(source)
+
+
+def _save_matrix(matrix: np.ndarray, name: str, binary: bool) -> None:
+    writer = Writer(binary)
+    writer.write_matrix(matrix)
+    save(writer, name)

@@ -1,0 +1,2 @@
+"""Kaldi's programs for lattices and the supervision made of them. May import every room of this
+floor."""

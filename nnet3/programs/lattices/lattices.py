@@ -1,0 +1,213 @@
+"""Kaldi's programs for lattices that its scripts for examples call: copied, aligned, pruned.
+
+Source: Kaldi's `latbin/lattice-copy.cc`, `lattice-align-phones.cc`, `lattice-1best.cc`,
+`lattice-prune.cc`.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import click
+
+from ....framework.base.errors import FormatError
+from ...files.transition_model import TransitionModel
+from ...lattices.lattice import CompactLattice, Weight, top_sorted
+from ...lattices.operations import best_path, pruned
+from ...lattices.phone_align import PhoneAlignOptions, phone_aligned
+from ...lattices.transition_ids import TransitionIds
+from ...tables.specifiers import ReadSpecifier
+from ...tables.streams import open_reader
+from ...tables.tables import TableWriter, read_table
+from ..base.options import errors_tell, shown
+from ..base.program import Option, program
+
+KIND = "compact_lattice"
+
+
+@program(
+    "lattice-copy",
+    "Copy lattices: to text, to plain lattices, or some of them.",
+    ("<lattice-rspecifier>", "<lattice-wspecifier>"),
+    Option("write-compact", True, "Write compact lattices; else plain ones"),
+    Option("include", "", "Text file whose lines begin with the keys that are copied"),
+    Option("exclude", "", "Text file whose lines begin with the keys that are not copied"),
+    Option("ignore-missing", False, "Exit with status 0 even if nothing is copied"),
+)
+def lattice_copy(options: SimpleNamespace, source: str, output: str) -> None:
+    if options.include and options.exclude:
+        raise FormatError("should not have both --exclude and --include option!")
+    listed = options.include or options.exclude
+    keys = _first_words(listed) if listed else set[str]()
+    is_sorted = ReadSpecifier.parse(source).sorted
+    kind = KIND if options.write_compact else "lattice"
+    log, total = options.program.log, 0
+    with TableWriter(output, kind) as writer:
+        for key, lattice in shown(read_table(source, kind), "copy", "lattices"):
+            if options.include and is_sorted and keys and key > max(keys):
+                log(
+                    f"The utterance {key} is larger than the last key in the include list. Not"
+                    " reading further."
+                )
+                break
+            total += 1
+            if not listed or (key in keys) == bool(options.include):
+                writer.write(key, lattice)
+        done = writer.count
+    log(f"Wrote {done} out of {total} utterances." if listed else f"Done copying {done} lattices.")
+    if not done and not options.ignore_missing:
+        raise click.exceptions.Exit(1)
+
+
+def _first_words(name: str) -> set[str]:
+    """The first words of a file's lines.
+
+    Raises:
+        FormatError: the file is binary, or a line is empty.
+    """
+    reader = open_reader(name)
+    if reader.binary:
+        raise FormatError(f"{name}: this is binary, but a list of keys is text")
+    found: set[str] = set()
+    while reader.offset < reader.size:
+        start = reader.offset
+        words = reader.read_line().split()
+        if not words:
+            raise reader.error("a key was expected on each line", start)
+        found.add(words[0])
+    return found
+
+
+@program(
+    "lattice-align-phones",
+    "Make lattices whose arcs are phones, each with its transition-ids. Their labels are still"
+    " words, unless --replace-output-symbols=true.",
+    ("<model>", "<lattice-rspecifier>", "<lattice-wspecifier>"),
+    Option("output-error-lats", True, "Write lattices that could not be aligned rightly as well"),
+    Option("reorder", True, "Self-loops stand behind the transition that leaves their state"),
+    Option(
+        "remove-epsilon",
+        True,
+        "Join arcs without labels with those behind; an arc of words may then have several phones",
+    ),
+    Option("replace-output-symbols", False, "Labels are phones in place of words"),
+)
+def lattice_align_phones(options: SimpleNamespace, model: str, source: str, output: str) -> None:
+    transitions = TransitionIds.of(TransitionModel.read_from(open_reader(model)))
+    wanted = PhoneAlignOptions(
+        options.reorder, options.remove_epsilon, options.replace_output_symbols
+    )
+    log, warn = options.program.log, options.program.warn
+    failed = done = 0
+    with TableWriter(output, KIND) as writer:
+        for key, lattice in shown(read_table(source, KIND), "align", "lattices"):
+            with errors_tell(f"{source}: {key}"):
+                aligned, right = phone_aligned(lattice, transitions, wanted, warn)
+                aligned = top_sorted(aligned)
+            if right and aligned.start >= 0:
+                done += 1
+                options.program.vlog(2, f"Aligned lattice for {key}")
+                writer.write(key, aligned)
+                continue
+            failed += 1
+            if right:
+                warn(f"Lattice was empty for key {key}")
+            elif not options.output_error_lats:
+                warn(f"Lattice for {key} did not align correctly")
+            elif aligned.start >= 0:
+                log(f"Outputting partial lattice for {key}")
+                writer.write(key, aligned)
+    log(f"Successfully aligned {done} lattices; {failed} had errors.")
+    if done <= failed:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "lattice-1best",
+    "Cut lattices to their best path.",
+    ("<lattice-rspecifier>", "<lattice-wspecifier>"),
+    Option("acoustic-scale", 1.0, "Factor for acoustic costs"),
+    Option("lm-scale", 1.0, "Factor for graph costs"),
+    Option("word-ins-penalty", 0.0, "Graph cost that each word has besides"),
+)
+def lattice_1best(options: SimpleNamespace, source: str, output: str) -> None:
+    graph, acoustic, penalty = options.lm_scale, options.acoustic_scale, options.word_ins_penalty
+    if graph == 0 or acoustic == 0:
+        raise FormatError("Do not use exactly zero acoustic or LM scale (cannot be inverted)")
+    if penalty < 0:
+        options.program.warn(f"--word-ins-penalty={penalty:g} has no effect: it is not positive")
+        penalty = 0.0
+    failed = 0
+    with TableWriter(output, KIND) as writer:
+        for key, lattice in shown(read_table(source, KIND), "cut", "lattices"):
+            lattice = lattice.scaled(graph, acoustic)
+            with errors_tell(f"{source}: {key}"):
+                path = best_path(_penalized(lattice, penalty))
+            if path.start < 0:
+                options.program.warn(f"Possibly empty lattice for utterance-id {key}(no output)")
+                failed += 1
+                continue
+            writer.write(key, _penalized(path, -penalty).scaled(1 / graph, 1 / acoustic))
+        done = writer.count
+    options.program.log(f"Done converting {done} to best path, {failed} had errors.")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+def _penalized(lattice: CompactLattice, penalty: float) -> CompactLattice:
+    """With a graph cost added to each word."""
+    if not penalty:
+        return lattice
+    more = Weight(penalty)
+    arcs = [
+        [arc._replace(weight=arc.weight.times(more)) if arc.label else arc for arc in group]
+        for group in lattice.arcs
+    ]
+    return CompactLattice(lattice.start, arcs, lattice.final)
+
+
+@program(
+    "lattice-prune",
+    "Take from lattices the arcs that are on no path within a beam of the best one.",
+    ("<lattice-rspecifier>", "<lattice-wspecifier>"),
+    Option("acoustic-scale", 1.0, "Factor for acoustic costs"),
+    Option("inv-acoustic-scale", 1.0, "The inverse of that factor, in its place"),
+    Option("beam", 10.0, "How much worse than the best path others may be, after scaling"),
+)
+def lattice_prune(options: SimpleNamespace, source: str, output: str) -> None:
+    if options.acoustic_scale != 1 and options.inv_acoustic_scale != 1:
+        raise FormatError("--acoustic-scale and --inv-acoustic-scale say the same: give one")
+    if options.inv_acoustic_scale == 0 or options.acoustic_scale == 0:
+        raise FormatError("Do not use a zero acoustic scale (cannot be inverted)")
+    if not options.beam > 0:
+        raise FormatError(f"--beam={options.beam:g} must be positive")
+    scale = options.acoustic_scale
+    if options.inv_acoustic_scale != 1:
+        scale = 1 / options.inv_acoustic_scale
+    log = options.program.log
+    before, after = [0, 0], [0, 0]
+    with TableWriter(output, KIND) as writer:
+        for key, lattice in shown(read_table(source, KIND), "prune", "lattices"):
+            with errors_tell(f"{source}: {key}"):
+                kept = pruned(lattice.scaled(acoustic=scale), options.beam)
+            if not kept.states:
+                options.program.warn(f"Error pruning lattice for utterance {key}")
+            sizes = (lattice.states, lattice.num_arcs), (kept.states, kept.num_arcs)
+            before = [a + b for a, b in zip(before, sizes[0], strict=True)]
+            after = [a + b for a, b in zip(after, sizes[1], strict=True)]
+            log(
+                f"For utterance {key}, pruned #states from {sizes[0][0]} to {sizes[1][0]} and"
+                f" #arcs from {sizes[0][1]} to {sizes[1][1]}"
+            )
+            writer.write(key, kept.scaled(acoustic=1 / scale))
+        done = writer.count
+    states, arcs = (
+        (a / max(done, 1), b / max(done, 1)) for a, b in zip(before, after, strict=True)
+    )
+    log(
+        f"Overall, pruned from on average {states[0]:g} to {states[1]:g} states, and from"
+        f" {arcs[0]:g} to {arcs[1]:g} arcs, over {done} utterances."
+    )
+    log(f"Done {done} lattices.")
+    if not done:
+        raise click.exceptions.Exit(1)
