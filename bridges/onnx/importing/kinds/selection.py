@@ -134,10 +134,8 @@ def _tensor_scatter(
             ids %= x.shape[axis]
         elif ids.size and ids[-1] >= x.shape[axis]:
             raise ValueError(f"updates end at {ids[-1] + 1} of {x.shape[axis]}")
-        at: list[Any] = [slice(None)] * x.ndim
-        at[0], at[axis] = row, ids
-        source = np.moveaxis(updates[row], axis - 1, 0)
-        made[tuple(at)] = source if axis == 1 else np.moveaxis(source, 0, axis - 1)
+        target = np.moveaxis(made[row], axis - 1, 0)
+        target[ids] = np.moveaxis(updates[row], axis - 1, 0)
     return made
 
 

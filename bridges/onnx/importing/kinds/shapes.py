@@ -191,7 +191,7 @@ def _bit_cast(n: Attributes, x: np.ndarray) -> np.ndarray:
     dtype = _target(n)
     if dtype is None or dtype.itemsize != x.dtype.itemsize:
         n.fail("a cast of bits between types of different sizes")
-    return np.ascontiguousarray(x).view(dtype)
+    return np.ascontiguousarray(x).view(dtype).reshape(x.shape)
 
 
 # -- shapes anew -----------------------------------------------------------------------------------
@@ -521,7 +521,8 @@ def _space(n: Attributes, shape: Sequence[int]) -> tuple[list[int], list[int], l
         n.fail(f"blocksize {b}")
     if n.node.op == "SpaceToDepth":
         first = [batch, channels, high // b, b, wide // b, b]
-        return first, [0, 3, 5, 1, 2, 4], [batch, channels * b * b, high // b, wide // b]
+        perm = [0, 3, 5, 1, 2, 4] if n.attr("mode", "DCR") == "DCR" else [0, 1, 3, 5, 2, 4]
+        return first, perm, [batch, channels * b * b, high // b, wide // b]
     last = [batch, channels // (b * b), high * b, wide * b]
     if n.attr("mode", "DCR") == "DCR":
         return [batch, b, b, channels // (b * b), high, wide], [0, 3, 4, 1, 5, 2], last
