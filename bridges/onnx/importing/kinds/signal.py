@@ -31,6 +31,7 @@ def _dft(n: Attributes, x: np.ndarray, length: Any = None, axis: Any = None) -> 
     back, half = n.attr("inverse", 0), n.attr("onesided", 0)
     wide = x.astype(np.float64)
     if back and half:
+        size = 2 * (x.shape[at] - 1) if length is None else size
         return np.fft.irfft(_complex(wide), size, axis=at)[..., None].astype(x.dtype)
     made = (np.fft.ifft if back else np.fft.fft)(_complex(wide), size, axis=at)
     if half:
