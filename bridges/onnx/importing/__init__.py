@@ -1,4 +1,4 @@
 """ONNX in: a model's graph, checked, becomes nets of operators for each signature of its inputs.
 
-Gives `load_onnx` and `OnnxModel`. May import framework, operators (by name) and bridges/onnx/files.
+Gives `from_onnx` and `OnnxModel`. May import framework, operators (by name) and bridges/onnx/files.
 """

@@ -13,9 +13,11 @@ from ....framework.base.untrusted.limits import limit
 from ....framework.base.untrusted.values import check_fill, check_nesting, shown
 from ....proto import onnx_pb2 as pb
 from ..files.reading import STANDARD, ModelFile
-from ..files.tensors import dtype_of, to_array
+from ..files.tensors import dtype_of, to_array, type_name
 
 _KINDS = pb.AttributeProto
+_NARROW = (pb.TensorProto.UINT4, pb.TensorProto.INT4)
+"""Types that arrays of the model may have, which are then held in bytes, but no value that changes."""
 _NEWEST = 28
 """The newest opset whose operators are known."""
 
@@ -136,6 +138,11 @@ def _info(value: pb.ValueInfoProto, path: str) -> InputInfo:
         return InputInfo(value.name, None, None, (kind or "tensor_type").removesuffix("_type"))
     tensor = value.type.tensor_type
     dtype = None
+    if tensor.elem_type in _NARROW:
+        raise FormatError(
+            f"{path}: value {shown(value.name)}: inputs and outputs of type"
+            f" {type_name(tensor.elem_type)} are not supported"
+        )
     if tensor.elem_type not in (pb.TensorProto.UNDEFINED, pb.TensorProto.STRING):
         dtype = dtype_of(tensor.elem_type, f"{path}: value {shown(value.name)}")
     if not tensor.HasField("shape"):
@@ -151,6 +158,7 @@ class _Reader:
     def __init__(self, file: ModelFile) -> None:
         self.file = file
         self.arrays: dict[str, np.ndarray] = {}
+        self._narrow: set[str] = set()
         self._names: set[str] = set()
         self._count = 0
         self._functions: dict[tuple[str, str, str], pb.FunctionProto] = {}
@@ -165,8 +173,10 @@ class _Reader:
         check_nesting(depth, what)
         outer = set(env.values())
         initial = {}
-        for tensor in (*proto.initializer,):
+        for tensor in proto.initializer:
             self._define(tensor.name, env, what, initial)
+            if tensor.data_type in _NARROW:
+                self._narrow.add(env[tensor.name])
             self.arrays[env[tensor.name]] = to_array(tensor, self.file.folder, what)
         for sparse in proto.sparse_initializer:
             self._define(sparse.values.name, env, what, initial)
@@ -246,6 +256,8 @@ class _Reader:
                     f" sets: {', '.join(repr(d or 'ai.onnx') for d in sorted(opsets))}"
                 )
             inputs = tuple(env[given] if given else "" for given in proto.input)
+            if key[1] == "QuantizeLinear" and any(name in self._narrow for name in inputs):
+                raise FormatError(f"{place}: quantising to integers of 4 bits is not supported")
             values = {
                 attribute.name: self._value(attribute, env, f"{place}: ", depth, opsets)
                 for attribute in attrs.values()
@@ -253,6 +265,10 @@ class _Reader:
             for out in proto.output:
                 if out:
                     self._define(out, env, place, own)
+            value = values.get("value")
+            if key[:2] == ("", "Constant") and isinstance(value, np.ndarray) and proto.output:
+                self.arrays[env[proto.output[0]]] = value
+                continue
             outputs = tuple(env[out] if out else "" for out in proto.output)
             captures = dict.fromkeys(
                 capture

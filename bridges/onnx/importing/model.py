@@ -1,4 +1,4 @@
-"""An ONNX model that runs: `load_onnx`."""
+"""An ONNX model that runs: `from_onnx`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ import numpy as np
 from ....framework.base.errors import FormatError, ShapeError, VariableError, nearest
 from ....framework.base.python.cached import new_lock
 from ....framework.base.scope import Scope
+from ....framework.files.saved import save
+from ....framework.ir.op_list import OpList
 from ..files.reading import ModelFile, parse_model, read_model
 from . import kinds
 from .calls import CONTROL, KINDS
 from .engine import Body, Engine
 from .graph import Graph, InputInfo, Model, Node, check_model
+from .stage import Stage
+from .whole import Given, whole_net
 
 for _module in pkgutil.iter_modules(kinds.__path__):  # a table: each module adds its kinds
     importlib.import_module(f"{kinds.__name__}.{_module.name}")
@@ -82,6 +86,47 @@ class OnnxModel:
         found = dict(zip(names, made, strict=True))
         return found if fetch is None else {name: found[name] for name in fetch}
 
+    def op_list(self, inputs: Given | None = None) -> OpList:
+        """The model as one net, to be trained, edited and saved.
+
+        Its parameters and constants lie in `scope`, so that
+        `NetBuilder.from_desc(model.op_list())` goes on from it with `model.scope`.
+
+        Args:
+            inputs: input -> shape, of which the first dimension may be -1: then any number of rows
+                can be fed; or an array, which the input then always is (a rate, a number of
+                steps). None, and inputs that are left out: the shape that the model declares.
+
+        Raises:
+            ShapeError: a shape is missing; nodes hang on data (all of them are named); the first
+                dimension cannot vary.
+        """
+        given = dict(inputs or {})
+        known = [info.name for info in self.inputs]
+        for name in given:
+            if name not in known:
+                raise VariableError(
+                    f"{self.path}: the model has no input {name!r}{nearest(name, known)}"
+                )
+        name = os.path.splitext(os.path.basename(self.path))[0]
+        with self._lock:
+            return whole_net(self._model, self._engine, given, name)
+
+    def save(self, path: str | os.PathLike[str], inputs: Given | None = None) -> None:
+        """Save the model as a net of opscope, for `opscope.load`; see `op_list` for `inputs`.
+
+        Raises:
+            ShapeError: as `op_list`. SaveError: it cannot be written.
+        """
+        save(self.op_list(inputs), self.scope, path)
+
+    def is_one_net(self, feed: Mapping[str, Any]) -> bool:
+        """Whether these inputs are computed by one net, with nothing on the host."""
+        stages: list[Stage] = []
+        with self._lock:
+            self._body.run(self._fed(feed), watch=stages.append)
+        return len(stages) == 1 and not stages[0].host
+
     def _fed(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         known = {info.name: info for info in self.inputs}
         for name in feed:
@@ -125,7 +170,7 @@ def _checked(value: Any, info: InputInfo, path: str) -> Any:
     return array
 
 
-def load_onnx(path: str | os.PathLike[str]) -> OnnxModel:
+def from_onnx(path: str | os.PathLike[str]) -> OnnxModel:
     """Read an ONNX model, to run and to train here.
 
     Raises:
@@ -136,7 +181,7 @@ def load_onnx(path: str | os.PathLike[str]) -> OnnxModel:
 
 
 def model_of_bytes(data: bytes, path: str = "model", folder: str = ".") -> OnnxModel:
-    """The model of an ONNX file's bytes; see `load_onnx`."""
+    """The model of an ONNX file's bytes; see `from_onnx`."""
     return model_of(parse_model(data, path, folder))
 
 

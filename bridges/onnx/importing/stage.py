@@ -86,7 +86,9 @@ class Store:
 
 
 def _is_trained(array: np.ndarray) -> bool:
-    return (array.dtype.kind == "f" or array.dtype.name == "bfloat16") and array.size > 1
+    """Whether an array is trained: one of floats; single numbers and infinities are settings."""
+    floats = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+    return floats and array.size > 1 and bool(np.isfinite(array).all())
 
 
 class Lowering:
@@ -213,6 +215,11 @@ class Lowering:
                 self._made += 1
                 names.append(self._free(f"{self._prefix}/{self._made}"))
                 outputs.setdefault(slot, []).append(names[-1])
+        if self._unroll:  # gradients read what operators note beside their results
+            for slot in entry.outputs:
+                if slot.intermediate and slot.name not in outputs:
+                    self._made += 1
+                    outputs[slot.name] = [self._free(f"{self._prefix}/{self._made}")]
         node = make_op(op_type, inputs, outputs, attrs)
         operator = Operator(node, len(self._ops))
         results = infer_one(operator, self._specs, self._declared)
@@ -220,9 +227,10 @@ class Lowering:
         if read and all(value.roots is not None or value.array is not None for value in read):
             roots = frozenset[str]().union(*(v.roots for v in read if v.roots))
         made = []
-        for name in names:
+        for name in results:
             self._specs[name] = results[name]
             self._made_by[name] = len(self._ops)
+        for name in names:
             made.append(Value(name, results[name][0], results[name][1], roots=roots))
         self._ops.append(node)
         return made[0] if len(made) == 1 and outs in (1, ("out",)) else made
@@ -372,7 +380,7 @@ class Lowering:
         if self._unroll and node.op in ("Loop", "Scan"):
             from .unrolling import unrolled
 
-            written = unrolled(attributes, values)
+            written = unrolled(attributes, values, self._store.constants)
             if written is not None:
                 self._lower_all(written)
                 return None

@@ -97,9 +97,14 @@ def _drawn_dtype(n: Attributes, default: Any) -> np.dtype:
     return np.dtype(default) if number is None else dtype_of(number, n.node.title())
 
 
-def _generator(n: Attributes, generator: np.random.Generator) -> np.random.Generator:
+def _generator(n: Attributes, generator: np.random.Generator) -> Any:
+    """What draws: with a seed the generator that ONNX's reference has, the same every time."""
     seed = n.attr("seed")
-    return generator if seed is None else np.random.default_rng(abs(int(seed)))
+    if seed is None:
+        return generator
+    if not isinstance(seed, (int, float)) or not 0 <= int(seed) < 1 << 32:
+        n.fail(f"seed {seed!r}")
+    return np.random.RandomState(int(seed))
 
 
 @evaluates("RandomNormal", "RandomUniform", is_random=True)
@@ -123,7 +128,7 @@ def _drawn(
 
 @evaluates("Bernoulli", is_random=True)
 def _bernoulli(n: Attributes, generator: np.random.Generator, p: np.ndarray) -> np.ndarray:
-    drawn = _generator(n, generator).uniform(size=p.shape) < p
+    drawn = _generator(n, generator).binomial(1, p)
     return drawn.astype(_drawn_dtype(n, p.dtype))
 
 
