@@ -115,9 +115,7 @@ class Attributes:
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
         if not -rank <= axis < max(rank, 1):
-            raise RunError(
-                f"{self._where}: {self.node.title()}: axis {axis} of {rank} dimensions"
-            )
+            raise RunError(f"{self._where}: {self.node.title()}: axis {axis} of {rank} dimensions")
         return axis % max(rank, 1)
 
 
@@ -230,9 +228,7 @@ def kind_of(node: Node) -> Kind | None:
     return KINDS.get((node.domain, node.op))
 
 
-def evaluates(
-    *names: str, domain: str = "", is_random: bool = False
-) -> Callable[[_E], _E]:
+def evaluates(*names: str, domain: str = "", is_random: bool = False) -> Callable[[_E], _E]:
     """Decorator: how operators are computed on the host."""
 
     def add(function: _E) -> _E:

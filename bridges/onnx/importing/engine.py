@@ -59,9 +59,7 @@ class Engine(Store):
             self._bodies[id(graph)] = found
         return found[1]
 
-    def run_graph(
-        self, graph: Graph, inputs: Sequence[Any], env: Mapping[str, Any]
-    ) -> list[Any]:
+    def run_graph(self, graph: Graph, inputs: Sequence[Any], env: Mapping[str, Any]) -> list[Any]:
         """The outputs of a graph inside a node, for its inputs and the values around it."""
         values = {name: env[name] for name in graph.captures if name in env}
         values |= zip(graph.inputs, inputs, strict=False)
@@ -162,9 +160,7 @@ class Body:
         self._outputs = outputs
         self._may_promote = may_promote
 
-    def run(
-        self, env: dict[str, Any], watch: Callable[[Stage], None] | None = None
-    ) -> list[Any]:
+    def run(self, env: dict[str, Any], watch: Callable[[Stage], None] | None = None) -> list[Any]:
         """The outputs, for values of what the nodes read."""
         engine, part = self._engine, self._first
         env = dict(env)

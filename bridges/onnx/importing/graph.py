@@ -17,7 +17,7 @@ from ..files.tensors import dtype_of, to_array, type_name
 
 _KINDS = pb.AttributeProto
 _NARROW = (pb.TensorProto.UINT4, pb.TensorProto.INT4)
-"""Types that arrays of the model may have, which are then held in bytes, but no value that changes."""
+"""Types of arrays in a file, which are held in bytes then; no value that changes has them."""
 _NEWEST = 28
 """The newest opset whose operators are known."""
 
@@ -181,9 +181,9 @@ class _Reader:
         for sparse in proto.sparse_initializer:
             self._define(sparse.values.name, env, what, initial)
             self.arrays[env[sparse.values.name]] = self._dense(sparse, what)
-        inputs = []
+        inputs, arrays = [], set(initial)
         for value in proto.input:
-            if value.name not in initial:
+            if value.name not in arrays:
                 self._define(value.name, env, what, initial)
                 inputs.append(env[value.name])
             elif depth:
@@ -350,9 +350,7 @@ class _Reader:
                 raise FormatError(f"{place}: no node makes the function's output {shown(name)}")
             if value:
                 self._define(value, around, place, own)
-                nodes.append(
-                    Node("Identity", "", 13, value, (env[name],), (around[value],), {})
-                )
+                nodes.append(Node("Identity", "", 13, value, (env[name],), (around[value],), {}))
         return nodes
 
     def _value(

@@ -57,9 +57,7 @@ class OnnxModel:
         """Copies of the parameters by name."""
         return {name: self._engine.current(name) for name in self._engine.parameters}
 
-    def run(
-        self, feed: Mapping[str, Any], fetch: Sequence[str] | None = None
-    ) -> dict[str, Any]:
+    def run(self, feed: Mapping[str, Any], fetch: Sequence[str] | None = None) -> dict[str, Any]:
         """Run the model.
 
         Args:

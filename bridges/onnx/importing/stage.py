@@ -167,9 +167,7 @@ class Lowering:
             if value.dtype not in DTYPES:
                 raise NotHere
             value.name = self._free(f"{self._prefix}/const")
-            self._declare(
-                make_var(value.name, value.shape, value.dtype, STATE, stop_gradient=True)
-            )
+            self._declare(make_var(value.name, value.shape, value.dtype, STATE, stop_gradient=True))
             self.stage.constants[value.name] = value.array
         return value.name
 
@@ -437,7 +435,5 @@ class Lowering:
             for name in op.output_names():
                 stage.net.vars.append(make_var(name, *self._specs[name]))
         stage.constants = {n: a for n, a in stage.constants.items() if n in used}
-        stage.parameters = {
-            var.name for var in stage.net.vars if var.kind == PARAMETER
-        }
+        stage.parameters = {var.name for var in stage.net.vars if var.kind == PARAMETER}
         stage.feeds = {value: name for value, name in stage.feeds.items() if name in used}

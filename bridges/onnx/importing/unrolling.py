@@ -101,7 +101,9 @@ def _scan(n: Attributes, body: Graph, values: Mapping[str, Value | None]) -> lis
         state = list(inner.outputs[:states])
         for names, name in zip(scanned, inner.outputs[states:], strict=True):
             names.append(name)
-    ordered = [names[::-1] if back else names for names, back in zip(scanned, out_back, strict=True)]
+    ordered = [
+        names[::-1] if back else names for names, back in zip(scanned, out_back, strict=True)
+    ]
     return made + _ends(node, state, ordered, out_axes)
 
 
@@ -110,9 +112,7 @@ def _constant(made: list[Node], name: str, value: Any) -> str:
     return name
 
 
-def _ends(
-    node: Node, state: list[str], scanned: list[list[str]], axes: list[int]
-) -> list[Node]:
+def _ends(node: Node, state: list[str], scanned: list[list[str]], axes: list[int]) -> list[Node]:
     """The outputs: last states, and what was scanned side by side."""
     made: list[Node] = []
     for name, out in zip(state, node.outputs, strict=False):

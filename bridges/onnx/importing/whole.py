@@ -24,7 +24,8 @@ def whole_net(model: Model, engine: Engine, given: Given, name: str) -> OpList:
     The values of constants go into the engine's scope.
 
     Raises:
-        ShapeError: a shape is missing or wrong; nodes hang on data; the first dimension cannot vary.
+        ShapeError: a shape is missing or wrong; nodes hang on data; the first dimension cannot
+            vary.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     fixed: dict[str, np.ndarray] = {}
@@ -150,7 +151,9 @@ def _is_free(scope: Any, name: str, array: np.ndarray) -> bool:
     if variable is None:
         return True
     held = variable.numpy()
-    return held.dtype == array.dtype and np.array_equal(held, array, equal_nan=held.dtype.kind == "f")
+    return held.dtype == array.dtype and np.array_equal(
+        held, array, equal_nan=held.dtype.kind == "f"
+    )
 
 
 def _free(path: str, two: OpList, three: OpList) -> OpList:
@@ -175,7 +178,10 @@ def _free_op(path: str, two: OpNode, three: OpNode) -> OpNode:
     if same and two.inputs == three.inputs and _equal(two.attrs, three.attrs):
         return two
     if same and two.inputs == three.inputs and two.type == "reshape":
-        dims = [a if a == b else -1 for a, b in zip(*(o.attrs["shape"] for o in (two, three)))]
+        dims = [
+            a if a == b else -1
+            for a, b in zip(two.attrs["shape"], three.attrs["shape"], strict=True)
+        ]
         if dims.count(-1) == 1:
             return make_op(two.type, two.inputs, two.outputs, {"shape": dims})
     out = next(iter(two.output_names()), "")

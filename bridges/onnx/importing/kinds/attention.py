@@ -28,9 +28,7 @@ def _split(x: np.ndarray, heads: int) -> np.ndarray:
     return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
 
 
-def _allowed(
-    n: Attributes, queries: int, keys: int, offset: np.ndarray | int
-) -> np.ndarray | None:
+def _allowed(n: Attributes, queries: int, keys: int, offset: np.ndarray | int) -> np.ndarray | None:
     """Which key each query may see, for causality and windows; None: all.
 
     Args:
@@ -226,7 +224,9 @@ def _rotary(n: Call) -> Value:
     def cut(begin: int, end: int, step: int = 1) -> Value:
         return n.op("slice", parts, axes=[3], starts=[begin], ends=[end], steps=[step])
 
-    a, b = (cut(0, size, 2), cut(1, size, 2)) if inner else (cut(0, size // 2), cut(size // 2, size))
+    a, b = (
+        (cut(0, size, 2), cut(1, size, 2)) if inner else (cut(0, size // 2), cut(size // 2, size))
+    )
     turned = [
         n.op("sub", n.op("mul", a, cos), n.op("mul", b, sin)),
         n.op("add", n.op("mul", a, sin), n.op("mul", b, cos)),

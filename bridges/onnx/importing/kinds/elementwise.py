@@ -240,8 +240,9 @@ _activation(
 )
 _activation(
     "Celu",
-    lambda n, x: np.maximum(x, 0)
-    + np.minimum(0, n.attr("alpha", 1.0) * np.expm1(x / n.attr("alpha", 1.0))),
+    lambda n, x: (
+        np.maximum(x, 0) + np.minimum(0, n.attr("alpha", 1.0) * np.expm1(x / n.attr("alpha", 1.0)))
+    ),
     lambda n: n.op("celu", n[0], alpha=n.attr("alpha", 1.0)),
 )
 _activation(
@@ -259,7 +260,9 @@ _activation(
     "ThresholdedRelu",
     lambda n, x: np.where(x > n.attr("alpha", 1.0), x, 0),
     lambda n: n.op(
-        "where", n.op("greater", n[0], n.const(n.attr("alpha", 1.0), n[0].dtype)), n[0],
+        "where",
+        n.op("greater", n[0], n.const(n.attr("alpha", 1.0), n[0].dtype)),
+        n[0],
         _zero_like(n),
     ),
 )

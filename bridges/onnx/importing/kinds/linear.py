@@ -39,9 +39,7 @@ def matmul(n: Call, x: Value, y: Value) -> Value:
 
 
 @evaluates("Gemm")
-def _gemm_on_host(
-    n: Attributes, a: np.ndarray, b: np.ndarray, c: Any = None
-) -> np.ndarray:
+def _gemm_on_host(n: Attributes, a: np.ndarray, b: np.ndarray, c: Any = None) -> np.ndarray:
     a = a.T if n.attr("transA", 0) else a
     b = b.T if n.attr("transB", 0) else b
     made = (n.attr("alpha", 1.0) * (a @ b)).astype(a.dtype)

@@ -121,9 +121,7 @@ def _rms(n: Call) -> Value:
     x, scale, axis = n[0], n[1], n.axis(n.attr("axis", -1), n[0].ndim)
     if not x.is_float or scale.dtype != x.dtype:
         raise NotHere
-    made = n.op(
-        "rms_norm", x, begin_norm_axis=axis, epsilon=n.attr("epsilon", 1e-5), outs=("out",)
-    )
+    made = n.op("rms_norm", x, begin_norm_axis=axis, epsilon=n.attr("epsilon", 1e-5), outs=("out",))
     return n.op("mul", made, scale)
 
 
@@ -137,15 +135,11 @@ def _instance_on_host(
 
 @lowers("InstanceNormalization")
 def _instance(n: Call) -> Value:
-    return n.op(
-        "instance_norm", n[0], n[1], n[2], epsilon=n.attr("epsilon", 1e-5), outs=("out",)
-    )
+    return n.op("instance_norm", n[0], n[1], n[2], epsilon=n.attr("epsilon", 1e-5), outs=("out",))
 
 
 @evaluates("GroupNormalization")
-def _group_on_host(
-    n: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray
-) -> np.ndarray:
+def _group_on_host(n: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
     groups = n.attr("num_groups", 1)
     grouped = x.reshape(len(x), groups, -1)
     made = _standard(grouped, (2,), n.attr("epsilon", 1e-5))[0].reshape(x.shape)
@@ -163,9 +157,7 @@ def _group(n: Call) -> Value:
         scale, bias = (
             n.op("repeat_interleave", v, repeats=times) if times > 1 else v for v in (scale, bias)
         )
-    return n.op(
-        "group_norm", n[0], scale, bias, groups=groups, epsilon=epsilon, outs=("out",)
-    )
+    return n.op("group_norm", n[0], scale, bias, groups=groups, epsilon=epsilon, outs=("out",))
 
 
 @evaluates("MeanVarianceNormalization")

@@ -31,9 +31,7 @@ def _rounded(x: np.ndarray, zero: Any, dtype: np.dtype) -> np.ndarray:
 
 
 @evaluates("QuantizeLinear")
-def _quantize(
-    n: Attributes, x: np.ndarray, scale: np.ndarray, zero: Any = None
-) -> np.ndarray:
+def _quantize(n: Attributes, x: np.ndarray, scale: np.ndarray, zero: Any = None) -> np.ndarray:
     number = n.attr("output_dtype", 0)
     if number not in (0, 2, 3, 4, 5):
         n.fail(f"output_dtype {number} is not supported")
@@ -46,9 +44,7 @@ def _quantize(
 
 
 @evaluates("DequantizeLinear")
-def _dequantize(
-    n: Attributes, x: np.ndarray, scale: np.ndarray, zero: Any = None
-) -> np.ndarray:
+def _dequantize(n: Attributes, x: np.ndarray, scale: np.ndarray, zero: Any = None) -> np.ndarray:
     wide = x.astype(np.int64)
     if zero is not None:
         wide = wide - _spread(n, zero, x.shape).astype(np.int64)

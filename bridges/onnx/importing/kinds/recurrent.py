@@ -26,7 +26,9 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "affine": lambda x, a, b: (1.0 if a is None else a) * x + (0.0 if b is None else b),
     "leakyrelu": lambda x, a, b: np.where(x >= 0, x, (0.01 if a is None else a) * x),
     "thresholdedrelu": lambda x, a, b: np.where(x > (1.0 if a is None else a), x, 0),
-    "scaledtanh": lambda x, a, b: (1.0 if a is None else a) * np.tanh((1.0 if b is None else b) * x),
+    "scaledtanh": lambda x, a, b: (
+        (1.0 if a is None else a) * np.tanh((1.0 if b is None else b) * x)
+    ),
     "hardsigmoid": lambda x, a, b: np.clip(
         (0.2 if a is None else a) * x + (0.5 if b is None else b), 0, 1
     ),
@@ -140,9 +142,7 @@ class _Step:
         self.bias_x, self.bias_h = np.split(b, 2)
         self.size = r.shape[-1]
 
-    def run(
-        self, x: np.ndarray, h: np.ndarray, c: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def run(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The next states."""
         return getattr(self, f"_{self.n.node.op.lower()}")(x @ self.w + self.bias_x, h, c)
 
@@ -268,7 +268,15 @@ class _Cell:
             return made
         first = self._cut(self.bias, 0, self.count)
         if self.n.node.op != "GRU":
-            return n.op("add", made, n.op("add", first, self._cut(self.bias, 4, 8) if self.count == 4 else self._cut(self.bias, 1, 2)))
+            return n.op(
+                "add",
+                made,
+                n.op(
+                    "add",
+                    first,
+                    self._cut(self.bias, 4, 8) if self.count == 4 else self._cut(self.bias, 1, 2),
+                ),
+            )
         return n.op("add", made, first)
 
     def _product(self, h: Value, begin: int, end: int) -> Value:

@@ -121,9 +121,7 @@ def _bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 @evaluates("RoiAlign")
-def _roi_align(
-    n: Attributes, x: np.ndarray, rois: np.ndarray, batches: np.ndarray
-) -> np.ndarray:
+def _roi_align(n: Attributes, x: np.ndarray, rois: np.ndarray, batches: np.ndarray) -> np.ndarray:
     high, wide = n.attr("output_height", 1), n.attr("output_width", 1)
     ratio, scale = n.attr("sampling_ratio", 0), n.attr("spatial_scale", 1.0)
     default = "half_pixel" if n.version >= 16 else "output_half_pixel"

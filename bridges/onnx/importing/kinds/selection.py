@@ -103,9 +103,7 @@ def _scatter_elements_here(n: Call) -> Value:
 
 
 @evaluates("ScatterND")
-def _scatter_nd(
-    n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarray
-) -> np.ndarray:
+def _scatter_nd(n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarray) -> np.ndarray:
     where = tuple(ids[..., i] for i in range(ids.shape[-1]))
     return _scatter(n, x.copy(), where, updates)
 

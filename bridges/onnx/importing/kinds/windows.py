@@ -208,9 +208,7 @@ def _pool_windows(n: Attributes, x: np.ndarray, fill: Any) -> np.ndarray:
             counts, strides, kernel, dilations, x.shape[2:], begins, ends, strict=True
         )
     ]
-    found = windows(
-        x, kernel, strides, dilations, list(zip(begins, reach, strict=True)), fill
-    )
+    found = windows(x, kernel, strides, dilations, list(zip(begins, reach, strict=True)), fill)
     return found[(slice(None), slice(None), *(slice(c) for c in counts))]
 
 
@@ -311,9 +309,7 @@ def _global(n: Call) -> Value:
 
 
 @evaluates("MaxUnpool")
-def _max_unpool(
-    n: Attributes, x: np.ndarray, ids: np.ndarray, shape: Any = None
-) -> np.ndarray:
+def _max_unpool(n: Attributes, x: np.ndarray, ids: np.ndarray, shape: Any = None) -> np.ndarray:
     kernel = n.ints("kernel_shape") or []
     strides = n.ints("strides", [1] * len(kernel)) or []
     pads = n.ints("pads", [0] * (2 * len(kernel))) or []
@@ -335,9 +331,7 @@ def _max_unpool(
 
 
 @evaluates("Col2Im")
-def _col_to_image(
-    n: Attributes, x: np.ndarray, image: np.ndarray, block: np.ndarray
-) -> np.ndarray:
+def _col_to_image(n: Attributes, x: np.ndarray, image: np.ndarray, block: np.ndarray) -> np.ndarray:
     sizes, kernel = [int(v) for v in image], [int(v) for v in block]
     strides, dilations, pads = _geometry(n, kernel, sizes)
     counts = [

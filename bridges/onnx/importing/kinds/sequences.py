@@ -33,9 +33,7 @@ def _at(n: Attributes, values: list[Any], position: np.ndarray) -> np.ndarray:
 
 
 @evaluates("SequenceInsert")
-def _insert(
-    n: Attributes, values: list[Any], value: np.ndarray, position: Any = None
-) -> list[Any]:
+def _insert(n: Attributes, values: list[Any], value: np.ndarray, position: Any = None) -> list[Any]:
     at = len(values) if position is None else _place(position, len(values), len(values))
     return [*values[:at], value, *values[at:]]
 
