@@ -56,6 +56,7 @@ _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
     "load_parameters": ".framework.files.loading",
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
+    **dict.fromkeys(("from_onnx", "OnnxModel"), ".bridges.onnx.importing.model"),
     "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",

@@ -1,0 +1,252 @@
+"""What rules for ONNX operators are written with: their table, values of a net, calls of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import numpy as np
+
+from ....framework.base.errors import FormatError, RunError
+from .graph import Graph, Node
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """A value of a net under construction.
+
+    Attributes:
+        name: of the net's variable; "" for a constant that no operator has read yet.
+        shape, dtype: as they will be.
+        array: its value where that is known; of a parameter the one it has now.
+        roots: the small inputs of the net that it is computed from, if it is from these alone.
+        is_parameter: whether it is trained, so that nothing is computed from it beforehand.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    array: np.ndarray | None = None
+    roots: frozenset[str] | None = None
+    is_parameter: bool = False
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype.kind == "f" or self.dtype.name == "bfloat16"
+
+
+class NeedsValue(Exception):
+    """A rule wants the value of an input, whose shape alone is known."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value.name)
+        self.value = value
+
+
+class NotHere(Exception):
+    """A rule has no operators for these inputs; the node is computed on the host."""
+
+
+class Attributes:
+    """A node as rules see it: attributes, version, number of outputs."""
+
+    def __init__(self, node: Node, where: str) -> None:
+        self.node = node
+        self.version = node.version
+        self._where = where
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute of the kind that its default has (a list is as good as a tuple).
+
+        Raises:
+            FormatError: it is of another kind.
+        """
+        value = self.node.attrs.get(name)
+        if value is None:
+            return default
+        fits = {
+            int: (int,),
+            float: (float, int),
+            str: (str,),
+            tuple: (list,),
+            list: (list,),
+            bool: (int,),
+        }.get(type(default))
+        if fits and not isinstance(value, fits):
+            self.fail(f"attribute {name!r} is {_kind(value)}")
+        if isinstance(default, bool):
+            return bool(value)
+        return value
+
+    def ints(self, name: str, default: Sequence[int] | None = None) -> list[int] | None:
+        """An attribute that is a list of whole numbers."""
+        value = self.node.attrs.get(name)
+        if value is None:
+            return None if default is None else list(default)
+        if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
+            self.fail(f"attribute {name!r} is {_kind(value)}, a list of whole numbers is wanted")
+        return value
+
+    def graph(self, name: str) -> Graph:
+        """An attribute that is a graph."""
+        value = self.node.attrs.get(name)
+        if not isinstance(value, Graph):
+            self.fail(f"attribute {name!r} is no graph")
+        return value
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs are named, up to the last one."""
+        return len(self.node.outputs)
+
+    def wants(self, number: int) -> bool:
+        """Whether an output is used."""
+        return number < len(self.node.outputs) and bool(self.node.outputs[number])
+
+    def fail(self, why: str) -> NoReturn:
+        """Refuse the node."""
+        raise FormatError(f"{self._where}: {self.node.title()}: {why}")
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front."""
+        if not -rank <= axis < max(rank, 1):
+            raise RunError(f"{self._where}: {self.node.title()}: axis {axis} of {rank} dimensions")
+        return axis % max(rank, 1)
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__}"
+
+
+class Emits(Protocol):
+    """What adds operators to a net."""
+
+    def emit(
+        self, op_type: str, args: Sequence[Any], outs: Sequence[str] | int, attrs: dict[str, Any]
+    ) -> Any: ...
+
+    def constant(self, array: np.ndarray) -> Value: ...
+
+
+class Call(Attributes):
+    """A node that becomes operators of a net."""
+
+    def __init__(
+        self, node: Node, where: str, inputs: Sequence[Value | None], stage: Emits
+    ) -> None:
+        super().__init__(node, where)
+        self.inputs = list(inputs)
+        self._stage = stage
+
+    def __getitem__(self, number: int) -> Value:
+        value = self.get(number)
+        if value is None:
+            self.fail(f"input {number} is missing")
+        return value
+
+    def get(self, number: int) -> Value | None:
+        """An input; None where it is left out."""
+        return self.inputs[number] if number < len(self.inputs) else None
+
+    def known(self, number: int, default: Any = None) -> Any:
+        """The array of an input, `default` where it is left out.
+
+        Raises:
+            NeedsValue: it is not known before the net runs.
+        """
+        value = self.get(number)
+        if value is None:
+            return default
+        if value.array is None:
+            raise NeedsValue(value)
+        return value.array
+
+    def known_ints(self, number: int, default: Sequence[int] | None = None) -> list[int] | None:
+        """The whole numbers of an input; see `known`."""
+        array = self.known(number)
+        if array is None:
+            return None if default is None else list(default)
+        return [int(one) for one in np.asarray(array).reshape(-1)]
+
+    def op(self, op_type: str, *args: Any, outs: Sequence[str] | int = 1, **attrs: Any) -> Any:
+        """Add an operator of the net.
+
+        Args:
+            op_type: its type.
+            args: the variables of its input slots in order: values, arrays, None, lists of these.
+            outs: the names of output slots, or the number of outputs of the first, which is
+                duplicable.
+            attrs: its attributes.
+
+        Returns:
+            The output, a list of several.
+        """
+        return self._stage.emit(op_type, args, outs, attrs)
+
+    def const(self, array: Any, dtype: Any = None) -> Value:
+        """A constant."""
+        return self._stage.constant(np.asarray(array, dtype))
+
+
+Evaluate = Callable[..., Any]
+"""(attributes, input arrays...) -> the output array or several."""
+Lower = Callable[[Call], Any]
+"""Adds operators and gives the output value or several."""
+
+
+@dataclass
+class Kind:
+    """How an operator of ONNX is computed.
+
+    Attributes:
+        evaluate: on the host, by NumPy. lower: by operators of a net. control: it runs graphs.
+        is_random: two runs differ.
+    """
+
+    evaluate: Evaluate | None = None
+    lower: Lower | None = None
+    is_random: bool = False
+    domains: set[str] = field(default_factory=set)
+
+
+KINDS: dict[tuple[str, str], Kind] = {}
+"""(domain, operator) -> kind; filled by the modules in `kinds`."""
+CONTROL = ("If", "Loop", "Scan", "SequenceMap")
+"""Operators that run graphs; `control` knows them."""
+
+_E = TypeVar("_E", bound=Evaluate)
+_L = TypeVar("_L", bound=Lower)
+
+
+def kind_of(node: Node) -> Kind | None:
+    """The kind of a node; None where there is none."""
+    return KINDS.get((node.domain, node.op))
+
+
+def evaluates(*names: str, domain: str = "", is_random: bool = False) -> Callable[[_E], _E]:
+    """Decorator: how operators are computed on the host."""
+
+    def add(function: _E) -> _E:
+        for name in names:
+            kind = KINDS.setdefault((domain, name), Kind())
+            kind.evaluate = function
+            kind.is_random |= is_random
+        return function
+
+    return add
+
+
+def lowers(*names: str, domain: str = "") -> Callable[[_L], _L]:
+    """Decorator: how operators become those of a net."""
+
+    def add(function: _L) -> _L:
+        for name in names:
+            KINDS.setdefault((domain, name), Kind()).lower = function
+        return function
+
+    return add

@@ -1,0 +1,246 @@
+"""Runs graphs: nets for what shapes decide, NumPy between them for what data decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....framework.base.context import OpContext
+from ....framework.base.dtypes import DTYPES
+from ....framework.base.errors import OpscopeError, RunError
+from ....framework.base.scope import Scope
+from ....framework.runtime.plain_net import PlainNet
+from .calls import CONTROL, Attributes, kind_of
+from .control import run_control
+from .graph import Graph, Node
+from .stage import Lowering, Promote, Stage, Store
+
+_MOST_STAGES = 32
+"""Stages that a part of a graph keeps, for as many signatures of its inputs."""
+_MOST_VALUES = 4096
+"""Elements of an input whose value may be part of a signature."""
+
+
+class Engine(Store):
+    """Runs the graphs of one model.
+
+    Attributes:
+        scope: holds the parameters.
+        seed: of random operators.
+    """
+
+    def __init__(self, where: str, arrays: Mapping[str, np.ndarray]) -> None:
+        super().__init__(where, arrays)
+        self.scope = Scope()
+        for name, array in self.parameters.items():
+            self.scope.var(name).set(array)
+        self.generator = np.random.default_rng()
+        self._bodies: dict[int, tuple[Graph, Body]] = {}
+
+    def current(self, name: str) -> np.ndarray:
+        """The value that a parameter has now."""
+        return self.scope.get(name).numpy()
+
+    def value(self, name: str, env: Mapping[str, Any]) -> Any:
+        """A value on the host."""
+        if name in env:
+            return env[name]
+        if name in self.constants:
+            return self.constants[name]
+        return self.current(name)
+
+    def body(self, graph: Graph) -> Body:
+        """What runs a graph inside a node."""
+        found = self._bodies.get(id(graph))
+        if found is None:
+            found = graph, Body(self, graph.nodes, graph.outputs, may_promote=False)
+            self._bodies[id(graph)] = found
+        return found[1]
+
+    def run_graph(self, graph: Graph, inputs: Sequence[Any], env: Mapping[str, Any]) -> list[Any]:
+        """The outputs of a graph inside a node, for its inputs and the values around it."""
+        values = {name: env[name] for name in graph.captures if name in env}
+        values |= zip(graph.inputs, inputs, strict=False)
+        return self.body(graph).run(values)
+
+    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
+        """The outputs of a node on the host.
+
+        Raises:
+            RunError: it cannot be computed.
+        """
+        attributes = Attributes(node, self.where)
+        kind = kind_of(node)
+        args = [self.value(name, env) if name else None for name in node.inputs]
+        try:
+            if node.op in CONTROL and not node.domain:
+                made: Any = run_control(self, attributes, args, env)
+            elif kind is not None and kind.evaluate is not None:
+                with np.errstate(all="ignore"):
+                    if kind.is_random:
+                        made = kind.evaluate(attributes, self.generator, *args)
+                    else:
+                        made = kind.evaluate(attributes, *args)
+            else:
+                values = dict(zip(node.inputs, args, strict=True))
+                if any(isinstance(a, np.ndarray) and a.dtype not in DTYPES for a in args):
+                    kinds = ", ".join(str(getattr(a, "dtype", type(a).__name__)) for a in args)
+                    raise RunError(f"not supported for inputs of {kinds}")
+                body = Body(self, [node], node.outputs, may_promote=True)
+                made = tuple(body.run({k: v for k, v in values.items() if k}))
+        except OpscopeError as error:
+            if node.title() in str(error):
+                raise
+            raise RunError(f"{self.where}: {node.title()}: {error}") from error
+        except Exception as error:  # NumPy's, of shapes and values that do not fit
+            shapes = ", ".join(
+                f"{a.dtype}{list(a.shape)}" if isinstance(a, np.ndarray) else type(a).__name__
+                for a in args
+            )
+            raise RunError(f"{self.where}: {node.title()} of {shapes}: {error}") from error
+        results = list(made) if isinstance(made, tuple) else [made]
+        return [np.asarray(r) if isinstance(r, np.generic) else r for r in results]
+
+
+class _Part:
+    """Nodes that are lowered together, and the stages made of them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = list(nodes)
+        self.reads = list(dict.fromkeys(name for node in nodes for name in node.reads()))
+        self.by_value: set[str] = set()
+        self.ready: dict[Any, _Ready] = {}
+
+
+class _Ready:
+    """A stage with its net in a scope of its own."""
+
+    def __init__(self, engine: Engine, stage: Stage) -> None:
+        self.stage = stage
+        self.next = _Part(stage.rest) if stage.rest else None
+        self._net = None
+        self._scope = None
+        if stage.net.ops or stage.fetches:
+            made = {name for op in stage.net.ops for name in op.output_names()}
+            self._net = PlainNet(stage.net)
+            self._scope = Scope(parent=engine.scope)
+            for name, array in stage.constants.items():
+                self._scope.var(name).set(array)
+            live = [name for name in stage.fetches.values() if name in made]
+            self._context = OpContext(train=False, live_out=live)
+
+    def run(self, env: dict[str, Any]) -> None:
+        """Run the net; results go into `env`."""
+        env.update(self.stage.folded)
+        if self._net is None or self._scope is None:
+            return
+        for value, name in self.stage.feeds.items():
+            self._scope.var(name).set(env[value])
+        if self._net.operators:
+            self._net.run(self._scope, self._context)
+        for value, name in self.stage.fetches.items():
+            env[value] = self._scope.get(name).numpy()
+
+
+class Body:
+    """Runs nodes for inputs of any shapes.
+
+    Args:
+        engine: of the model. nodes: in order. outputs: values that are wanted.
+        may_promote: whether small inputs' values may become part of a signature.
+    """
+
+    def __init__(
+        self, engine: Engine, nodes: Sequence[Node], outputs: Sequence[str], *, may_promote: bool
+    ) -> None:
+        self._engine = engine
+        self._first = _Part(nodes)
+        self._outputs = outputs
+        self._may_promote = may_promote
+
+    def run(self, env: dict[str, Any], watch: Callable[[Stage], None] | None = None) -> list[Any]:
+        """The outputs, for values of what the nodes read."""
+        engine, part = self._engine, self._first
+        env = dict(env)
+        first = True
+        while part is not None:
+            ready = self._ready(part, env, first and self._may_promote)
+            if watch is not None:
+                watch(ready.stage)
+            ready.run(env)
+            for node in ready.stage.host:
+                for name, made in zip(node.outputs, engine.evaluate(node, env), strict=False):
+                    if name:
+                        env[name] = made
+            if ready.next is part:
+                raise RunError(f"{engine.where}: no progress")
+            part, first = ready.next, False
+        return [engine.value(name, env) if name else None for name in self._outputs]
+
+    def _ready(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> _Ready:
+        while True:
+            key = tuple(_signature(name, env, part.by_value) for name in part.reads if name in env)
+            found = part.ready.pop(key, None)
+            if found is None:
+                try:
+                    found = _Ready(self._engine, self._lower(part, env, may_promote))
+                except Promote as error:
+                    new = error.names - part.by_value
+                    if not new:
+                        raise RunError(f"{self._engine.where}: no value of {error}") from None
+                    for name in new:
+                        if env[name].size > _MOST_VALUES:
+                            raise RunError(
+                                f"{self._engine.where}: a shape hangs on {name!r}, which has"
+                                f" {env[name].size} elements"
+                            ) from None
+                    part.by_value |= new
+                    continue
+                while len(part.ready) >= _MOST_STAGES:
+                    part.ready.pop(next(iter(part.ready)))
+            part.ready[key] = found
+            return found
+
+    def _lower(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> Stage:
+        return lower_part(
+            self._engine, part.nodes, part.reads, part.by_value, env, self._outputs, may_promote
+        )
+
+
+def lower_part(
+    store: Store,
+    nodes: Sequence[Node],
+    reads: Sequence[str],
+    by_value: set[str],
+    env: Mapping[str, Any],
+    outputs: Sequence[str],
+    may_promote: bool,
+    unroll: bool = False,
+) -> Stage:
+    """The stage of nodes for the values in `env`, of which `by_value` alone are looked at."""
+    specs, known, foreign = {}, {}, set()
+    for name in reads:
+        if name not in env:
+            continue
+        value = env[name]
+        if not isinstance(value, np.ndarray):
+            foreign.add(name)
+        elif name in by_value:
+            known[name] = value
+        elif value.dtype in DTYPES:
+            specs[name] = value.shape, value.dtype
+        else:
+            foreign.add(name)
+    lowering = Lowering(store, specs, known, foreign, may_promote=may_promote, unroll=unroll)
+    return lowering.lower(nodes, outputs)
+
+
+def _signature(name: str, env: Mapping[str, Any], by_value: set[str]) -> Any:
+    value = env[name]
+    if not isinstance(value, np.ndarray):
+        return type(value)
+    if name in by_value:
+        return value.dtype, value.shape, value.tobytes()
+    return value.dtype, value.shape

@@ -1,0 +1,213 @@
+"""Images made larger and smaller: Resize, Upsample.
+
+Along an axis each place of the result is a weighted sum of a few places of the input, so that a
+resize is a sum of gathers, or a product with a matrix where these are many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .....framework.base.untrusted.values import check_fill
+from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+
+_FEW = 4
+"""Places of the input that a place of the result reads at most, for gathers."""
+
+
+class _Axis(NamedTuple):
+    """How an axis changes.
+
+    Attributes:
+        axis: of the array. ids [out, K]: places that are read. weights [out, K].
+        outside [out]: places that get the extrapolation value.
+    """
+
+    axis: int
+    ids: np.ndarray
+    weights: np.ndarray
+    outside: np.ndarray
+
+
+def _origins(
+    n: Attributes, size: int, out: int, scale: float, roi: tuple[float, float]
+) -> np.ndarray:
+    """Where each place of the result lies in the input."""
+    mode = n.attr("coordinate_transformation_mode", "half_pixel" if n.version > 10 else "")
+    at, width = np.arange(out, dtype=np.float64), scale * size
+    if mode in ("asymmetric", ""):
+        return at / scale
+    if mode == "align_corners":
+        return at * 0 if width == 1 else at * (size - 1) / (width - 1)
+    if mode == "pytorch_half_pixel":
+        return at * 0 - 0.5 if width == 1 else (at + 0.5) / scale - 0.5
+    if mode == "half_pixel":
+        return (at + 0.5) / scale - 0.5
+    if mode == "half_pixel_symmetric":
+        return size / 2 * (1 - out / width) + (at + 0.5) / scale - 0.5
+    if mode == "tf_half_pixel_for_nn":
+        return (at + 0.5) / scale
+    if mode == "tf_crop_and_resize":
+        first, last = roi
+        if out == 1:
+            return at * 0 + 0.5 * (first + last) * (size - 1)
+        return first * (size - 1) + at * (last - first) * (size - 1) / (width - 1)
+    n.fail(f"coordinate_transformation_mode {mode!r}")
+
+
+def _cubic(x: np.ndarray, a: float) -> np.ndarray:
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((x - 5) * x + 8) * x * a - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+def _taps(n: Attributes, size: int, where: np.ndarray, scale: float) -> tuple[Any, Any]:
+    mode = n.attr("mode", "nearest")
+    if mode == "nearest":
+        nearest = n.attr("nearest_mode", "round_prefer_floor" if n.version > 10 else "floor")
+        ids = {
+            "round_prefer_floor": np.ceil(where - 0.5),
+            "round_prefer_ceil": np.floor(where + 0.5),
+            "floor": np.floor(where),
+            "ceil": np.ceil(where),
+        }[nearest]
+        return ids.astype(np.int64)[:, None], np.ones((len(where), 1))
+    base = np.floor(where)
+    ratio = where - base
+    base, ratio = np.where(ratio == 0, base - 1, base), np.where(ratio == 0, 1, ratio)
+    shrink = min(scale, 1.0) if n.attr("antialias", 0) else 1.0
+    half = 1 if mode == "linear" else 2
+    if mode not in ("linear", "cubic"):
+        n.fail(f"mode {mode!r}")
+    first = math.floor(-half / shrink) + 1
+    steps = np.arange(first, 2 - first if half == 2 else first + 2 - 2 * first)
+    args = (steps - ratio[:, None]) * shrink
+    if mode == "linear":
+        weights = np.clip(1 - np.abs(args), 0, 1)
+    else:
+        weights = _cubic(args, n.attr("cubic_coeff_a", -0.75))
+    ids = (base[:, None] + steps).astype(np.int64)
+    if n.attr("exclude_outside", 0):
+        weights = np.where((ids < 0) | (ids >= size), 0, weights)
+    return ids, weights / weights.sum(-1, keepdims=True)
+
+
+def _axis_map(
+    n: Attributes, axis: int, size: int, out: int, scale: float, roi: tuple[float, float]
+) -> _Axis:
+    where = _origins(n, size, out, scale, roi)
+    ids, weights = _taps(n, size, where, scale)
+    outside = np.zeros(out, bool)
+    if n.attr("coordinate_transformation_mode", "") == "tf_crop_and_resize":
+        outside = (where < 0) | (where > size - 1)
+    return _Axis(axis, np.clip(ids, 0, size - 1), weights, outside)
+
+
+def _plan(
+    n: Attributes, shape: Sequence[int], roi: Any, scales: Any, sizes: Any, item: int
+) -> list[_Axis]:
+    """How each axis that changes does so."""
+    rank = len(shape)
+    axes = [n.axis(a, rank) for a in n.ints("axes", range(rank)) or []]
+    if sizes is not None and len(sizes):
+        outs = [int(size) for size in sizes]
+        factors = [out / shape[axis] for out, axis in zip(outs, axes, strict=True)]
+        policy = n.attr("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            factor = min(factors) if policy == "not_larger" else max(factors)
+            factors = [factor] * len(axes)
+            outs = [int(math.floor(factor * shape[axis] + 0.5)) for axis in axes]
+    else:
+        factors = [float(scale) for scale in scales]
+        if len(factors) != len(axes) or min(factors, default=1) <= 0:
+            n.fail(f"scales {factors} for {len(axes)} axes")
+        outs = [math.floor(f * shape[axis]) for f, axis in zip(factors, axes, strict=True)]
+    whole = list(shape)
+    for axis, out in zip(axes, outs, strict=True):
+        whole[axis] = out
+    check_fill(whole, item, n.node.title())
+    crop = n.attr("coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    found = []
+    for number, (axis, out, factor) in enumerate(zip(axes, outs, factors, strict=True)):
+        bounds = (0.0, 1.0)
+        if crop:
+            bounds = float(roi[number]), float(roi[number + len(axes)])
+        if out != shape[axis] or factor != 1 or (crop and bounds != (0.0, 1.0)):
+            found.append(_axis_map(n, axis, shape[axis], out, factor, bounds))
+    return found
+
+
+def _given(n: Attributes, known: Any) -> tuple[Any, Any, Any]:
+    """roi, scales and sizes; `known` gives an input's array."""
+    if n.node.op == "Upsample":
+        return None, n.attr("scales") if n.version < 9 else known(1), None
+    if n.version < 11:
+        return None, known(1), None
+    return known(1), known(2), known(3)
+
+
+@evaluates("Resize", "Upsample")
+def _resize_on_host(n: Attributes, x: np.ndarray, *more: Any) -> np.ndarray:
+    def known(number: int) -> Any:
+        return more[number - 1] if number <= len(more) else None
+
+    made = x.astype(np.float64) if x.dtype.kind != "f" else x
+    outside = []
+    for each in _plan(n, x.shape, *_given(n, known), x.dtype.itemsize):
+        shape = [1] * x.ndim
+        shape[each.axis] = len(each.ids)
+        total: Any = 0
+        for ids, weights in zip(each.ids.T, each.weights.T, strict=True):
+            total = total + np.take(made, ids, each.axis) * weights.reshape(shape)
+        made = total
+        outside.append((each.outside, shape))
+    for mask, shape in outside:
+        made = np.where(mask.reshape(shape), n.attr("extrapolation_value", 0.0), made)
+    if x.dtype.kind in "iu":
+        info = np.iinfo(x.dtype)
+        made = np.clip(np.rint(made), info.min, info.max)
+    return made.astype(x.dtype)
+
+
+@lowers("Resize", "Upsample")
+def _resize(n: Call) -> Value:
+    x = n[0]
+    if not x.is_float:
+        raise NotHere
+    axes = _plan(n, x.shape, *_given(n, n.known), x.dtype.itemsize)
+    if any(each.outside.any() for each in axes):
+        raise NotHere
+    for each in axes:
+        x = _resized(n, x, each)
+    return x
+
+
+def _resized(n: Call, x: Value, each: _Axis) -> Value:
+    count = each.ids.shape[1]
+    shape = [1] * x.ndim
+    shape[each.axis] = len(each.ids)
+    if count == 1:
+        return n.op("gather", x, each.ids[:, 0].copy(), axis=each.axis)
+    if count <= _FEW:
+        total = None
+        for ids, weights in zip(each.ids.T, each.weights.T, strict=True):
+            part = n.op("gather", x, ids.copy(), axis=each.axis)
+            part = n.op("mul", part, n.const(weights.reshape(shape), x.dtype))
+            total = part if total is None else n.op("add", total, part)
+        assert total is not None
+        return total
+    matrix = np.zeros((x.shape[each.axis], len(each.ids)))
+    for row, (ids, weights) in enumerate(zip(each.ids, each.weights, strict=True)):
+        np.add.at(matrix[:, row], ids, weights)
+    perm = list(range(x.ndim))
+    perm[each.axis], perm[-1] = perm[-1], perm[each.axis]
+    moved = n.op("transpose", x, perm=perm)
+    rows = n.op("reshape", moved, shape=[-1, moved.shape[-1]])
+    made = n.op("matmul", rows, n.const(matrix, x.dtype))
+    made = n.op("reshape", made, shape=[*moved.shape[:-1], len(each.ids)])
+    return n.op("transpose", made, perm=perm)

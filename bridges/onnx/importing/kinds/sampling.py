@@ -1,0 +1,201 @@
+"""Sampling of images at places that are data: GridSample, RoiAlign, DeformConv; AffineGrid."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from .windows import window_pads
+
+
+def _reflected(at: np.ndarray, size: int, align: bool) -> np.ndarray:
+    """Places reflected at the borders of an axis."""
+    low, high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
+    span = high - low
+    if span <= 0:
+        return np.zeros_like(at)
+    away = np.abs(at - low)
+    extra = np.fmod(away, span)
+    flips = np.floor(away / span).astype(np.int64)
+    return np.where(flips % 2 == 0, extra + low, span - extra + low)
+
+
+def _cubic(t: np.ndarray) -> list[np.ndarray]:
+    a = -0.75
+    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1  # noqa: E731
+    far = lambda x: ((x - 5) * x + 8) * x * a - 4 * a  # noqa: E731
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+@evaluates("GridSample")
+def _grid_sample(n: Attributes, x: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
+        n.attr("mode", "linear"), n.attr("mode", "linear")
+    )
+    padding, align = n.attr("padding_mode", "zeros"), bool(n.attr("align_corners", 0))
+    if mode not in ("linear", "cubic", "nearest") or padding not in (
+        "zeros", "border", "reflection",
+    ):  # fmt: skip
+        n.fail(f"mode {mode!r} with padding_mode {padding!r}")
+    sizes = x.shape[2:]
+    taps = []  # of each axis: places and weights, a pair a tap
+    for axis, size in enumerate(sizes):
+        at = grid[..., len(sizes) - 1 - axis].astype(np.float64)
+        at = (at + 1) / 2 * (size - 1) if align else ((at + 1) * size - 1) / 2
+        if mode != "cubic":
+            if padding == "border":
+                at = np.clip(at, 0, size - 1)
+            elif padding == "reflection":
+                at = np.clip(_reflected(at, size, align), 0, size - 1)
+        if mode == "nearest":
+            taps.append([(np.rint(at).astype(np.int64), np.ones_like(at))])
+            continue
+        base = np.floor(at)
+        ratio, base = at - base, base.astype(np.int64)
+        if mode == "linear":
+            taps.append([(base, 1 - ratio), (base + 1, ratio)])
+        else:
+            taps.append([(base + i - 1, w) for i, w in enumerate(_cubic(ratio))])
+    rows = np.arange(len(x)).reshape((-1,) + (1,) * len(sizes))
+    made: Any = 0
+    for combination in itertools.product(*taps):
+        weight, inside, where = 1.0, True, []
+        for (ids, w), size in zip(combination, sizes, strict=True):
+            if padding == "zeros":
+                inside = inside & (ids >= 0) & (ids < size)
+            elif padding == "reflection":
+                ids = np.rint(_reflected(ids.astype(np.float64), size, align)).astype(np.int64)
+            where.append(np.clip(ids, 0, size - 1))
+            weight = weight * w
+        values = np.moveaxis(x, 1, -1)[(rows, *where)]
+        made = made + values * (weight * inside)[..., None]
+    return np.moveaxis(made, -1, 1).astype(x.dtype)
+
+
+def _base_grid(sizes: Sequence[int], align: bool) -> np.ndarray:
+    """Places of an image from -1 to 1, the last axis first, with a 1 behind: [..., rank + 1]."""
+    lines = []
+    for size in sizes:
+        if align:
+            line = np.linspace(-1, 1, size) if size > 1 else np.zeros(1)
+        else:
+            line = (np.arange(size) * 2 + 1) / size - 1
+        lines.append(line)
+    grids = np.meshgrid(*lines, indexing="ij")
+    return np.stack([*grids[::-1], np.ones(sizes)], -1)
+
+
+@evaluates("AffineGrid")
+def _affine_on_host(n: Attributes, theta: np.ndarray, size: np.ndarray) -> np.ndarray:
+    sizes = [int(v) for v in size[2:]]
+    base = _base_grid(sizes, bool(n.attr("align_corners", 0))).reshape(-1, len(sizes) + 1)
+    made = np.matmul(base[None], np.swapaxes(theta.astype(np.float64), 1, 2))
+    return made.reshape(len(theta), *sizes, len(sizes)).astype(theta.dtype)
+
+
+@lowers("AffineGrid")
+def _affine(n: Call) -> Value:
+    theta, sizes = n[0], (n.known_ints(1) or [])[2:]
+    base = _base_grid(sizes, bool(n.attr("align_corners", 0))).reshape(1, -1, len(sizes) + 1)
+    made = n.op("matmul", n.const(base, theta.dtype), theta, transpose_y=True)
+    return n.op("reshape", made, shape=[theta.shape[0], *sizes, len(sizes)])
+
+
+def _bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Values [C, ...] of an image [C, H, W] at places; zeros outside."""
+    high, wide = image.shape[1:]
+    top, left = np.floor(y), np.floor(x)
+    made: Any = 0
+    for dy, dx in itertools.product((0, 1), (0, 1)):
+        row, column = top + dy, left + dx
+        weight = (1 - np.abs(y - row)) * (1 - np.abs(x - column))
+        inside = (row >= 0) & (row < high) & (column >= 0) & (column < wide)
+        rows = np.clip(row, 0, high - 1).astype(np.int64)
+        columns = np.clip(column, 0, wide - 1).astype(np.int64)
+        made = made + image[:, rows, columns] * (weight * inside)
+    return made
+
+
+@evaluates("RoiAlign")
+def _roi_align(n: Attributes, x: np.ndarray, rois: np.ndarray, batches: np.ndarray) -> np.ndarray:
+    high, wide = n.attr("output_height", 1), n.attr("output_width", 1)
+    ratio, scale = n.attr("sampling_ratio", 0), n.attr("spatial_scale", 1.0)
+    default = "half_pixel" if n.version >= 16 else "output_half_pixel"
+    half = n.attr("coordinate_transformation_mode", default) == "half_pixel"
+    is_max = n.attr("mode", "avg") == "max"
+    made = np.zeros((len(rois), x.shape[1], high, wide), x.dtype)
+    for number, (roi, batch) in enumerate(zip(rois, batches, strict=True)):
+        left, top, right, bottom = roi.astype(np.float64) * scale - (0.5 if half else 0)
+        width, height = right - left, bottom - top
+        if not half:
+            width, height = max(width, 1.0), max(height, 1.0)
+        rows = ratio or int(np.ceil(height / high))
+        columns = ratio or int(np.ceil(width / wide))
+        y = top + (np.arange(high * rows) + 0.5) * height / (high * rows)
+        z = left + (np.arange(wide * columns) + 0.5) * width / (wide * columns)
+        made[number] = _pooled(x[int(batch)], y, z, (high, rows, wide, columns), is_max)
+    return made
+
+
+def _pooled(
+    image: np.ndarray,
+    y: np.ndarray,
+    x: np.ndarray,
+    counts: tuple[int, int, int, int],
+    is_max: bool,
+) -> np.ndarray:
+    """Means or maxima of samples of a region; outside by more than a pixel they are zeros."""
+    high, wide = image.shape[1:]
+    gone = ((y < -1) | (y > high))[:, None] | ((x < -1) | (x > wide))
+    rows, columns = np.clip(y, 0, high - 1), np.clip(x, 0, wide - 1)
+    grid = np.broadcast_arrays(rows[:, None], columns)
+    if not is_max:
+        values = np.where(gone, 0, _bilinear(image, *grid))
+        return values.reshape(len(image), *counts).mean(axis=(2, 4))
+    best: Any = -np.inf  # of the weighted corners, as the reference has it
+    top, left = np.floor(grid[0]), np.floor(grid[1])
+    for dy, dx in itertools.product((0, 1), (0, 1)):
+        row, column = np.minimum(top + dy, high - 1), np.minimum(left + dx, wide - 1)
+        weight = np.abs(1 - dy - (grid[0] - top)) * np.abs(1 - dx - (grid[1] - left))
+        best = np.maximum(best, image[:, row.astype(np.int64), column.astype(np.int64)] * weight)
+    return np.where(gone, 0, best).reshape(len(image), *counts).max(axis=(2, 4))
+
+
+@evaluates("DeformConv")
+def _deform(
+    n: Attributes,
+    x: np.ndarray,
+    w: np.ndarray,
+    offset: np.ndarray,
+    b: Any = None,
+    mask: Any = None,
+) -> np.ndarray:
+    kernel, groups, parts = w.shape[2:], n.attr("group", 1), n.attr("offset_group", 1)
+    if len(kernel) != 2:
+        raise NotHere
+    strides, dilations = n.ints("strides", [1, 1]) or [], n.ints("dilations", [1, 1]) or []
+    pads = window_pads(n, x.shape[2:], kernel, strides, dilations)
+    high, wide = offset.shape[2:]
+    shifts = offset.reshape(len(x), parts, kernel[0] * kernel[1], 2, high, wide)
+    columns = np.zeros((len(x), x.shape[1], kernel[0] * kernel[1], high, wide))
+    every = x.shape[1] // parts
+    for batch, part in itertools.product(range(len(x)), range(parts)):
+        channels = slice(part * every, (part + 1) * every)
+        for tap, (i, j) in enumerate(itertools.product(*map(range, kernel))):
+            y = np.arange(high)[:, None] * strides[0] - pads[0][0] + i * dilations[0]
+            z = np.arange(wide)[None] * strides[1] - pads[1][0] + j * dilations[1]
+            moved = shifts[batch, part, tap]
+            values = _bilinear(x[batch, channels], y + moved[0], z + moved[1])
+            if mask is not None:
+                values = values * mask[batch, part * len(shifts[0, 0]) + tap]
+            columns[batch, channels, tap] = values
+    made = []
+    for each, weights in zip(np.split(columns, groups, 1), np.split(w, groups, 0), strict=True):
+        flat = weights.reshape(len(weights), -1)
+        made.append(np.einsum("of,nfhw->nohw", flat, each.reshape(len(x), -1, high, wide)))
+    result = np.concatenate(made, 1)
+    return (result + (0 if b is None else b.reshape(-1, 1, 1))).astype(x.dtype)

@@ -1,0 +1,258 @@
+"""Selecting: gather, scatter, one-hot, non-zero, unique, non-maximum suppression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .....framework.base.untrusted.values import check_fill
+from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+
+
+@evaluates("Gather")
+def _gather_on_host(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    return np.take(x, ids, axis=n.axis(n.attr("axis", 0), x.ndim))
+
+
+@lowers("Gather")
+def _gather(n: Call) -> Value:
+    x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
+    if ids.array is not None and ids.ndim == 0 and x.shape[axis]:
+        at = int(ids.array)
+        if not -x.shape[axis] <= at < x.shape[axis]:
+            n.fail(f"index {at} of {x.shape[axis]}")
+        at %= x.shape[axis]
+        part = n.op("slice", x, axes=[axis], starts=[at], ends=[at + 1])
+        return n.op("reshape", part, shape=[*x.shape[:axis], *x.shape[axis + 1 :]])
+    return n.op("gather", x, ids, axis=axis, from_end=True)
+
+
+def _counted(ids: np.ndarray, size: int) -> np.ndarray:
+    return np.where(ids < 0, ids + size, ids)
+
+
+@evaluates("GatherElements")
+def _gather_elements(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    axis = n.axis(n.attr("axis", 0), x.ndim)
+    where = list(np.indices(ids.shape))
+    where[axis] = _counted(ids, x.shape[axis])
+    return x[tuple(where)]
+
+
+@lowers("GatherElements")
+def _gather_elements_here(n: Call) -> Value:
+    x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
+    others = [(a, b) for i, (a, b) in enumerate(zip(x.shape, ids.shape, strict=True)) if i != axis]
+    if any(a != b for a, b in others) or ids.array is None:
+        raise NotHere
+    return n.op("take_along_axis", x, _counted(ids.array, x.shape[axis]), axis=axis)
+
+
+@evaluates("GatherND")
+def _gather_nd(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    dims = n.attr("batch_dims", 0)
+    depth = ids.shape[-1]
+    batch = np.indices(ids.shape[:-1])[:dims]
+    return x[(*batch, *(ids[..., i] for i in range(depth)))]
+
+
+@lowers("GatherND")
+def _gather_nd_here(n: Call) -> Value:
+    ids = n[1]
+    if ids.array is None:
+        raise NotHere
+    dims = n.attr("batch_dims", 0)
+    sizes = np.array(n[0].shape[dims : dims + ids.shape[-1]])
+    return n.op("gather_nd", n[0], _counted(ids.array, sizes), batch_dims=dims)
+
+
+_UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scatter(n: Attributes, made: np.ndarray, where: Any, updates: np.ndarray) -> np.ndarray:
+    how = n.attr("reduction", "none")
+    if how == "none":
+        made[where] = updates
+    elif how in _UFUNCS:
+        _UFUNCS[how].at(made, where, updates)
+    else:
+        n.fail(f"reduction {how!r}")
+    return made
+
+
+@evaluates("ScatterElements", "Scatter")
+def _scatter_elements(
+    n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarray
+) -> np.ndarray:
+    axis = n.axis(n.attr("axis", 0), x.ndim)
+    where = list(np.indices(ids.shape))
+    where[axis] = _counted(ids, x.shape[axis])
+    return _scatter(n, x.copy(), tuple(where), updates)
+
+
+@lowers("ScatterElements", "Scatter")
+def _scatter_elements_here(n: Call) -> Value:
+    x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
+    how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
+    others = [(a, b) for i, (a, b) in enumerate(zip(x.shape, ids.shape, strict=True)) if i != axis]
+    if how is None or ids.array is None or any(a != b for a, b in others):
+        raise NotHere
+    where = _counted(ids.array, x.shape[axis])
+    return n.op("put_along_axis", x, where, n[2], axis=axis, mode=how)
+
+
+@evaluates("ScatterND")
+def _scatter_nd(n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    where = tuple(ids[..., i] for i in range(ids.shape[-1]))
+    return _scatter(n, x.copy(), where, updates)
+
+
+@lowers("ScatterND")
+def _scatter_nd_here(n: Call) -> Value:
+    ids = n[1]
+    how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
+    if how is None or ids.array is None:
+        raise NotHere
+    where = _counted(ids.array, np.array(n[0].shape[: ids.shape[-1]]))
+    return n.op("scatter_nd", n[0], where, n[2], mode=how)
+
+
+@evaluates("TensorScatter")
+def _tensor_scatter(
+    n: Attributes, x: np.ndarray, updates: np.ndarray, where: Any = None
+) -> np.ndarray:
+    axis = n.axis(n.attr("axis", -2), x.ndim)
+    circular = n.attr("mode", "linear") == "circular"
+    made = x.copy()
+    for row in range(len(x)):
+        first = 0 if where is None else int(where[row])
+        ids = first + np.arange(updates.shape[axis])
+        if circular:
+            ids %= x.shape[axis]
+        elif ids.size and ids[-1] >= x.shape[axis]:
+            raise ValueError(f"updates end at {ids[-1] + 1} of {x.shape[axis]}")
+        target = np.moveaxis(made[row], axis - 1, 0)
+        target[ids] = np.moveaxis(updates[row], axis - 1, 0)
+    return made
+
+
+@evaluates("OneHot")
+def _one_hot_on_host(
+    n: Attributes, ids: np.ndarray, depth: np.ndarray, values: np.ndarray
+) -> np.ndarray:
+    count = int(depth.reshape(-1)[0])
+    check_fill([*ids.shape, count], values.dtype.itemsize, n.node.title())
+    axis = n.axis(n.attr("axis", -1), ids.ndim + 1)
+    where = np.expand_dims(_counted(ids.astype(np.int64), count), axis)
+    shape = [1] * (ids.ndim + 1)
+    shape[axis] = count
+    return np.where(where == np.arange(count).reshape(shape), values[1], values[0])
+
+
+@evaluates("NonZero")
+def _non_zero(n: Attributes, x: np.ndarray) -> np.ndarray:
+    return np.array(np.nonzero(np.atleast_1d(x)), np.int64)
+
+
+@evaluates("Compress")
+def _compress(n: Attributes, x: np.ndarray, condition: np.ndarray) -> np.ndarray:
+    axis = n.attr("axis")
+    return np.compress(condition, x, None if axis is None else n.axis(axis, x.ndim))
+
+
+@evaluates("Unique")
+def _unique(n: Attributes, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    axis = n.attr("axis")
+    found, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not n.attr("sorted", 1):
+        order = np.argsort(first)
+        found = np.take(found, order, axis=0 if axis is None else axis)
+        first, counts = first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return found, *(a.astype(np.int64) for a in (first, inverse, counts))
+
+
+@evaluates("ReverseSequence")
+def _reverse(n: Attributes, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    time, batch = n.attr("time_axis", 0), n.attr("batch_axis", 1)
+    moved = np.moveaxis(x, (time, batch), (0, 1))
+    made = moved.copy()
+    for row, length in enumerate(lengths):
+        made[:length, row] = moved[:length, row][::-1]
+    return np.moveaxis(made, (0, 1), (time, batch))
+
+
+@lowers("ReverseSequence")
+def _reverse_here(n: Call) -> Value:
+    x, lengths = n[0], n.known_ints(1) or []
+    time = n.attr("time_axis", 0)
+    if {time, n.attr("batch_axis", 1)} != {0, 1}:
+        raise NotHere
+    steps = np.arange(x.shape[time])[:, None]
+    ends = np.array(lengths)[None]
+    where = np.where(steps < ends, ends - 1 - steps, steps)
+    where = where if time == 0 else where.T
+    full = where.reshape(where.shape + (1,) * (x.ndim - 2))
+    return n.op("take_along_axis", x, np.array(np.broadcast_to(full, x.shape)), axis=time)
+
+
+@evaluates("NonMaxSuppression")
+def _suppress(
+    n: Attributes,
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    most: Any = None,
+    overlap: Any = None,
+    least: Any = None,
+) -> np.ndarray:
+    count = 0 if most is None else int(np.asarray(most).reshape(-1)[0])
+    bound = 0.0 if overlap is None else float(np.asarray(overlap).reshape(-1)[0])
+    floor = -np.inf if least is None else float(np.asarray(least).reshape(-1)[0])
+    corners = boxes
+    if n.attr("center_point_box", 0):
+        centre, half = boxes[..., :2], boxes[..., 2:] / 2
+        corners = np.concatenate([centre - half, centre + half], -1)
+    low = np.minimum(corners[..., :2], corners[..., 2:])
+    high = np.maximum(corners[..., :2], corners[..., 2:])
+    chosen = []
+    for batch in range(scores.shape[0]):
+        for label in range(scores.shape[1]):
+            kept = _kept(low[batch], high[batch], scores[batch, label], count, bound, floor)
+            chosen += [(batch, label, box) for box in kept]
+    return np.array(chosen, np.int64).reshape(-1, 3)
+
+
+def _kept(
+    low: np.ndarray,
+    high: np.ndarray,
+    scores: np.ndarray,
+    most: int,
+    bound: float,
+    floor: float,
+) -> list[int]:
+    """The boxes of one class that overlap none that is better."""
+    order = np.argsort(-scores, kind="stable")
+    order = order[scores[order] > floor]
+    areas = np.prod(high - low, axis=-1)
+    kept: list[int] = []
+    while len(order) and len(kept) < most:
+        best, order = order[0], order[1:]
+        kept.append(int(best))
+        sizes = np.minimum(high[best], high[order]) - np.maximum(low[best], low[order])
+        common = np.prod(np.maximum(sizes, 0), axis=-1)
+        union = areas[best] + areas[order] - common
+        order = order[common <= bound * union]
+    return kept
+
+
+@evaluates("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def _features(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    made = x[..., ids.reshape(-1)]
+    return made.reshape(1, -1) if x.ndim == 1 else made
+
+
+@evaluates("Binarizer", domain="ai.onnx.ml")
+def _binarizer(n: Attributes, x: np.ndarray) -> np.ndarray:
+    return (x > n.attr("threshold", 0.0)).astype(x.dtype)

@@ -1,0 +1,147 @@
+"""Signals: Fourier transforms, windows, mel filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...files.tensors import dtype_of
+from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+
+
+def _dft_axis(n: Attributes, rank: int, axis: Any) -> int:
+    if n.version < 20:
+        return n.axis(n.attr("axis", 1), rank)
+    return n.axis(-2 if axis is None else int(np.asarray(axis).reshape(-1)[0]), rank)
+
+
+def _complex(x: np.ndarray) -> np.ndarray:
+    return x[..., 0] + 1j * x[..., 1] if x.shape[-1] == 2 else x[..., 0].astype(np.complex128)
+
+
+def _pairs(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return np.stack([x.real, x.imag], -1).astype(dtype)
+
+
+@evaluates("DFT")
+def _dft(n: Attributes, x: np.ndarray, length: Any = None, axis: Any = None) -> np.ndarray:
+    at = _dft_axis(n, x.ndim, axis)
+    size = x.shape[at] if length is None else int(np.asarray(length).reshape(-1)[0])
+    back, half = n.attr("inverse", 0), n.attr("onesided", 0)
+    wide = x.astype(np.float64)
+    if back and half:
+        size = 2 * (x.shape[at] - 1) if length is None else size
+        return np.fft.irfft(_complex(wide), size, axis=at)[..., None].astype(x.dtype)
+    made = (np.fft.ifft if back else np.fft.fft)(_complex(wide), size, axis=at)
+    if half:
+        made = np.take(made, np.arange(size // 2 + 1), at)
+    return _pairs(made, x.dtype)
+
+
+@lowers("DFT")
+def _dft_here(n: Call) -> Value:
+    """A product with the matrix of the transform, for real signals; it has a gradient."""
+    x = n[0]
+    at = _dft_axis(n, x.ndim, n.known(2))
+    length = n.known(1)
+    size = x.shape[at] if length is None else int(np.asarray(length).reshape(-1)[0])
+    if n.attr("inverse", 0) or x.shape[-1] != 1 or size != x.shape[at] or size > 4096:
+        raise NotHere
+    bins = size // 2 + 1 if n.attr("onesided", 0) else size
+    matrix = _fourier(size, bins)
+    perm = [i for i in range(x.ndim - 1) if i != at] + [x.ndim - 1, at]
+    moved = n.op("transpose", x, perm=perm) if perm != list(range(x.ndim)) else x
+    rows = n.op("reshape", moved, shape=[-1, size])
+    made = n.op("matmul", rows, n.const(matrix, x.dtype))
+    made = n.op("reshape", made, shape=[*moved.shape[:-2], bins, 2])
+    order = list(range(x.ndim - 2))
+    order.insert(at, x.ndim - 2)
+    return n.op("transpose", made, perm=[*order, x.ndim - 1])
+
+
+def _fourier(size: int, bins: int) -> np.ndarray:
+    """The matrix [size, bins * 2] of a transform, real and imaginary parts side by side."""
+    angles = -2 * np.pi * np.outer(np.arange(size), np.arange(bins)) / size
+    return np.stack([np.cos(angles), np.sin(angles)], -1).reshape(size, bins * 2)
+
+
+@evaluates("STFT")
+def _stft(
+    n: Attributes, x: np.ndarray, step: np.ndarray, window: Any = None, length: Any = None
+) -> np.ndarray:
+    by = int(step.reshape(-1)[0])
+    size = int(length.reshape(-1)[0]) if length is not None else len(window)
+    window = np.ones(size) if window is None else window.astype(np.float64)
+    signal = _complex(x.astype(np.float64)) if x.ndim == 3 else x.astype(np.complex128)
+    frames = np.lib.stride_tricks.sliding_window_view(signal, size, axis=1)[:, ::by]
+    made = np.fft.fft(frames * window, axis=-1)
+    if n.attr("onesided", 1):
+        made = made[..., : size // 2 + 1]
+    return _pairs(made, x.dtype)
+
+
+@lowers("STFT")
+def _stft_here(n: Call) -> Value:
+    """Frames, times a matrix of the window and the transform, for real signals."""
+    x, window = n[0], n.get(2)
+    by = (n.known_ints(1) or [1])[0]
+    size = (n.known_ints(3) or [0])[0] or (window.shape[0] if window else 0)
+    if window is not None and window.array is None:
+        raise NotHere
+    if (x.ndim == 3 and x.shape[-1] != 1) or not 0 < size <= min(x.shape[1], 4096):
+        raise NotHere
+    shape = np.ones(size) if window is None or window.array is None else window.array
+    bins = size // 2 + 1 if n.attr("onesided", 1) else size
+    count = (x.shape[1] - size) // by + 1
+    flat = n.op("reshape", x, shape=[x.shape[0], x.shape[1]])
+    places = np.arange(count)[:, None] * by + np.arange(size)
+    frames = n.op("gather", flat, places, axis=1)
+    rows = n.op("reshape", frames, shape=[-1, size])
+    matrix = shape.astype(np.float64)[:, None] * _fourier(size, bins)
+    made = n.op("matmul", rows, n.const(matrix, x.dtype))
+    return n.op("reshape", made, shape=[x.shape[0], count, bins, 2])
+
+
+@evaluates("HannWindow", "HammingWindow", "BlackmanWindow")
+def _window(n: Attributes, size: np.ndarray) -> np.ndarray:
+    count = int(size.reshape(-1)[0])
+    base = count if n.attr("periodic", 1) else count - 1
+    angle = 2 * np.pi * np.arange(count) / max(base, 1)
+    if n.node.op == "HannWindow":
+        made = 0.5 - 0.5 * np.cos(angle)
+    elif n.node.op == "HammingWindow":
+        made = 25 / 46 - 21 / 46 * np.cos(angle)
+    else:
+        made = 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
+    return made.astype(dtype_of(n.attr("output_datatype", 1), n.node.title()))
+
+
+@evaluates("MelWeightMatrix")
+def _mel(
+    n: Attributes,
+    bins: np.ndarray,
+    size: np.ndarray,
+    rate: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+) -> np.ndarray:
+    count, length, per_second = (int(v.reshape(-1)[0]) for v in (bins, size, rate))
+    edges = np.array([float(low.reshape(-1)[0]), float(high.reshape(-1)[0])])
+    first, last = 2595 * np.log10(1 + edges / 700)
+    mels = np.linspace(first, last, count + 2)
+    if count + 2 > 1:
+        mels = first + np.arange(count + 2) * (last - first) / (count + 2)
+    places = ((700 * (10 ** (mels / 2595) - 1)) * (length + 1) // per_second).astype(int)
+    made = np.zeros((length // 2 + 1, count))
+    for band in range(count):
+        left, centre, right = places[band : band + 3]
+        if centre == left:
+            made[centre, band] = 1
+        else:
+            rise = np.arange(left, centre + 1)
+            made[rise, band] = (rise - left) / (centre - left)
+        if right > centre:
+            fall = np.arange(centre, right)
+            made[fall, band] = (right - fall) / (right - centre)
+    return made.astype(dtype_of(n.attr("output_datatype", 1), n.node.title()))

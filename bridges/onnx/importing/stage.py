@@ -1,0 +1,439 @@
+"""A stage: the part of a graph that one net computes, for inputs of given shapes and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ....framework.base.dtypes import DTYPES
+from ....framework.base.errors import FormatError, OpscopeError, RunError, ShapeError
+from ....framework.base.shape import ArraySpec
+from ....framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
+from ....framework.ir.infer import infer_one
+from ....framework.ir.op_list import OpList, OpNode, VarDecl
+from ....framework.ir.operation import Operator
+from ....framework.ir.registry import lookup
+from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, kind_of
+from .graph import Graph, Node, instantiated
+
+_SMALL = 64
+"""Inputs up to so many elements may become part of a signature by their values."""
+_MOST_FOLDED = 1 << 26
+"""Bytes of a constant that is computed beforehand."""
+
+
+class Promote(Exception):
+    """Inputs whose values must be part of the signature."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(*names)
+        self.names = names
+
+
+@dataclass(eq=False)
+class Stage:
+    """What lowering gives.
+
+    Attributes:
+        net: the operators; may be none.
+        feeds: value -> the input variable that it is fed to.
+        fetches: value -> variable to read after the run.
+        constants: variable -> array, to be put in the scope.
+        folded: value -> array that was computed beforehand.
+        host: nodes to compute on the host after the net, in order.
+        rest: nodes of later stages.
+        parameters: those that the net reads.
+    """
+
+    net: OpList
+    feeds: dict[str, str] = field(default_factory=dict)
+    fetches: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    folded: dict[str, Any] = field(default_factory=dict)
+    host: list[Node] = field(default_factory=list)
+    rest: list[Node] = field(default_factory=list)
+    parameters: set[str] = field(default_factory=set)
+
+
+class Store:
+    """What all stages of a model share.
+
+    Attributes:
+        where: names the model in errors.
+        constants: value -> array that nothing changes.
+        parameters: value -> array that was loaded; what is trained lies in the scope.
+    """
+
+    def __init__(self, where: str, arrays: Mapping[str, np.ndarray]) -> None:
+        self.where = where
+        self.parameters = {
+            name: array
+            for name, array in arrays.items()
+            if array.dtype in DTYPES and _is_trained(array)
+        }
+        self.constants = {n: a for n, a in arrays.items() if n not in self.parameters}
+
+    def current(self, name: str) -> np.ndarray:
+        """The value that a parameter has now."""
+        return self.parameters[name]
+
+    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
+        """The outputs of a node on the host."""
+        raise NotImplementedError  # the runner gives it
+
+
+def _is_trained(array: np.ndarray) -> bool:
+    """Whether an array is trained: one of floats; single numbers and infinities are settings."""
+    floats = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+    return floats and array.size > 1 and bool(np.isfinite(array).all())
+
+
+class Lowering:
+    """Lowers nodes as far as they do not hang on data.
+
+    Args:
+        store: constants and parameters.
+        specs: value -> shape and dtype of what comes in and a net can hold.
+        known: value -> array (or other thing) of what comes in and is part of the signature.
+        foreign: values that come in and no net can hold.
+        may_promote: whether inputs' values may become part of the signature where a rule asks.
+        unroll: whether loops with a known number of rounds are written out.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        specs: Mapping[str, ArraySpec],
+        known: Mapping[str, Any],
+        foreign: set[str],
+        *,
+        may_promote: bool,
+        unroll: bool = False,
+    ) -> None:
+        self._store = store
+        self._values: dict[str, Value] = {}
+        self._foreign = set(foreign)
+        self._may_promote = may_promote
+        self._unroll = unroll
+        self._specs: dict[str, ArraySpec] = {}
+        self._declared: dict[str, VarDecl] = {}
+        self._ops: list[OpNode] = []
+        self._made_by: dict[str, int] = {}
+        self._rest: list[tuple[Node, bool]] = []
+        self._waiting: set[str] = set()
+        self._prefix = ""
+        self._made = 0
+        self._rounds = 0
+        self.stage = Stage(OpList())
+        for name, (shape, dtype) in specs.items():
+            variable = self._free(name)
+            small = int(np.prod(shape)) <= _SMALL
+            roots = frozenset([name]) if small else None
+            self._values[name] = Value(variable, tuple(shape), dtype, roots=roots)
+            self.stage.feeds[name] = variable
+            self._declare(make_var(variable, shape, dtype, INPUT))
+        for name, array in known.items():
+            if isinstance(array, np.ndarray):
+                self._values[name] = Value("", array.shape, array.dtype, array)
+            else:
+                self._foreign.add(name)
+
+    # -- variables -----------------------------------------------------------------------------
+
+    def _free(self, name: str) -> str:
+        found, number = name or "value", 1
+        while found in self._specs:
+            number += 1
+            found = f"{name}/{number}"
+        return found
+
+    def _declare(self, var: VarDecl) -> None:
+        self._declared[var.name] = var
+        assert var.shape is not None and var.dtype is not None
+        self._specs[var.name] = var.shape, var.dtype
+
+    def constant(self, array: np.ndarray) -> Value:
+        """A constant as a value."""
+        return Value("", array.shape, array.dtype, array)
+
+    def variable(self, given: Any) -> str:
+        """The variable of a value, made where it is a constant that has none yet."""
+        value = given if isinstance(given, Value) else self.constant(np.asarray(given))
+        if not value.name:
+            assert value.array is not None
+            if value.dtype not in DTYPES:
+                raise NotHere
+            value.name = self._free(f"{self._prefix}/const")
+            self._declare(make_var(value.name, value.shape, value.dtype, STATE, stop_gradient=True))
+            self.stage.constants[value.name] = value.array
+        return value.name
+
+    def _find(self, name: str) -> Value | None:
+        found = self._values.get(name)
+        if found is not None:
+            return found
+        store = self._store
+        if name in store.constants:
+            array = store.constants[name]
+            found = Value("", array.shape, array.dtype, array)
+        elif name in store.parameters:
+            array = store.current(name)
+            found = Value(name, array.shape, array.dtype, array, is_parameter=True)
+            if name not in self._declared:
+                self._declare(make_var(name, array.shape, array.dtype, PARAMETER))
+        if found is not None:
+            self._values[name] = found
+        return found
+
+    def emit(
+        self, op_type: str, args: Sequence[Any], outs: Sequence[str] | int, attrs: dict[str, Any]
+    ) -> Any:
+        """See `Call.op`."""
+        entry = lookup(op_type)
+        inputs: dict[str, Any] = {}
+        read: list[Value] = []
+        for slot, arg in zip(entry.inputs, args, strict=False):
+            if arg is None:
+                continue
+            many = arg if isinstance(arg, list) else [arg]
+            values = [v if isinstance(v, Value) else self.constant(np.asarray(v)) for v in many]
+            inputs[slot.name] = [self.variable(value) for value in values]
+            read += values
+        if isinstance(outs, int):
+            slots = [(entry.outputs[0].name, outs)]
+        else:
+            slots = [(slot, 1) for slot in outs]
+        names = []
+        outputs: dict[str, list[str]] = {}
+        for slot, count in slots:
+            for _ in range(count):
+                self._made += 1
+                names.append(self._free(f"{self._prefix}/{self._made}"))
+                outputs.setdefault(slot, []).append(names[-1])
+        if self._unroll:  # gradients read what operators note beside their results
+            for slot in entry.outputs:
+                if slot.intermediate and slot.name not in outputs:
+                    self._made += 1
+                    outputs[slot.name] = [self._free(f"{self._prefix}/{self._made}")]
+        node = make_op(op_type, inputs, outputs, attrs)
+        operator = Operator(node, len(self._ops))
+        results = infer_one(operator, self._specs, self._declared)
+        roots = None
+        if read and all(value.roots is not None or value.array is not None for value in read):
+            roots = frozenset[str]().union(*(v.roots for v in read if v.roots))
+        made = []
+        for name in results:
+            self._specs[name] = results[name]
+            self._made_by[name] = len(self._ops)
+        for name in names:
+            made.append(Value(name, results[name][0], results[name][1], roots=roots))
+        self._ops.append(node)
+        return made[0] if len(made) == 1 and outs in (1, ("out",)) else made
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def lower(self, nodes: Sequence[Node], wanted: Sequence[str]) -> Stage:
+        """The stage of as many nodes as can be.
+
+        Args:
+            nodes: in order. wanted: values that are read at the end.
+
+        Raises:
+            Promote: values must become part of the signature.
+            OpscopeError: a node is wrong.
+        """
+        self._lower_all(nodes)
+        self._finish(wanted)
+        return self.stage
+
+    def _lower_all(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if any(name in self._waiting for name in node.reads()):
+                self._defer(node, host=False)
+            else:
+                self._lower_one(node)
+
+    def _defer(self, node: Node, *, host: bool) -> None:
+        self._rest.append((node, host))
+        self._waiting.update(name for name in node.outputs if name)
+
+    def _lower_one(self, node: Node) -> None:
+        names = node.reads()
+        if any(name in self._foreign for name in names):
+            return self._defer(node, host=True)
+        values = {name: self._find(name) for name in names}
+        lost = next((name for name, value in values.items() if value is None), None)
+        if lost is not None:
+            raise FormatError(f"{self._store.where}: {node.title()}: {lost!r} has no value")
+        kind = kind_of(node)
+        if node.op in CONTROL and not node.domain:
+            return self._control(node, values)
+        assert kind is not None
+        known = all(value is not None and value.array is not None for value in values.values())
+        trained = any(value is not None and value.is_parameter for value in values.values())
+        if known and not kind.is_random and not (trained and kind.lower):
+            return self._fold(node, values)
+        if kind.lower is None:
+            return self._defer(node, host=True)
+        inputs = [values[name] if name else None for name in node.inputs]
+        self._call(node, inputs)
+        return None
+
+    def _call(self, node: Node, inputs: list[Value | None]) -> None:
+        kind = kind_of(node)
+        assert kind is not None and kind.lower is not None
+        before = len(self._ops)
+        self._prefix = next((name for name in node.outputs if name), node.name)
+        self._made = 0
+        try:
+            if any(value and value.dtype not in DTYPES for value in inputs):
+                raise NotHere
+            made = kind.lower(Call(node, self._store.where, inputs, self))
+        except NeedsValue as error:
+            self._undo(before)
+            value = error.value
+            cheap = self._may_promote or kind.evaluate is None
+            if value.roots is not None and cheap:
+                if value.roots:
+                    raise Promote(value.roots) from None
+            elif value.name in self._declared and self._declared[value.name].kind == INPUT:
+                if kind.evaluate is None:
+                    of = {v: k for k, v in self.stage.feeds.items()}
+                    raise Promote(frozenset([of[value.name]])) from None
+            self._defer(node, host=kind.evaluate is not None)
+            return
+        except NotHere:
+            self._undo(before)
+            if kind.evaluate is None:
+                raise self._refused(node, inputs) from None
+            self._defer(node, host=True)
+            return
+        except (ShapeError, OpscopeError) as error:
+            self._undo(before)
+            if kind.evaluate is None or isinstance(error, FormatError):
+                if isinstance(error, FormatError):
+                    raise
+                raise RunError(f"{self._store.where}: {node.title()}: {error}") from error
+            self._defer(node, host=True)
+            return
+        results = list(made) if isinstance(made, (list, tuple)) else [made]
+        for name, value in zip(node.outputs, results, strict=False):
+            if name and value is not None:
+                self._values[name] = self._named(value, name)
+
+    def _refused(self, node: Node, inputs: Sequence[Value | None]) -> OpscopeError:
+        dtypes = ", ".join(str(value.dtype) for value in inputs if value)
+        return RunError(
+            f"{self._store.where}: {node.title()}: not supported for inputs of {dtypes}"
+        )
+
+    def _undo(self, count: int) -> None:
+        for op in self._ops[count:]:
+            for name in op.output_names():
+                self._specs.pop(name, None)
+        del self._ops[count:]
+
+    def _named(self, value: Value, name: str) -> Value:
+        """The value under the node's own name where an operator of this node has made it."""
+        made = self._made_by.get(value.name)
+        free = name not in self._specs
+        if made is None or not value.name.startswith(f"{self._prefix}/") or not free:
+            return value
+        change = {value.name: name}
+        for number in range(made, len(self._ops)):
+            self._ops[number] = self._ops[number].renamed(change)
+        self._specs[name] = self._specs.pop(value.name)
+        self._made_by[name] = made
+        value.name = name
+        return value
+
+    def _fold(self, node: Node, values: Mapping[str, Value | None]) -> None:
+        arrays = {name: value.array for name, value in values.items() if value is not None}
+        for name, made in zip(node.outputs, self._store.evaluate(node, arrays), strict=False):
+            if name:
+                self._put(name, made)
+
+    def _put(self, name: str, made: Any) -> None:
+        if isinstance(made, np.ndarray):
+            self._values[name] = Value("", made.shape, made.dtype, made)
+        else:
+            self.stage.folded[name] = made
+            self._foreign.add(name)
+
+    # -- graphs inside ---------------------------------------------------------------------------
+
+    def _control(self, node: Node, values: Mapping[str, Value | None]) -> None:
+        attributes = Attributes(node, self._store.where)
+        if node.op == "If":
+            condition = values[node.inputs[0]]
+            if condition is not None and condition.array is not None:
+                chosen = bool(condition.array.reshape(-1)[0])
+                graph = attributes.graph("then_branch" if chosen else "else_branch")
+                return self._inline(node, graph, {})
+            if condition is not None and condition.roots and self._may_promote:
+                raise Promote(condition.roots)
+        if self._unroll and node.op in ("Loop", "Scan"):
+            from .unrolling import unrolled
+
+            written = unrolled(attributes, values, self._store.constants)
+            if written is not None:
+                self._lower_all(written)
+                return None
+        return self._defer(node, host=True)
+
+    def _inline(self, node: Node, graph: Graph, values: Mapping[str, str]) -> None:
+        self._rounds += 1
+        inner = instantiated(graph, values, f"@{self._rounds}")
+        nodes = list(inner.nodes)
+        for out, name in zip(inner.outputs, node.outputs, strict=False):
+            if name:
+                nodes.append(Node("Identity", "", 13, name, (out,), (name,), {}))
+        self._lower_all(nodes)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _finish(self, wanted: Sequence[str]) -> None:
+        stage = self.stage
+        ready = set(self._values) | self._foreign
+        for node, host in self._rest:
+            if host and all(self._is_ready(name, ready) for name in node.reads()):
+                stage.host.append(node)
+                ready.update(name for name in node.outputs if name)
+            else:
+                stage.rest.append(node)
+        needed = [name for node in (*stage.host, *stage.rest) for name in node.reads()]
+        for name in dict.fromkeys((*needed, *wanted)):
+            value = self._values.get(name)
+            if value is None or name in self._store.parameters or name in self._store.constants:
+                continue
+            if value.array is not None and not value.is_parameter:
+                stage.folded[name] = value.array
+            elif name not in stage.feeds:
+                stage.fetches[name] = value.name
+        self._prune(set(stage.fetches.values()))
+
+    def _is_ready(self, name: str, ready: set[str]) -> bool:
+        return name in ready or name in self._store.parameters or name in self._store.constants
+
+    def _prune(self, wanted: set[str]) -> None:
+        """The operators that something reads, and their variables."""
+        kept: list[OpNode] = []
+        for op in reversed(self._ops):
+            if any(name in wanted for name in op.output_names()):
+                kept.append(op)
+                wanted.update(op.input_names())
+        ops = kept[::-1]
+        used = {name for op in ops for name in (*op.input_names(), *op.output_names())}
+        used |= wanted
+        stage = self.stage
+        stage.net.ops = ops
+        stage.net.vars = [var for name, var in self._declared.items() if name in used]
+        for op in ops:
+            for name in op.output_names():
+                stage.net.vars.append(make_var(name, *self._specs[name]))
+        stage.constants = {n: a for n, a in stage.constants.items() if n in used}
+        stage.parameters = {var.name for var in stage.net.vars if var.kind == PARAMETER}
+        stage.feeds = {value: name for value, name in stage.feeds.items() if name in used}

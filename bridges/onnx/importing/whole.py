@@ -1,0 +1,198 @@
+"""A model as one net of operators, to be trained and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....framework.base.errors import ShapeError
+from ....framework.ir.desc import OUTPUT, make_op, make_var
+from ....framework.ir.op_list import OpList, OpNode, VarDecl
+from .engine import Engine, lower_part
+from .graph import Model
+from .stage import Promote, Stage
+
+Given = Mapping[str, "Sequence[int | None] | np.ndarray"]
+"""Input -> shape, whose first dimension may be -1; or the array that it always is."""
+
+
+def whole_net(model: Model, engine: Engine, given: Given, name: str) -> OpList:
+    """The net of a model for inputs of given shapes.
+
+    The values of constants go into the engine's scope.
+
+    Raises:
+        ShapeError: a shape is missing or wrong; nodes hang on data; the first dimension cannot
+            vary.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    fixed: dict[str, np.ndarray] = {}
+    for info in model.inputs:
+        value = given.get(info.name)
+        if isinstance(value, np.ndarray):
+            fixed[info.name] = value
+            continue
+        shape = info.shape if value is None else tuple(value)
+        if shape is None or info.dtype is None:
+            raise ShapeError(f"{model.path}: give the shape of the input {info.name!r}")
+        dims = [dim if isinstance(dim, int) and dim >= 0 else -1 for dim in shape]
+        if -1 in dims[1:]:
+            shown = ", ".join(str(dim) for dim in shape)
+            raise ShapeError(
+                f"{model.path}: input {info.name!r} is [{shown}]: give the shape, of which only the"
+                " first dimension may be -1"
+            )
+        shapes[info.name] = tuple(dims)
+    if not any(-1 in dims for dims in shapes.values()):
+        return _built(model, engine, _stage(model, engine, shapes, fixed), name)
+    two, three = (
+        _built(
+            model,
+            engine,
+            _stage(
+                model,
+                engine,
+                {n: tuple(size if d < 0 else d for d in dims) for n, dims in shapes.items()},
+                fixed,
+            ),
+            name,
+        )
+        for size in (2, 3)
+    )
+    return _free(model.path, two, three)
+
+
+def _stage(
+    model: Model,
+    engine: Engine,
+    shapes: Mapping[str, tuple[int, ...]],
+    fixed: Mapping[str, np.ndarray],
+) -> Stage:
+    graph = model.graph
+    names = dict(zip((info.name for info in model.inputs), graph.inputs, strict=True))
+    env: dict[str, Any] = {}
+    for info in model.inputs:
+        if info.name in fixed:
+            env[names[info.name]] = fixed[info.name]
+        else:
+            assert info.dtype is not None
+            env[names[info.name]] = np.broadcast_to(info.dtype.type(0), shapes[info.name])
+    try:
+        stage = lower_part(
+            engine,
+            graph.nodes,
+            graph.inputs,
+            {names[name] for name in fixed},
+            env,
+            graph.outputs,
+            may_promote=True,
+            unroll=True,
+        )
+    except Promote as error:
+        shown = ", ".join(sorted(error.names))
+        raise ShapeError(
+            f"{model.path}: shapes hang on the value of {shown}: give an array for it"
+        ) from None
+    left = [node.title() for node in (*stage.host, *stage.rest)]
+    if left:
+        shown = "; ".join(left[:8]) + (f"; and {len(left) - 8} more" if len(left) > 8 else "")
+        raise ShapeError(
+            f"{model.path}: cannot become one net: what these give hangs on data, or has no"
+            f" operator here: {shown}"
+        )
+    return stage
+
+
+def _built(model: Model, engine: Engine, stage: Stage, name: str) -> OpList:
+    """A stage as a net with named outputs, its constants in the scope."""
+    renamed = _place_constants(engine, stage)
+    ops = [op.renamed(renamed) for op in stage.net.ops]
+    variables = {renamed.get(v.name, v.name): v for v in stage.net.vars}
+    variables = {
+        name: v if v.name == name else v.changed(name=name) for name, v in variables.items()
+    }
+    made = {out for op in ops for out in op.output_names()}
+    for info, value in zip(model.outputs, model.graph.outputs, strict=True):
+        source = stage.fetches.get(value, value)
+        source = renamed.get(source, source)
+        if value in stage.folded:
+            array = np.asarray(stage.folded[value])
+            ops.append(make_op("constant", {}, {"out": info.name}, {"value": array}))
+            variables[info.name] = make_var(info.name, array.shape, array.dtype, OUTPUT)
+        elif source in made and source == info.name:
+            variables[source] = variables[source].changed(kind=OUTPUT)
+        else:
+            spec = variables[source]
+            ops.append(make_op("assign", {"x": source}, {"out": info.name}))
+            variables[info.name] = make_var(info.name, spec.shape, spec.dtype, OUTPUT)
+    return OpList(name, vars=list(variables.values()), ops=ops, metadata=dict(model.metadata))
+
+
+def _place_constants(engine: Engine, stage: Stage) -> dict[str, str]:
+    """Put constants into the scope; those whose names hold something else get another one."""
+    renamed, scope = {}, engine.scope
+    taken = {op_name for op in stage.net.ops for op_name in op.output_names()}
+    for name, array in stage.constants.items():
+        found, number = name, 1
+        while not _is_free(scope, found, array) or (found != name and found in taken):
+            number += 1
+            found = f"{name}/{number}"
+        if found not in scope:
+            scope.var(found).set(array)
+        if found != name:
+            renamed[name] = found
+    return renamed
+
+
+def _is_free(scope: Any, name: str, array: np.ndarray) -> bool:
+    variable = scope.find(name)
+    if variable is None:
+        return True
+    held = variable.numpy()
+    return held.dtype == array.dtype and np.array_equal(
+        held, array, equal_nan=held.dtype.kind == "f"
+    )
+
+
+def _free(path: str, two: OpList, three: OpList) -> OpList:
+    """The net that both are, for two and for three rows: where they differ stands -1."""
+    if len(two.ops) != len(three.ops):
+        raise ShapeError(f"{path}: the nodes hang on the first dimension: give it")
+    ops = [_free_op(path, a, b) for a, b in zip(two.ops, three.ops, strict=True)]
+    others = {var.name: var for var in three.vars}
+    variables: list[VarDecl] = []
+    for var in two.vars:
+        other = others.get(var.name)
+        if other is None or var.shape is None or other.shape is None:
+            variables.append(var)
+        else:
+            dims = tuple(a if a == b else -1 for a, b in zip(var.shape, other.shape, strict=True))
+            variables.append(var.changed(shape=dims))
+    return OpList(two.name, vars=variables, ops=ops, metadata=two.metadata)
+
+
+def _free_op(path: str, two: OpNode, three: OpNode) -> OpNode:
+    same = two.type == three.type and two.outputs == three.outputs
+    if same and two.inputs == three.inputs and _equal(two.attrs, three.attrs):
+        return two
+    if same and two.inputs == three.inputs and two.type == "reshape":
+        dims = [
+            a if a == b else -1
+            for a, b in zip(two.attrs["shape"], three.attrs["shape"], strict=True)
+        ]
+        if dims.count(-1) == 1:
+            return make_op(two.type, two.inputs, two.outputs, {"shape": dims})
+    out = next(iter(two.output_names()), "")
+    raise ShapeError(
+        f"{path}: the first dimension cannot vary: it is part of the operator {two.type!r} that"
+        f" makes {out!r}. Give the dimension"
+    )
+
+
+def _equal(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    return a.keys() == b.keys() and all(
+        np.array_equal(a[key], b[key]) if isinstance(a[key], np.ndarray) else a[key] == b[key]
+        for key in a
+    )
