@@ -67,6 +67,7 @@ class Values:
         ones: variables that are 1 everywhere at inference (the factors of dropout).
         around: those of the net that this one is a step of; its variables are seen here.
         prefix: of the names of values: those of a step net differ from those around it.
+        made: the operator that makes each variable, so far.
         refused: a line for each operator that cannot be exported; broken: what these write.
     """
 
@@ -79,6 +80,7 @@ class Values:
     refused: list[str] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     prefix: str = ""
+    made: dict[str, Operator] = field(default_factory=dict)
 
     def name_of(self, variable: str) -> str:
         """The value of a variable; a parameter becomes an initializer when it is first read."""
@@ -288,6 +290,7 @@ def emit_operators(values: Values, operators: Iterable[Operator]) -> None:
     """Emit operators in their order; what cannot be exported is noted in `values.refused`."""
     for op in operators:
         outputs = set(op.output_vars())
+        values.made.update(dict.fromkeys(outputs, op))
         if any(name in values.broken for name in op.input_vars()):
             values.broken |= outputs
             continue

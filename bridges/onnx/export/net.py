@@ -8,24 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ....framework.base.errors import VariableError, nearest
+from ....framework.base.errors import OpscopeError, VariableError, nearest
+from ....framework.base.scope import Scope
 from ....framework.base.shape import ArraySpec
-from ....framework.ir.desc import FORWARD, INPUT, OUTPUT
+from ....framework.ir.desc import FORWARD, INPUT, OUTPUT, PARAMETER, make_var
 from ....framework.ir.infer import declared_spec, infer_specs
 from ....framework.ir.op_list import OpList, OpNode, VarDecl
 from ....framework.ir.operation import Operator
 from ....framework.passes.lowering import lower
 from ....framework.runtime.initialize import PERSISTENT
+from ....framework.runtime.predict import Predictor
 from ..files.graph import OPSET, Graph
 from .checking import ExportError
-from .emission import FIRST_OPSET, LAST_OPSET, Values, emit_operators
+from .emission import FIRST_OPSET, LAST_OPSET, RefusedError, Values, emit_operators
 from .tables import all_tables as all_tables
 
-_TRAINING_ONLY = {"batch_norm_apply": {"batch_mean", "batch_variance", "count"}}
+_TRAINING_ONLY = {
+    "batch_norm_apply": {"batch_mean", "batch_variance", "count"},
+    "cntk.batch_norm": {"seen", "time", "blend"},
+    "cntk.dropout_mask": {"rate", "seed", "drawn", "columns", "grid"},
+}
 """Input slots that operators read in training alone."""
+_WRITE_IN_TRAINING = {"cntk.batch_norm", "cntk.dropout_mask"}
+"""Operators that leave their states alone in test phase, beside those whose slots say so."""
 _LOSSES = "opscope.operators.loss"
 _JUDGED = ("x",)
 """Slots of losses and metrics that hold what is judged; the others hold labels and weights."""
@@ -83,8 +92,11 @@ def inference_form(net: OpList, outputs: Iterable[str] | None = None) -> Inferen
     inputs = [var for var in whole.vars if var.name in externals and var.kind == INPUT]
     _refuse_carried(forward, operators, declared, externals)
     known: dict[str, ArraySpec] = {}
-    for name in externals:
-        spec = declared_spec(declared[name]) if name in declared else None
+    given = (INPUT, *PERSISTENT)
+    for name in {name for op in operators for name in op.input_vars()}:
+        var = declared.get(name)
+        fits = var is not None and (name in externals or var.kind in given)
+        spec = declared_spec(var) if var is not None and fits else None
         if spec is not None:
             known[name] = spec
     specs = infer_specs(operators, known, declared, partial=True)
@@ -164,6 +176,8 @@ def _refuse_carried(
     read = {name for name in externals if name in declared and declared[name].kind in PERSISTENT}
     for number, node in enumerate(forward):
         op = Operator(node, number)
+        if op.type in _WRITE_IN_TRAINING:
+            continue
         for slot, names in op.outputs.items():
             carried = read.intersection(names)
             if carried and not op.entry.output_slots[slot].intermediate:
@@ -204,7 +218,7 @@ def graph_of(
         values.arrays[variable] = np.asarray(arrays[variable])
     for var in inference.inputs:
         values.names[var.name] = graph.input(var.name, *_declared(var))
-    emit_operators(values, inference.operators)
+    emit_operators(values, _folded(values, inference.operators))
     if values.refused:
         count = len(values.refused)
         lines = "\n  ".join(dict.fromkeys(values.refused))
@@ -212,7 +226,69 @@ def graph_of(
         raise ExportError(f"ONNX: {count} operator{plural} cannot be exported:\n  {lines}")
     for output in inference.outputs:
         _put_output(values, output)
+    drop_unread(graph)
     return graph
+
+
+def _folded(values: Values, operators: Iterable[Operator]) -> list[Operator]:
+    """The operators that are left once those of parameters alone have been computed."""
+    left: list[Operator] = []
+    for op in operators:
+        reads = _reads(op.node)
+        entry = op.entry
+        if reads and all(name in values.arrays for name in reads) and not entry.random:
+            most = sum(values.arrays[name].nbytes for name in reads)
+            found = _computed(op, {name: values.arrays[name] for name in reads})
+            if found and sum(array.nbytes for array in found.values()) <= most:
+                values.arrays.update(found)
+                values.specs.update({n: (a.shape, a.dtype) for n, a in found.items()})
+                continue
+        left.append(op)
+    return left
+
+
+def _computed(op: Operator, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What an operator makes of parameters; nothing where it cannot be run alone."""
+    slots = op.entry.output_slots
+    wanted = [
+        name for s, names in op.outputs.items() if not slots[s].intermediate for name in names
+    ]
+    net = OpList("constants", ops=[op.node])
+    net.vars = [make_var(name, a.shape, a.dtype, PARAMETER) for name, a in arrays.items()]
+    net.vars += [make_var(name, None, None) for name in op.output_vars()]
+    scope = Scope()
+    for name, array in arrays.items():
+        scope.var(name).set(array)
+    try:
+        found = Predictor(net).predict(scope, {}, wanted, None)
+    except OpscopeError:
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+
+
+def drop_unread(graph: Graph) -> None:
+    """Take away nodes and constants that no output needs."""
+    needed = {info.name for info in graph.message.output}
+    kept = list[Any]()
+    for node in reversed(graph.message.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed |= _names_read(node)
+    if len(kept) < len(graph.message.node):
+        del graph.message.node[:]
+        graph.message.node.extend(kept[::-1])
+    for name in set(graph.arrays) - needed:
+        del graph.arrays[name]
+
+
+def _names_read(node: Any) -> set[str]:
+    """What a node reads, in the graphs inside it too."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            found.update(name for inner in attribute.g.node for name in _names_read(inner))
+            found.update(info.name for info in attribute.g.output)
+    return found
 
 
 def _declared(var: VarDecl) -> tuple[np.dtype, list[int | str]]:
@@ -233,7 +309,10 @@ def _declared(var: VarDecl) -> tuple[np.dtype, list[int | str]]:
 
 def _put_output(values: Values, name: str) -> None:
     """Declare an output; where a value has another name, or is an input, it is copied."""
-    value = values.name_of(name)
+    try:
+        value = values.name_of(name)
+    except RefusedError:
+        raise ExportError(f"ONNX: the output {name!r} is computed in training alone") from None
     inputs = {info.name for info in values.graph.message.input}
     if value != name:
         copies = [name] if name not in inputs and not _is_made(values, name) else None

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .....framework.base.shape import ArraySpec
 from .....framework.ir.operation import Operator
 from .....framework.loops.recurrent.description import StepNet
 
@@ -65,10 +66,16 @@ class _Linear:
 
 
 class _Reader:
-    """Reads the operators of a step net."""
+    """Reads operators: those that make variables, the arrays of parameters, and the widths of
+    variables that are taken as they are."""
 
-    def __init__(self, step: StepNet, arrays: Mapping[str, np.ndarray], widths: dict[str, int]):
-        self.made = {name: op for op in step.operators for name in op.output_vars()}
+    def __init__(
+        self,
+        made: Mapping[str, Operator],
+        arrays: Mapping[str, np.ndarray],
+        widths: dict[str, int],
+    ) -> None:
+        self.made = made
         self.arrays = arrays
         self.sources = dict(widths)
         self._cuts: dict[str, tuple[str, slice]] = {}
@@ -236,21 +243,22 @@ class _Reader:
         return x if fits else None
 
 
-def find_cell(step: StepNet, arrays: Mapping[str, np.ndarray]) -> Cell | None:
+def find_cell(
+    step: StepNet, arrays: Mapping[str, np.ndarray], specs: Mapping[str, ArraySpec]
+) -> Cell | None:
     """The cell that a step net is, or None.
 
     Args:
-        arrays: parameters among its static links.
+        arrays: parameters among its static links. specs: of its variables.
     """
     widths: dict[str, int] = {}
     for name in [*step.inputs, *(memory.previous for memory in step.memories)]:
-        var = step.vars.get(name)
-        width = _width(step, name, arrays) if var is None or not var.shape else var.shape[-1]
-        rank = 2 if var is None or not var.shape else len(var.shape)
-        if width is None or width < 0 or rank != 2:
+        shape = specs[name][0]
+        if len(shape) != 2 or shape[1] < 0:
             return None
-        widths[name] = width
-    reader = _Reader(step, arrays, widths)
+        widths[name] = shape[1]
+    made = {name: op for op in step.operators for name in op.output_vars()}
+    reader = _Reader(made, arrays, widths)
     if len(step.memories) == 2:
         first, second = step.memories
         for state, cell in ((first, second), (second, first)):
@@ -262,15 +270,47 @@ def find_cell(step: StepNet, arrays: Mapping[str, np.ndarray]) -> Cell | None:
     return None
 
 
-def _width(step: StepNet, name: str, arrays: Mapping[str, np.ndarray]) -> int | None:
-    """The columns of an undeclared variable, from a product that reads it."""
-    for op in step.operators:
-        if name in op.inputs.get("x", ()) and op.type in ("affine", "matmul"):
-            other = op.inputs["w" if op.type == "affine" else "y"][0]
-            if other in arrays:
-                turned = op.attrs.get("transpose_y", False)
-                return arrays[other].shape[1 if turned else 0]
-    return None
+def with_products(
+    cell: Cell,
+    links: Mapping[str, str],
+    made: Mapping[str, Operator],
+    arrays: Mapping[str, np.ndarray],
+    widths: Mapping[str, int],
+) -> tuple[Cell, list[str]]:
+    """The cell with the products before its loop in its own weights, where these become smaller.
+
+    Args:
+        links: in-link -> the variable outside.
+        made, arrays, widths: outside: operators by what they make, parameters, columns of matrices.
+
+    Returns:
+        The cell, and the variables outside that it reads side by side.
+    """
+    begin, blocks, bias = 0, dict[str, np.ndarray](), np.zeros(cell.w.shape[1])
+    known = {name: width for name, width in widths.items() if name not in made}
+    ends = {name: widths[name] for name in made if name in widths and not _is_product(made[name])}
+    reader = _Reader(made, arrays, {**known, **ends})
+    for link in cell.inputs:
+        outer = links[link]
+        width = widths.get(outer, -1)
+        form = reader.linear(outer)
+        if form is None or form.width != width:
+            return cell, [links[name] for name in cell.inputs]
+        own = cell.w[0, :, begin : begin + width]
+        begin += width
+        bias += own @ form.bias
+        for name, matrix in form.parts.items():
+            blocks[name] = blocks.get(name, 0) + own @ matrix.T
+    if sum(block.shape[1] for block in blocks.values()) > cell.w.shape[2] or not blocks:
+        return cell, [links[name] for name in cell.inputs]
+    b = cell.b.copy()
+    b[0, : len(bias)] += bias
+    w = np.concatenate(list(blocks.values()), axis=1)[None]
+    return replace(cell, w=w, b=b), list(blocks)
+
+
+def _is_product(op: Operator) -> bool:
+    return hasattr(_Reader, f"_read_{op.type}")
 
 
 def _lstm(step: StepNet, reader: _Reader, state: Any, cell: Any) -> Cell | None:

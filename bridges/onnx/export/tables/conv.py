@@ -55,6 +55,8 @@ def conv_transpose(e: Emission) -> None:
     rank = e.rank("x") - 2
     more = {"output_padding": list(spread(e.attrs["output_padding"], rank))}
     strides, dilations = (list(spread(e.attrs[name], rank)) for name in ("stride", "dilation"))
+    if any(a >= b for a, b in zip(more["output_padding"], strides, strict=True) if a):
+        e.refuse("runtimes want an output_padding below the stride; pad the result instead")
     e.set(
         "out",
         e.node(
@@ -159,10 +161,11 @@ def interpolate(e: Emission) -> None:
 def lrn(e: Emission) -> None:
     a = e.attrs
     size, alpha, beta, k = int(a["size"]), float(a["alpha"]), float(a["beta"]), float(a["k"])
-    if size % 2:
+    rank = e.rank("x")
+    if size % 2 and rank == 4:
         e.set("out", e.node("LRN", e["x"], size=size, alpha=alpha, beta=beta, bias=k))
         return
-    rank = e.rank("x")  # ONNX puts the longer half behind
+    # runtimes want images, and ONNX puts the longer half behind
     squares = e.node("Mul", e["x"], e["x"])
     before, after = [0] * rank, [0] * rank
     before[1], after[1] = size // 2, size - 1 - size // 2

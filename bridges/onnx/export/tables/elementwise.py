@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..emission import EMITTERS, Emission, emits
+from ..emission import Emission, emits
 
 _SAME = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softsign": "Softsign", "selu": "Selu",
@@ -223,17 +223,13 @@ def logical_not(e: Emission) -> None:
 @emits("isnan", "isinf", "isfinite")
 def special_numbers(e: Emission) -> None:
     if not e.is_float():
-        same = e.node("Equal", *_comparable_self(e))
+        same = e.node("Equal", e["x"], e["x"])
         e.set("out", same if e.op.type == "isfinite" else e.node("Not", same))
     elif e.op.type == "isfinite":
         odd = e.node("Or", e.node("IsInf", e["x"]), e.node("IsNaN", e["x"]))
         e.set("out", e.node("Not", odd))
     else:
         e.set("out", e.node("IsNaN" if e.op.type == "isnan" else "IsInf", e["x"]))
-
-
-def _comparable_self(e: Emission) -> tuple[str, str]:
-    return e["x"], e["x"]
 
 
 @emits("where")
@@ -257,7 +253,10 @@ def prelu(e: Emission) -> None:
     slope, rank = e["w"], e.rank("x")
     if e.shape("w") != (1,) and rank > 2:
         slope = e.reshape(slope, -1, *(1,) * (rank - 2))
-    e.set("out", e.node("PRelu", e["x"], slope))
+    if rank:
+        e.set("out", e.node("PRelu", e["x"], slope))
+    else:
+        e.set("out", e.squeeze(e.node("PRelu", e.unsqueeze(e["x"], 0), slope), 0))
 
 
 @emits("atan2")
@@ -310,6 +309,3 @@ def floor_divide(e: Emission) -> None:
         return e.node("Div", e.node("Sub", x, e.node("Mod", x, y)), y)
 
     e.set("out", _guarded(e, quotient))
-
-
-__all__ = ["EMITTERS"]

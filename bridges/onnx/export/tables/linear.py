@@ -50,7 +50,18 @@ def matmul(e: Emission) -> None:
 
 @emits("einsum")
 def einsum(e: Emission) -> None:
-    e.set("out", e.node("Einsum", *e.list("x"), equation=e.attrs["equation"].replace(" ", "")))
+    """`...` of all operands stands for as many axes in ONNX; here they broadcast."""
+    equation = e.attrs["equation"].replace(" ", "")
+    terms = equation.split("->")[0].split(",")
+    free = [len(e.shape("x", n)) - len(t.replace("...", "")) for n, t in enumerate(terms)]
+    most = max((count for count, term in zip(free, terms, strict=True) if "..." in term), default=0)
+    given: list[str] = []
+    for value, term, count in zip(e.list("x"), terms, free, strict=True):
+        lacks = most - count if "..." in term else 0
+        begin = term.find("...")
+        places = range(begin, begin + lacks)
+        given.append(e.unsqueeze(value, *places) if lacks else value)
+    e.set("out", e.node("Einsum", *given, equation=equation))
 
 
 def _heads(e: Emission, slot: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from .....framework.base.shape import ArraySpec
 from .....framework.loops.recurrent.description import StepNet, step_net
 from ..emission import Emission, RefusedError, Values, emit_operators, emits
-from .cells import Cell, find_cell
+from .cells import Cell, find_cell, with_products
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def recurrent(e: Emission) -> None:
         e.refuse("sums over its steps are of gradients")
     statics = dict(zip(loop.step.statics, e.op.inputs.get("static", ()), strict=True))
     arrays = {inner: e.values.array_of(outer) for inner, outer in statics.items()}
-    cell = find_cell(loop.step, {name: a for name, a in arrays.items() if a is not None})
+    known = {name: array for name, array in arrays.items() if array is not None}
+    cell = find_cell(loop.step, known, loop.specs)
     if cell is not None and set(loop.step.outputs) <= {cell.output}:
         _emit_cell(loop, cell)
     else:
@@ -68,9 +69,14 @@ def recurrent(e: Emission) -> None:
 def _emit_cell(loop: _Loop, cell: Cell) -> None:
     """One operator over [T, 1, K]; its results are [T, 1, 1, H] and, in the end, [1, 1, H]."""
     e, dtype = loop.e, loop.specs[cell.output][1]
-    links = dict(zip(loop.step.inputs, e.list("x"), strict=True))
-    x = e.unsqueeze(e.concat([links[name] for name in cell.inputs], 1), 1)
-    weights = [e.graph.constant(array, dtype=dtype) for array in (cell.w, cell.r, cell.b)]
+    links = dict(zip(loop.step.inputs, e.op.inputs["x"], strict=True))
+    specs = {**e.values.specs}
+    widths = {n: s[1] for n, (s, _) in specs.items() if len(s) == 2 and s[1] >= 0}
+    cell, reads = with_products(cell, links, e.values.made, e.values.arrays, widths)
+    x = e.unsqueeze(e.concat([e.values.name_of(name) for name in reads], 1), 1)
+    title = e.op.output_vars()[0]
+    parts = {"W": cell.w, "R": cell.r, "B": cell.b}
+    weights = [e.graph.constant(a, f"{title}/{part}", dtype) for part, a in parts.items()]
     memories = [memory.previous for memory in loop.step.memories]
     starts: list[str | None] = []
     for previous in cell.memories:
@@ -78,7 +84,7 @@ def _emit_cell(loop: _Loop, cell: Cell) -> None:
         is_zero = memory.boot < 0 and not memory.boot_value
         start = None if is_zero else e.unsqueeze(loop.start(memories.index(previous)), 0)
         starts.append(start)
-    more = [e.graph.constant(cell.p, dtype=dtype)] if cell.p is not None else []
+    more = [] if cell.p is None else [e.graph.constant(cell.p, f"{title}/P", dtype)]
     found = e.node(
         cell.type, x, *weights, None, *starts, *more, outputs=1 + len(starts),
         hidden_size=cell.r.shape[-1], direction="reverse" if loop.step.reverse else "forward",

@@ -11,8 +11,10 @@ from ..emission import Emission, emits
 def position_of_extreme(e: Emission) -> None:
     kind = "ArgMax" if e.op.type == "argmax" else "ArgMin"
     x = e["x"]
-    if e.dtype("x") == np.int64:
-        e.refuse("runtimes look for extremes of int64 in no axis; cast x to int32 or float first")
+    if e.dtype("x") == np.int64:  # runtimes have no kernel for these
+        _, found = _ordered(e, e.ints(1), e.op.type == "argmax")
+        e.set("out", found if e.attrs["keepdims"] else e.squeeze(found, e.axis()))
+        return
     if e.dtype("x").kind in "bu" or e.dtype("x") in (np.int8, np.int16):
         x = e.cast(x, np.int32)
     e.set("out", e.node(kind, x, axis=e.axis(), keepdims=int(e.attrs["keepdims"])))
@@ -68,7 +70,11 @@ def embedding(e: Emission) -> None:
 def one_hot(e: Emission) -> None:
     values = e.graph.constant(np.array([0, 1], e.attrs["dtype"]))
     depth = e.graph.constant(np.int64(e.attrs["depth"]))
-    e.set("out", e.node("OneHot", _index(e, "ids"), depth, values, axis=-1))
+    ids = _index(e, "ids")
+    if e.rank("ids"):
+        e.set("out", e.node("OneHot", ids, depth, values, axis=-1))
+    else:
+        e.set("out", e.squeeze(e.node("OneHot", e.unsqueeze(ids, 0), depth, values, axis=-1), 0))
 
 
 @emits("scatter_add")

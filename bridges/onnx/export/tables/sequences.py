@@ -145,6 +145,24 @@ def part(e: Emission) -> None:
     e.set("out", e.node("Slice", e["x"], begin, end, e.ints(0)))
 
 
+@emits("masked_mean")
+def masked_mean(e: Emission) -> None:
+    """Where the mask is 0, x does not count, even if it is NaN; a mask of zeros gives 0."""
+    rank, dtype = e.rank("x"), e.dtype("out")
+    x = e["x"] if e.dtype("x") == dtype else e.cast(e["x"], dtype)
+    mask = e["mask"] if e.dtype("mask") == dtype else e.cast(e["mask"], dtype)
+    if rank > e.rank("mask"):
+        mask = e.unsqueeze(mask, *range(e.rank("mask"), rank))
+    zero = e.const(0.0, dtype)
+    mask = e.node("Expand", mask, e.node("Shape", x))
+    there = e.node("Greater", mask, zero)
+    total = e.reduce("ReduceSum", e.node("Where", there, e.node("Mul", x, mask), zero))
+    count = e.reduce("ReduceSum", mask)
+    none = e.node("Equal", count, zero)
+    mean = e.node("Div", total, e.node("Where", none, e.const(1.0, dtype), count))
+    e.set("out", mean)
+
+
 @emits("sequence_softmax")
 def softmax(e: Emission) -> None:
     e.set("out", e.node("Softmax", e["x"], axis=0))

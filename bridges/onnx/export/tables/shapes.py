@@ -78,7 +78,8 @@ def transpose(e: Emission) -> None:
 @emits("expand")
 def expand(e: Emission) -> None:
     """-1 keeps a dimension, as 1 does in ONNX."""
-    e.set("out", e.node("Expand", e["x"], e.ints(*(max(d, 1) if d else 0 for d in e.attrs["shape"]))))
+    sizes = [1 if size < 0 else size for size in e.attrs["shape"]]
+    e.set("out", e.node("Expand", e["x"], e.ints(*sizes)))
 
 
 @emits("tile")
@@ -115,6 +116,9 @@ def stack(e: Emission) -> None:
 @emits("slice")
 def slice_(e: Emission) -> None:
     a = e.attrs
+    if not a["axes"]:
+        e.set("out", e["x"])
+        return
     steps = list(a["steps"]) or [1] * len(a["axes"])
     ends = list(a["ends"]) or [END if step > 0 else _BEGIN for step in steps]
     given = None if set(steps) == {1} else e.ints(*steps)
@@ -155,6 +159,9 @@ def split(e: Emission) -> None:
 @emits("pad")
 def pad(e: Emission) -> None:
     pads, mode = list(e.attrs["paddings"]), e.attrs["mode"]
+    if not any(pads):
+        e.set("out", e["x"])
+        return
     if mode == "wrap":
         e.set("out", _wrapped(e, pads))
         return
