@@ -56,6 +56,7 @@ _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
     "load_parameters": ".framework.files.loading",
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
+    "to_onnx": ".bridges.onnx.export.exporting",
     "NetBuilder": ".python_api.builder",
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,20 +26,17 @@ _PASSED_ON = {
 }  # fmt: skip
 
 
-class OwnRun:
+class NetRun(Protocol):
     """A net in inference form that runs here.
 
-    Args:
+    Attributes:
         inference: it. arrays: its parameters and states.
+        one_hot: inputs whose rows are words: one element is 1.
     """
 
-    def __init__(self, inference: Inference, arrays: Mapping[str, Any]) -> None:
-        self.inference = inference
-        self.scope = Scope()
-        for name, array in arrays.items():
-            self.scope.var(name).set(np.asarray(array))
-        self._predictor = Predictor(inference.net)
-        self._inputs = {var.name: var for var in inference.inputs}
+    inference: Inference
+    arrays: Mapping[str, np.ndarray]
+    one_hot: Collection[str]
 
     def __call__(self, inputs: Values) -> dict[str, np.ndarray]:
         """The outputs of one sequence, or of one batch of rows.
@@ -47,6 +44,23 @@ class OwnRun:
         Raises:
             OpscopeError: inputs that the net cannot take.
         """
+        ...
+
+
+class OwnRun:
+    """A net of operators in inference form that runs here; see `NetRun`."""
+
+    def __init__(self, inference: Inference, arrays: Mapping[str, np.ndarray]) -> None:
+        self.inference, self.arrays = inference, arrays
+        self.one_hot: Collection[str] = ()
+        self.scope = Scope()
+        for name, array in arrays.items():
+            self.scope.var(name).set(np.asarray(array))
+        self._predictor = Predictor(inference.net)
+        self._inputs = {var.name: var for var in inference.inputs}
+
+    def __call__(self, inputs: Values) -> dict[str, np.ndarray]:
+        """See `NetRun`."""
         fed: dict[str, Any] = {}
         for name, array in inputs.items():
             levels = self._inputs[name].sequence_levels
@@ -59,7 +73,7 @@ class OwnRun:
         }
 
 
-def random_cases(run: OwnRun, seed: int = 0) -> list[Case]:
+def random_cases(run: NetRun, seed: int = 0) -> list[Case]:
     """Random inputs of several sizes, with the outputs of our own executor.
 
     Raises:
@@ -78,6 +92,8 @@ def random_cases(run: OwnRun, seed: int = 0) -> list[Case]:
             for var in inference.inputs:
                 first = steps if var.sequence_levels else 1 if sequences else rows
                 inputs[var.name] = _random(rng, var, first, other, limits.get(var.name, 2))
+                if var.name in run.one_hot:
+                    inputs[var.name] = _words(inputs[var.name])
             try:
                 found.append((inputs, run(inputs)))
                 break
@@ -91,7 +107,7 @@ def random_cases(run: OwnRun, seed: int = 0) -> list[Case]:
     return found
 
 
-def real_cases(run: OwnRun, given: Sequence[Mapping[str, Any]]) -> list[Case]:
+def real_cases(run: NetRun, given: Sequence[Mapping[str, Any]]) -> list[Case]:
     """Inputs of the user, with the outputs of our own executor.
 
     Raises:
@@ -127,6 +143,14 @@ def _random(
     if var.dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     return rng.normal(size=shape).astype(var.dtype)
+
+
+def _words(values: np.ndarray) -> np.ndarray:
+    """Rows with a 1 where these have their largest element."""
+    flat = values.reshape(len(values), -1)
+    found = np.zeros_like(flat)
+    found[np.arange(len(flat)), flat.argmax(axis=1)] = 1
+    return found.reshape(values.shape)
 
 
 def id_limits(
