@@ -13,7 +13,9 @@ from .files import read_arrays
 @click.command()
 @click.argument("file")
 @click.argument("target", type=click.Path(dir_okay=False))
-@click.option("--output", "outputs", multiple=True, metavar="NAME", help="An output. Several times.")
+@click.option(
+    "--output", "outputs", multiple=True, metavar="NAME", help="An output. Several times."
+)
 @click.option("--opset", type=int, default=OPSET, show_default=True, help="Version, 17 to 22.")
 @click.option("--external", is_flag=True, help="Put the arrays into a file beside TARGET.")
 @click.option(

@@ -34,9 +34,14 @@ class NetRun(Protocol):
         one_hot: inputs whose rows are words: one element is 1.
     """
 
-    inference: Inference
-    arrays: Mapping[str, np.ndarray]
-    one_hot: Collection[str]
+    @property
+    def inference(self) -> Inference: ...
+
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray]: ...
+
+    @property
+    def one_hot(self) -> Collection[str]: ...
 
     def __call__(self, inputs: Values) -> dict[str, np.ndarray]:
         """The outputs of one sequence, or of one batch of rows.
@@ -56,7 +61,7 @@ class OwnRun:
         self.scope = Scope()
         for name, array in arrays.items():
             self.scope.var(name).set(np.asarray(array))
-        self._predictor = Predictor(inference.net)
+        self._predictor = Predictor(inference.whole)
         self._inputs = {var.name: var for var in inference.inputs}
 
     def __call__(self, inputs: Values) -> dict[str, np.ndarray]:
@@ -85,7 +90,7 @@ def random_cases(run: NetRun, seed: int = 0) -> list[Case]:
     rng = np.random.default_rng(seed)
     found: list[Case] = []
     why: OpscopeError | None = None
-    tried = _OTHERS if any(min(var.shape[1:], default=0) < 0 for var in inference.inputs) else (1,)
+    tried = _OTHERS if any(min((var.shape or ())[1:], default=0) < 0 for var in inference.inputs) else (1,)
     for rows, steps in _SIZES:
         for other in tried:
             inputs: dict[str, np.ndarray] = {}

@@ -49,7 +49,9 @@ class CntkRun:
                 f"ONNX: {node.name} ({node.operation}): which rows it takes is known from values"
                 " alone, so that nothing after it has a shape; export the network before it"
             )
-        self.one_hot: Collection[str] = {node.name for node, sparse in lowered.inputs.items() if sparse}
+        self.one_hot: Collection[str] = {
+            node.name for node, sparse in lowered.inputs.items() if sparse
+        }
         op_list, names = _dense(lowered, self._roots)
         form = inference_form(op_list, names)
         specs = dict(form.specs)
@@ -58,7 +60,9 @@ class CntkRun:
                 rows = () if node.axis is None else (-1,)
                 specs[name] = ((*rows, *dims(node)), net.dtype)
         self.inference: Inference = replace(form, specs=specs)
-        self.arrays: dict[str, np.ndarray] = {name: np.full(*one[::2], one[1]) for name, one in lowered.states.items()}
+        self.arrays: dict[str, np.ndarray] = {
+            name: np.full(one[0], one[2], one[1]) for name, one in lowered.states.items()
+        }
         for var in self.inference.net.vars:
             held = net.scope.find(var.name)
             if held is not None and held.array is not None and var.kind != INPUT:

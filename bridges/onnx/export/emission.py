@@ -31,7 +31,7 @@ Emit = Callable[["Emission"], None]
 EMITTERS: dict[str, Emit] = {}
 """Operator type -> the function that emits it."""
 REFUSALS: dict[str, str] = {}
-"""Operators that have no meaning at inference, or none in ONNX: type -> why, and what would help."""
+"""Operators without a meaning at inference or in ONNX: type -> why, and what would help."""
 MODULE_REFUSALS: dict[str, str] = {}
 """The same for all others of some modules, by the beginning of the module's name."""
 
@@ -255,9 +255,7 @@ class Emission:
     def cut(self, value: str, axis: int, begin: int, end: int = END, step: int = 1) -> str:
         """Elements begin:end along an axis, as in Python."""
         steps = None if step == 1 else self.ints(step)
-        return self.node(
-            "Slice", value, self.ints(begin), self.ints(end), self.ints(axis), steps
-        )
+        return self.node("Slice", value, self.ints(begin), self.ints(end), self.ints(axis), steps)
 
     def concat(self, values: Sequence[str], axis: int) -> str:
         return values[0] if len(values) == 1 else self.node("Concat", *values, axis=axis)

@@ -15,7 +15,7 @@ from ....cntk.network.network import Network
 from ....cntk.programs.files import is_dialect, kind_of_file, networks_of
 from ....cntk.run.runtime import CntkNet
 from ....framework.base.atomic import PathLike
-from ....framework.base.errors import FormatError, VariableError
+from ....framework.base.errors import FormatError
 from ....framework.base.scope import Scope, default_scope
 from ....framework.files.saved import HasOpList, Loaded, load_parts, op_list_of, paths_of
 from ....framework.ir.op_list import OpList
@@ -175,14 +175,10 @@ def _run_of(net: Any, scope: Scope | None, export: Export) -> NetRun:
     held = scope if scope is not None else default_scope()
     form = inference_form(op_list, export.outputs)
     arrays: dict[str, np.ndarray] = {}
-    for var in persistent_vars(form.net):
+    for var in persistent_vars(op_list):
         variable = held.find(var.name)
-        if variable is None or variable.array is None:
-            raise VariableError(
-                f"ONNX: {var.name!r} has no value in the scope: give the scope that was trained or"
-                " loaded, or run the net once"
-            )
-        arrays[var.name] = variable.numpy()
+        if variable is not None and variable.array is not None:
+            arrays[var.name] = variable.numpy()
     return OwnRun(form, arrays)
 
 

@@ -52,9 +52,11 @@ class Inference:
         operators: of `net`, checked.
         inputs: declarations, in the order of the net. outputs: names.
         specs: shape (-1: unknown) and dtype of each variable, where that is known.
+        whole: the net that it was cut from, in plain operators.
     """
 
     net: OpList
+    whole: OpList
     operators: list[Operator]
     inputs: list[VarDecl]
     outputs: list[str]
@@ -108,7 +110,7 @@ def inference_form(net: OpList, outputs: Iterable[str] | None = None) -> Inferen
     cut.ops = kept
     used = externals | {name for op in kept for name in op.output_names()}
     cut.vars = [var for var in whole.vars if var.name in used or var.view is not None]
-    return Inference(cut, operators, inputs, wanted, specs)
+    return Inference(cut, whole, operators, inputs, wanted, specs)
 
 
 def _reads(op: OpNode) -> list[str]:
@@ -203,8 +205,8 @@ def graph_of(
         name: of the graph; by default that of the net.
 
     Raises:
-        ExportError: operators without a form in ONNX, all of them, each with what it makes, where it
-            was written and why; or an opset that cannot be written.
+        ExportError: operators without a form in ONNX, all of them, each with what it makes, where
+            it was written and why; or an opset that cannot be written.
     """
     if not FIRST_OPSET <= opset <= LAST_OPSET:
         raise ExportError(f"ONNX: opset {opset} cannot be written: {FIRST_OPSET} to {LAST_OPSET}")
@@ -214,7 +216,10 @@ def graph_of(
     given = {var.name for var in inference.inputs}
     for variable in sorted(externals - given):
         if variable not in arrays:
-            raise ExportError(f"ONNX: {variable!r} has no value: initialise or load it first")
+            raise VariableError(
+                f"ONNX: {variable!r} has no value: give the scope that was trained or loaded, or run"
+                " the net once"
+            )
         values.arrays[variable] = np.asarray(arrays[variable])
     for var in inference.inputs:
         values.names[var.name] = graph.input(var.name, *_declared(var))

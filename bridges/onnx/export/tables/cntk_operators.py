@@ -125,6 +125,13 @@ def cos_distance(e: Emission) -> None:
     e.set("out", e.node("Div", product, e.node("Mul", *lengths)))
 
 
+refuses(
+    "criteria and evaluations are of training; export the outputs before them",
+    "cntk.classification_error", "cntk.cross_entropy_with_softmax", "cntk.logistic", "cntk.ctc",
+    "cntk.best_path", "cntk.crf", "cntk.edit_error", "cntk.class_cross_entropy",
+    "cntk.given_gradient", "cntk.noise_contrastive", "cntk.word_score", "cntk.lattice_criterion",
+    "cntk.first_gain", "cntk.lambda_rank",
+)  # fmt: skip
 refuses("an unpooling by the places of maxima has no equal in ONNX", "cntk.max_unpool")
 refuses("regions are rounded otherwise than by ONNX's MaxRoiPool", "cntk.region_pool")
 refuses(

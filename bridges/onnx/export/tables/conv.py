@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def conv(e: Emission) -> None:
 @emits("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transpose(e: Emission) -> None:
     rank = e.rank("x") - 2
-    more = {"output_padding": list(spread(e.attrs["output_padding"], rank))}
+    more: dict[str, Any] = {"output_padding": list(spread(e.attrs["output_padding"], rank))}
     strides, dilations = (list(spread(e.attrs[name], rank)) for name in ("stride", "dilation"))
     if any(a >= b for a, b in zip(more["output_padding"], strides, strict=True) if a):
         e.refuse("runtimes want an output_padding below the stride; pad the result instead")
@@ -74,7 +75,7 @@ def pool(e: Emission) -> None:
     strides = list(spread(a["stride"], rank)) if a["stride"] else kernel
     pads = _pads(e, rank, kernel, strides)
     is_max = e.op.type.startswith("max")
-    x, more = e["x"], {}
+    x, more = e["x"], dict[str, Any]()
     if not is_max and a["count_include_pad"]:
         if any(pads) and a["ceil_mode"]:  # runtimes disagree on what counts then
             borders = [0, 0, *pads[:rank], 0, 0, *pads[rank:]]
@@ -140,7 +141,7 @@ def interpolate(e: Emission) -> None:
     if flat:
         x = e.unsqueeze(x, 2)
     front = [1.0] * (2 + flat)
-    how = {"mode": mode}
+    how: dict[str, Any] = {"mode": mode}
     if mode == "nearest":
         how |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     elif a["align_corners"]:

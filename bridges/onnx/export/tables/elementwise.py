@@ -47,7 +47,8 @@ def whole(e: Emission) -> None:
 @emits(*_WITH_ATTRS)
 def with_attrs(e: Emission) -> None:
     op_type, *names = _WITH_ATTRS[e.op.type]
-    e.set("out", e.node(op_type, e["x"], **{name: float(e.attrs[name]) for name in names}))
+    given: dict[str, Any] = {name: float(e.attrs[name]) for name in names}
+    e.set("out", e.node(op_type, e["x"], **given))
 
 
 @emits("assign", "stop_gradient", "dropout", "cntk.with_sequences")

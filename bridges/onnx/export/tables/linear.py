@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +41,10 @@ def matmul(e: Emission) -> None:
     alpha = float(e.attrs["alpha"])
     transposed = {f"trans{n}": int(e.attrs[f"transpose_{s}"]) for n, s in (("A", "x"), ("B", "y"))}
     if e.rank("x") == e.rank("y") == 2 and (alpha != 1 or any(transposed.values())):
-        given = {name: one for name, one in transposed.items() if one}
-        scaled = {"alpha": alpha} if alpha != 1 else {}
-        e.set("out", e.node("Gemm", e["x"], e["y"], **given, **scaled))
+        given: dict[str, Any] = {name: one for name, one in transposed.items() if one}
+        if alpha != 1:
+            given["alpha"] = alpha
+        e.set("out", e.node("Gemm", e["x"], e["y"], **given))
         return
     found = e.node("MatMul", _swapped(e, "x"), _swapped(e, "y"))
     e.set("out", found if alpha == 1 else e.node("Mul", found, e.const(alpha)))

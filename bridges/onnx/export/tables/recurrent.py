@@ -120,7 +120,9 @@ def _emit_scan(loop: _Loop) -> None:
     if inner.broken:
         raise RefusedError  # the operators of the step net have told why
     for memory in step.memories:
-        state = body.node("Identity", [inner.name_of(memory.state)], f"{inner.prefix}{memory.state}/next")
+        state = body.node(
+            "Identity", [inner.name_of(memory.state)], f"{inner.prefix}{memory.state}/next"
+        )
         body.output(state, loop.specs[memory.previous][1])
     for name in step.outputs:
         row = [inner.name_of(name), body.ints(0)]
