@@ -121,7 +121,7 @@ def real_cases(run: NetRun, given: Sequence[Mapping[str, Any]]) -> list[Case]:
     wanted = {var.name: var for var in run.inference.inputs}
     found: list[Case] = []
     for arrays in given:
-        for name in set(arrays) ^ set(wanted):
+        for name in sorted(set(arrays) ^ set(wanted), key=wanted.__contains__):
             what = "is missing" if name in wanted else "is no input of the net"
             names = ", ".join(map(repr, wanted))
             raise ExportError(f"ONNX: the inputs to check with: {name!r} {what} (it has {names})")

@@ -18,7 +18,9 @@ from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
 from ....framework.base.scope import Scope, default_scope
 from ....framework.files.saved import HasOpList, Loaded, load_parts, op_list_of, paths_of
+from ....framework.ir.desc import INPUT, OUTPUT, PARAMETER, RECURRENT, make_var
 from ....framework.ir.op_list import OpList
+from ....framework.loops.recurrent.net import recurrent_op
 from ....framework.runtime.initialize import persistent_vars
 from ....nnet3.files.kaldi_io import is_nnet3
 from ....proto.net_pb2 import NetDesc
@@ -173,6 +175,8 @@ def _run_of(net: Any, scope: Scope | None, export: Export) -> NetRun:
         scope = scope or own
     op_list = op_list_of(net)
     held = scope if scope is not None else default_scope()
+    if op_list.type == RECURRENT:
+        op_list = _around(op_list, held)
     form = inference_form(op_list, export.outputs)
     arrays: dict[str, np.ndarray] = {}
     for var in persistent_vars(op_list):
@@ -180,6 +184,32 @@ def _run_of(net: Any, scope: Scope | None, export: Export) -> NetRun:
         if variable is not None and variable.array is not None:
             arrays[var.name] = variable.numpy()
     return OwnRun(form, arrays)
+
+
+def _around(net: OpList, scope: Scope) -> OpList:
+    """A PLAIN net of a RECURRENT one: what the scope holds are parameters, in-links are inputs."""
+    node = recurrent_op(net)
+    inner = {var.name: var for step in net.steps for var in step.net.vars}
+    links = {link.outer: link.inner for step in net.steps for link in step.in_links}
+    memories = {m.boot: m.previous for step in net.steps for m in step.memories}
+    made = OpList(net.name, ops=[node], metadata=dict(net.metadata))
+    for name in dict.fromkeys(node.input_names()):
+        held = scope.find(name)
+        if name not in links and held is not None and held.array is not None:
+            made.vars.append(make_var(name, held.array.shape, held.array.dtype, PARAMETER))
+            continue
+        var = inner.get(links.get(name) or memories.get(name) or name)
+        if var is None or var.shape is None or var.dtype is None:
+            raise ExportError(
+                f"ONNX: recurrent net {net.name!r}: the shape of {name!r} is not known; declare"
+                " its inner variable in the step net"
+            )
+        declared = make_var(name, var.shape, var.dtype, INPUT)
+        made.vars.append(declared.changed(sequence_levels=int(name in links)))
+    outputs = [link.outer for step in net.steps for link in step.out_links]
+    written = dict.fromkeys(name for name in node.output_names() if name)
+    made.vars += [make_var(n, None, None, OUTPUT if n in outputs else 0) for n in written]
+    return made
 
 
 def _written(path: PathLike, run: NetRun, export: Export) -> Check:
