@@ -57,6 +57,7 @@ _HOMES = {
     "load_parameters": ".framework.files.loading",
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
     **dict.fromkeys(("from_onnx", "OnnxModel"), ".bridges.onnx.importing.model"),
+    "to_onnx": ".bridges.onnx.export.exporting",
     "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",

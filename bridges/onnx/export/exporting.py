@@ -1,0 +1,227 @@
+"""`to_onnx`: any net here, or the file of one, as a checked ONNX file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....cntk.models.open_model import open_model
+from ....cntk.network.dialect import from_desc
+from ....cntk.network.network import Network
+from ....cntk.programs.files import is_dialect, kind_of_file, networks_of
+from ....cntk.run.runtime import CntkNet
+from ....framework.base.atomic import PathLike
+from ....framework.base.errors import FormatError
+from ....framework.base.scope import Scope, default_scope
+from ....framework.files.saved import HasOpList, Loaded, load_parts, op_list_of, paths_of
+from ....framework.ir.desc import INPUT, OUTPUT, PARAMETER, RECURRENT, make_var
+from ....framework.ir.op_list import OpList
+from ....framework.loops.recurrent.net import recurrent_op
+from ....framework.runtime.initialize import persistent_vars
+from ....nnet3.files.kaldi_io import is_nnet3
+from ....proto.net_pb2 import NetDesc
+from ..files.graph import OPSET, Graph
+from .cases import NetRun, OwnRun, random_cases, real_cases
+from .checking import BOUND, Case, Check, ExportError, write_checked
+from .cntk_nets import CntkRun
+from .net import graph_of, inference_form
+
+Feeds = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""Arrays by input, or several of these."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is asked of an export; the arguments of `to_onnx`."""
+
+    outputs: tuple[str, ...] | None = None
+    opset: int = OPSET
+    external: bool | None = None
+    inputs: Feeds | None = None
+    bound: float = BOUND
+    name: str = ""
+
+
+def to_onnx(
+    net: PathLike | HasOpList | OpList | NetDesc | Loaded | CntkNet | Network,
+    path: PathLike,
+    scope: Scope | None = None,
+    *,
+    outputs: Iterable[str] | str | None = None,
+    opset: int = OPSET,
+    external: bool | None = None,
+    inputs: Feeds | None = None,
+    bound: float = BOUND,
+    name: str = "",
+) -> Check:
+    """Write a net in inference form as an ONNX file, once it has been run.
+
+        check = opscope.to_onnx(b, "digits.onnx", scope, outputs=["scores"])
+        print(check)
+
+    Losses, labels, dropout and all of training fall away. An input declared [-1, ...] is [N, ...];
+    one that holds sequences is [T, ...], one sequence. Of a CNTK network a sample [d1 x ... x dk]
+    is [dk, ..., d1], and inputs of sparse rows are dense.
+
+    Args:
+        net: a NetBuilder, Net, `opscope.load`'s result, CntkNet, Network, or the path of a saved
+            net, of a model of CNTK, or of its NDL or BrainScript.
+        path: of the file to write.
+        scope: holds the values of a net that has none of its own; None: the default scope.
+        outputs: names of variables or nodes. None: those that are declared as outputs, else what
+            losses judge or nothing else reads.
+        opset: of the standard operators, 17 to 22.
+        external: whether arrays lie in a file beside it; None: only above 2 GiB.
+        inputs: real ones to check with, besides random ones: arrays by input, or a list of these.
+            Where they are given, random ones that the net does not run on are left aside.
+        bound: the largest error, `|onnx - here| / max(1, |here|)`.
+        name: of the graph.
+
+    Returns:
+        The maximum error, and what has run the graph; `print` shows it.
+
+    Raises:
+        ExportError: operators without a form in ONNX (all are named), or an error above `bound`.
+        FormatError: the file is none of these. VariableError: unknown names, missing values.
+        SaveError: the file cannot be written. In any case nothing is written then.
+    """
+    names = (outputs,) if isinstance(outputs, str) else outputs
+    asked = None if names is None else tuple(map(str, names))
+    export = Export(asked, opset, external, inputs, bound, name)
+    if isinstance(net, (str, os.PathLike)):
+        return export_file(net, path, export)
+    return _written(path, _run_of(net, scope, export), export)
+
+
+def kind_of(path: PathLike) -> str:
+    """What a file is, by its content: "nnet3", "cntk" or "net" (saved by opscope).
+
+    Raises:
+        FormatError: none of these.
+    """
+    name = os.fspath(path)
+    if os.path.isfile(name) and is_nnet3(name):
+        return "nnet3"
+    net_path = paths_of(name)[0]
+    if name == net_path or (not os.path.isfile(name) and os.path.isfile(net_path)):
+        return "net"
+    found = kind_of_file(name)
+    if found == "checkpoint":
+        raise FormatError(f"{name}: a checkpoint of CNTK; export the model that lies beside it")
+    if found:
+        return "cntk"
+    if not os.path.exists(name):
+        raise FormatError(f"{name}: there is no such file")
+    raise FormatError(f"{name}: neither a saved net nor a model of CNTK or nnet3")
+
+
+def export_file(source: PathLike, path: PathLike, export: Export) -> Check:
+    """Export what is in a file, by its kind.
+
+    Raises:
+        OpscopeError: see `to_onnx`.
+    """
+    return EXPORTERS[kind_of(source)](source, path, export)
+
+
+def _saved_net(source: PathLike, path: PathLike, export: Export) -> Check:
+    net, arrays = load_parts(source)
+    if is_dialect(net):
+        return _written(path, CntkRun(CntkNet(from_desc(net)), export.outputs), export)
+    if any(op.type.startswith("nnet3.") for op in net.ops):
+        raise ExportError(f"ONNX: {os.fspath(source)}: an nnet3 network; export its .raw or .mdl")
+    return _written(path, OwnRun(inference_form(net, export.outputs), arrays), export)
+
+
+def _cntk_file(source: PathLike, path: PathLike, export: Export) -> Check:
+    name = os.fspath(source)
+    if kind_of_file(name) == "script":
+        found = networks_of(name)
+        if len(found) != 1:
+            shown = ", ".join(found) or "none"
+            raise FormatError(f"{name}: describes {len(found)} networks ({shown}); one is needed")
+        network = next(iter(found.values()))
+    else:
+        network = open_model(name).network
+    return _written(path, CntkRun(CntkNet(network), export.outputs), export)
+
+
+def _nnet3_file(source: PathLike, path: PathLike, export: Export) -> Check:
+    raise ExportError(
+        f"ONNX: {os.fspath(source)}: models of nnet3 have an exporter of their own,"
+        " opscope.bridges.onnx.from_nnet3"
+    )
+
+
+EXPORTERS: dict[str, Callable[[PathLike, PathLike, Export], Check]] = {
+    "net": _saved_net,
+    "cntk": _cntk_file,
+    "nnet3": _nnet3_file,
+}
+"""The exporter of each kind of file; see `kind_of`."""
+
+
+def _run_of(net: Any, scope: Scope | None, export: Export) -> NetRun:
+    if isinstance(net, Network):
+        net = CntkNet(net)
+    if isinstance(net, CntkNet):
+        return CntkRun(net, export.outputs)
+    if isinstance(net, Loaded):
+        net, own = net
+        scope = scope or own
+    op_list = op_list_of(net)
+    held = scope if scope is not None else default_scope()
+    if op_list.type == RECURRENT:
+        op_list = _around(op_list, held)
+    form = inference_form(op_list, export.outputs)
+    arrays: dict[str, np.ndarray] = {}
+    for var in persistent_vars(op_list):
+        variable = held.find(var.name)
+        if variable is not None and variable.array is not None:
+            arrays[var.name] = variable.numpy()
+    return OwnRun(form, arrays)
+
+
+def _around(net: OpList, scope: Scope) -> OpList:
+    """A PLAIN net of a RECURRENT one: what the scope holds are parameters, in-links are inputs."""
+    node = recurrent_op(net)
+    inner = {var.name: var for step in net.steps for var in step.net.vars}
+    links = {link.outer: link.inner for step in net.steps for link in step.in_links}
+    memories = {m.boot: m.previous for step in net.steps for m in step.memories}
+    made = OpList(net.name, ops=[node], metadata=dict(net.metadata))
+    for name in dict.fromkeys(node.input_names()):
+        held = scope.find(name)
+        if name not in links and held is not None and held.array is not None:
+            made.vars.append(make_var(name, held.array.shape, held.array.dtype, PARAMETER))
+            continue
+        var = inner.get(links.get(name) or memories.get(name) or name)
+        if var is None or var.shape is None or var.dtype is None:
+            raise ExportError(
+                f"ONNX: recurrent net {net.name!r}: the shape of {name!r} is not known; declare"
+                " its inner variable in the step net"
+            )
+        declared = make_var(name, var.shape, var.dtype, INPUT)
+        made.vars.append(declared.changed(sequence_levels=int(name in links)))
+    outputs = [link.outer for step in net.steps for link in step.out_links]
+    written = dict.fromkeys(name for name in node.output_names() if name)
+    made.vars += [make_var(n, None, None, OUTPUT if n in outputs else 0) for n in written]
+    return made
+
+
+def _written(path: PathLike, run: NetRun, export: Export) -> Check:
+    """Build the graph, run it, write it."""
+    form = run.inference
+    graph: Graph = graph_of(form, run.arrays, opset=export.opset, name=export.name)
+    real = export.inputs
+    given = [] if real is None else [real] if isinstance(real, Mapping) else list(real)
+    cases: list[Case] = real_cases(run, given)
+    try:
+        cases += random_cases(run)
+    except ExportError:
+        if not given:
+            raise
+    return write_checked(path, graph, cases, bound=export.bound, external=export.external)
