@@ -112,19 +112,17 @@ class Emitter:
         return Value(made, a.dim, a.still and b.still)
 
     def add(self, a: Value, b: Value, name: str) -> Value:
-        """The sum; offsets stay put off."""
-        base_a, base_b = replace(a, offset=None), replace(b, offset=None)
-        same = a.scale is None and b.scale is None
-        if not same and a.scale is not None and b.scale is not None:
-            same = bool(np.array_equal(a.scale, b.scale))
-        if same:
+        """The sum. Offsets are added here: put off further they would cost digits."""
+        offset = 0.0
+        for value in (a, b):
+            offset = offset if value.offset is None else offset + value.offset
+        a, b = replace(a, offset=None), replace(b, offset=None)
+        if a.scale is not None and b.scale is not None and np.array_equal(a.scale, b.scale):
             made = self.op("Add", a.name, b.name, name=name)
             found = Value(made, a.dim, a.still and b.still, a.scale)
         else:
-            found = self.binary("Add", base_a, base_b, name)
-        for offset in (a.offset, b.offset):
-            found = found if offset is None else found.plus(offset)
-        return found
+            found = self.binary("Add", a, b, name)
+        return self.plain(found.plus(offset))
 
     def columns(self, value: Value, begin: int, size: int, name: str = "") -> Value:
         """Some columns."""

@@ -24,7 +24,15 @@ from .plan import Plan
 from .reads import NotExportedError, Read
 from .rows import RowReader, Rows
 from .rowwise import AFFINE, affine_of, constant, row_by_row
-from .windows import write_attention, write_convolution, write_extraction, write_pooling
+from .windows import (
+    EXTRACTION,
+    POOLING,
+    extraction_of,
+    write_attention,
+    write_convolution,
+    write_extraction,
+    write_pooling,
+)
 
 Loops = Callable[["NetworkWriter", Any], None]
 
@@ -61,8 +69,23 @@ class NetworkWriter:
                 self._write_loop(self, self.plan.loops[members[0]])
                 continue
             for number in members:
-                if number in self.plan.grids and number not in self.rows:
+                wanted = number in self.plan.grids and number not in self.rows
+                if wanted and not self._only_pooled(number):
                     self._write_node(number)
+
+    def _only_pooled(self, number: int) -> bool:
+        """Whether a node is an extraction whose poolings read its input themselves."""
+        node = self.topology.nodes[number]
+        if node.kind != "component" or node.component.type != EXTRACTION:
+            return False
+        needed = [reader for reader in self.topology.readers_of[number] if reader in self.plan.grids]
+        return all(self._pools(reader, number) for reader in needed)
+
+    def _pools(self, reader: int, number: int) -> bool:
+        node = self.topology.nodes[reader]
+        if node.is_output or self.topology.nodes[reader + 1].component.type != POOLING:
+            return False
+        return extraction_of(self, reader + 1) == number
 
     def set(self, number: int, value: Value) -> None:
         """Take note of the value of a node."""
@@ -167,7 +190,9 @@ class NetworkWriter:
             assert border is not None
             return _WINDOWS[kind](self, number, component, grid, border)
         value = row_by_row(self.e, component, self.parts(number - 1, grid), name)
-        return self.folding.after(number, value)
+        value = self.folding.after(number, value)
+        readers = [each for each in self.topology.readers_of[number] if each in self.plan.grids]
+        return self.e.plain(value) if len(readers) > 1 else value  # put off it would cost digits
 
     def _affine(self, number: int, component: Any, grid: Grid) -> Value:
         """Parts at several offsets of one node, and several parts, are one convolution."""
@@ -204,8 +229,8 @@ class NetworkWriter:
 _WINDOWS: dict[str, Any] = {
     "TimeHeightConvolutionComponent": write_convolution,
     "RestrictedAttentionComponent": write_attention,
-    "StatisticsExtractionComponent": write_extraction,
-    "StatisticsPoolingComponent": write_pooling,
+    EXTRACTION: write_extraction,
+    POOLING: write_pooling,
 }
 
 

@@ -206,7 +206,7 @@ class Plan:
         if isinstance(component, StatisticsExtractionComponent):
             period = component.output_period
             low = -((period - component.input_period - source.low) // period) * period
-            return Reach(low, source.high - period + 1, period == 1 and source.exact)
+            return Reach(low, source.high, period == 1 and source.exact)  # starts of periods
         if isinstance(component, StatisticsPoolingComponent):
             low, high = source.low - component.right_context, source.high + component.left_context
             return Reach(low, high, component.input_period == 1 and source.exact)

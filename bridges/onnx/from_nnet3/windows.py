@@ -112,9 +112,9 @@ def write_attention(w: NetworkWriter, number: int, c: Any, grid: Grid, border: B
 
 
 def _sums(w: NetworkWriter, x: str, have: Grid, begins: str, ends: str, name: str) -> str:
-    """Sums of the rows of x [N, columns, times] from times `begins` to before `ends`, float64."""
+    """Sums of the rows of x, float64 [N, columns, times], from times `begins` to before `ends`."""
     e, g = w.e, w.e.graph
-    total = e.op("CumSum", e.op("Cast", x, to=11), g.constant(np.array(2, np.int64)))
+    total = e.op("CumSum", x, g.constant(np.array(2, np.int64)))
     padded = e.op("Pad", total, g.ints(0, 0, 1, 0, 0, 0), name=f"{name}.totals")
     bounds = [_clipped(w, times, have) for times in (begins, ends)]
     first, last = (e.op("Gather", padded, bound, axis=2) for bound in bounds)
@@ -130,7 +130,47 @@ def _clipped(w: NetworkWriter, times: str, have: Grid) -> str:
     return e.op("Min", e.op("Max", moved, g.ints(0)), w.reader.clock.count(have))
 
 
-def _counts_and_times(w: NetworkWriter, grid: Grid, first: int, behind: int) -> tuple[str, str]:
+def _doubles(w: NetworkWriter, number: int, have: Grid, squares: bool) -> str:
+    """The rows of an extraction's input beside their squares, float64 [N, columns, times].
+
+    Deviations are small differences of large sums, so that float32 would lose them.
+    """
+    e, name = w.e, w.topology.nodes[number].name
+    x = e.plain(w.descriptor(number - 1, have, name))
+    if x.still:
+        raise NotExportedError(f"'{name}' reads a value that is the same at all times")
+    wide = e.op("Cast", x.name, to=_DOUBLE, name=f"{name}.rows")
+    if not squares:
+        return wide
+    return e.op("Concat", wide, e.op("Mul", wide, wide), axis=1, name=f"{name}.with_squares")
+
+
+def _counts(w: NetworkWriter, have: Grid, begins: str, ends: str) -> str:
+    """How many rows there are from times `begins` to before `ends`, float64 [rows]."""
+    there = w.e.op("Sub", _clipped(w, ends, have), _clipped(w, begins, have))
+    return w.e.op("Cast", there, to=_DOUBLE)
+
+
+def write_extraction(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border) -> Value:
+    """StatisticsExtractionComponent: count, sums and sums of squares of periods."""
+    e, g, name = w.e, w.e.graph, w.topology.nodes[number].name
+    _check_times(name, grid, c.output_period)
+    have = border.inner
+    begins, ends = _bounds(w, grid, 0, c.output_period)
+    sums = _sums(w, _doubles(w, number, have, c.include_variance), have, begins, ends, name)
+    one = e.op("Slice", sums, g.ints(0), g.ints(1), g.ints(1))
+    counts = e.op("Expand", _counts(w, have, begins, ends), e.op("Shape", one))
+    joined = e.op("Concat", counts, sums, axis=1)
+    return Value(e.op("Cast", joined, to=_FLOAT, name=name), c.output_dim)
+
+
+def _check_times(name: str, grid: Grid, period: int) -> None:
+    if grid.first % period or (grid.step % period and (grid.moving or grid.rows(0) > 1)):
+        raise NotExportedError(f"'{name}' is read at times that are no multiples of its period")
+
+
+def _bounds(w: NetworkWriter, grid: Grid, first: int, behind: int) -> tuple[str, str]:
+    """The first times of windows, and the times behind their last ones."""
     if w.reader.streaming:
         raise NotExportedError("statistics take the future as far as it is there: no streams")
     e, g = w.e, w.e.graph
@@ -138,44 +178,30 @@ def _counts_and_times(w: NetworkWriter, grid: Grid, first: int, behind: int) -> 
     return e.op("Add", times, g.ints(first)), e.op("Add", times, g.ints(behind))
 
 
-def write_extraction(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border) -> Value:
-    """StatisticsExtractionComponent: count, sums and sums of squares of periods."""
-    e, g, name = w.e, w.e.graph, w.topology.nodes[number].name
-    if grid.first % c.output_period or (grid.step % c.output_period and grid.rows(0) > 1):
-        raise NotExportedError(f"'{name}' is read between the starts of its periods")
-    have, period = border.inner, c.output_period
-    begins, ends = _counts_and_times(w, grid, 0, period)
-    x = e.plain(w.descriptor(number - 1, have, name))
-    if x.still:
-        raise NotExportedError(f"'{name}' reads a value that is the same at all times")
-    columns = [x.name]
-    if c.include_variance:
-        columns.append(e.op("Mul", x.name, x.name, name=f"{name}.squares"))
-    if c.input_period == c.output_period:
-        count = e.op("Cast", e.op("Sub", _clipped(w, ends, have), _clipped(w, begins, have)), to=1)
-        sums = columns[0] if len(columns) == 1 else e.op("Concat", *columns, axis=1)
-        if have != grid:
-            sums = e.op("Cast", _sums(w, sums, have, begins, ends, name), to=1)
-    else:
-        count = e.op("Cast", e.op("Sub", _clipped(w, ends, have), _clipped(w, begins, have)), to=1)
-        sums = columns[0] if len(columns) == 1 else e.op("Concat", *columns, axis=1)
-        sums = e.op("Cast", _sums(w, sums, have, begins, ends, name), to=1)
-    like = e.op("Slice", sums, g.ints(0), g.ints(1), g.ints(1))
-    shape = e.op("Shape", like)
-    counts = e.op("Expand", count, shape, name=f"{name}.counts")
-    return Value(e.op("Concat", counts, sums, axis=1, name=name), c.output_dim)
-
-
 def write_pooling(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border) -> Value:
-    """StatisticsPoolingComponent: means and deviations of windows."""
+    """StatisticsPoolingComponent: means and deviations of windows.
+
+    Where it reads an extraction alone, sums are those of the extraction's input.
+    """
     e, g, name = w.e, w.e.graph, w.topology.nodes[number].name
-    if grid.first % c.input_period or (grid.step % c.input_period and grid.rows(0) > 1):
-        raise NotExportedError(f"'{name}' is read at times that are no multiples of its period")
-    begins, ends = _counts_and_times(w, grid, -c.left_context, c.right_context + c.input_period)
-    x = e.plain(w.descriptor(number - 1, border.inner, name))
-    sums = _sums(w, x.name, border.inner, begins, ends, name)
-    count, rest = g.node("Split", [sums, g.ints(1, c.input_dim - 1)], outputs=2, axis=1)
-    means = e.op("Div", rest, count, name=f"{name}.means")
+    _check_times(name, grid, c.input_period)
+    begins, ends = _bounds(w, grid, -c.left_context, c.right_context + c.input_period)
+    source = extraction_of(w, number)
+    if source is None:
+        x = e.plain(w.descriptor(number - 1, border.inner, name))
+        wide = e.op("Cast", x.name, to=_DOUBLE)
+        whole = _sums(w, wide, border.inner, begins, ends, name)
+        sizes = g.ints(1, c.input_dim - 1)
+        count, sums = g.node("Split", [whole, sizes], outputs=2, axis=1)
+    else:
+        extraction = w.topology.nodes[source].component
+        inner = w.plan.input_of(source, w.plan.grids[source])
+        assert inner is not None
+        have = inner.inner
+        wide = _doubles(w, source, have, extraction.include_variance)
+        sums = _sums(w, wide, have, begins, ends, name)
+        count = _counts(w, have, begins, ends)
+    means = e.op("Div", sums, count, name=f"{name}.means")
     if c.output_stddevs:
         half = (c.input_dim - 1) // 2
         mean, square = g.node("Split", [means, g.ints(half, half)], outputs=2, axis=1)
@@ -183,7 +209,23 @@ def write_pooling(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Bor
         floor = g.constant(np.array(c.variance_floor, np.float64))
         spread = e.op("Sqrt", e.op("Max", variance, floor), name=f"{name}.stddevs")
         means = e.op("Concat", mean, spread, axis=1)
-    logs = [e.op("Log", count)] * c.num_log_count_features
-    if logs:
-        means = e.op("Concat", *logs, means, axis=1)
-    return Value(e.op("Cast", means, to=1, name=name), c.output_dim)
+    if c.num_log_count_features:
+        one = e.op("Slice", means, g.ints(0), g.ints(1), g.ints(1))
+        log = e.op("Expand", e.op("Log", count), e.op("Shape", one))
+        means = e.op("Concat", *[log] * c.num_log_count_features, means, axis=1)
+    return Value(e.op("Cast", means, to=_FLOAT, name=name), c.output_dim)
+
+
+def extraction_of(w: NetworkWriter, number: int) -> int | None:
+    """The extraction that a pooling reads, and nothing else, in the same periods."""
+    read = w.topology.inputs_of[number - 1]
+    node = w.topology.nodes[read[0]]
+    plain = str(w.topology.nodes[number - 1].expression()) == node.name
+    if not plain or node.kind != "component" or node.component.type != EXTRACTION:
+        return None
+    same = node.component.output_period == w.topology.nodes[number].component.input_period
+    return read[0] if same else None
+
+
+EXTRACTION, POOLING = "StatisticsExtractionComponent", "StatisticsPoolingComponent"
+_FLOAT, _DOUBLE = 1, 11  # types of ONNX
