@@ -17,6 +17,7 @@ from ....nnet3.graph.topology import Topology
 from ..files.graph import OPSET, Graph, plain_name
 from .emit import F32, Emitter, Value
 from .folding import Folding
+from .grids import Grid
 from .loops import write_loop
 from .network import NetworkWriter, exported_kinds, why_not_source
 from .plan import Plan
@@ -195,8 +196,7 @@ def _write_inputs(writer: NetworkWriter, request: _Request) -> None:
     grid = replace(plan.grids[number], step=1)
     turned = e.op("Transpose", "input", perm=[0, 2, 1], name="input_columns")
     if reader.streaming:
-        if grid.first > 0 or grid.last < 0:
-            raise NotExportedError("a stream cannot leave out frames at its ends")
+        grid = Grid(min(grid.first, 0), 1, max(grid.last, 0))
         before = grid.last - grid.first
         reader.edges = (-grid.first, grid.last)
         rows = Rows(Value(turned, dim), grid, "input", "edges", before)
