@@ -1,0 +1,291 @@
+"""Recurrent layers as Scan: what a step reads of others is computed before, for all times at once.
+
+A layer that reads itself d rows back is d chains that know nothing of each other; they run side by
+side, like more sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....nnet3.graph.loops import Loop, Term
+from .emit import F32, Emitter, Value
+from .grids import Grid
+from .reads import NotExportedError, Read
+from .rows import Cache
+from .rowwise import AFFINE, affine_of, constant, matrix, row_by_row
+
+if TYPE_CHECKING:
+    from .network import NetworkWriter
+
+
+class _Step:
+    """The graph of one step, and what it takes and gives.
+
+    Attributes:
+        e: writes into it.
+        values: of the members and of the terms that are read.
+        taken: values of all times, [N, columns, times], of which a step takes a row.
+        inputs: the names that the rows have in the step.
+    """
+
+    def __init__(self, w: NetworkWriter, loop: Loop, grid: Grid) -> None:
+        self.w, self.loop, self.grid = w, loop, grid
+        self.e = Emitter(w.e.graph.sub_graph("step"), 2)
+        self.members: dict[int, Value] = {}
+        self.states: dict[Term, Value] = {}
+        self.taken: list[Value] = []
+        self.inputs: list[str] = []
+        self._known: dict[Any, Value] = {}
+
+    def name(self, number: int) -> str:
+        return self.w.topology.nodes[number].name
+
+    def take(self, key: Any, value: Value) -> Value:
+        """A value of all times, as the row of a step."""
+        if key not in self._known:
+            if value.still:
+                raise NotExportedError("a still value is read inside of a loop")
+            name = f"{value.name}.row.{len(self.inputs)}"
+            self.taken.append(self.w.e.plain(value))
+            self.inputs.append(name)
+            self._known[key] = Value(name, value.dim)
+        return self._known[key]
+
+    def outside(self, term: Term) -> Value:
+        """A term that reads a node outside, for all times."""
+        w, read = self.w, Read(term.node, 1.0, (term.offset,))
+        grid = self.grid
+        if not term.optional:
+            value = w.reader.at(w.rows[term.node], grid, read)
+        else:
+            moved = grid.moved(term.offset)
+            border = w.plan.border(w.plan.reach[term.node], moved)
+            if border.masked:
+                raise NotExportedError("optional rows inside of a loop may all be missing")
+            value = w.reader.at(w.rows[term.node], border.inner, Read(term.node, 1.0))
+            name = f"{self.name(term.node)}.optional"
+            value = w.with_border(value, border.left, border.right, moved, name)
+        if value.still:
+            value = w.e.spread(value, self._like())
+        return value.times(term.scale)
+
+    def _like(self) -> Value:
+        for term in self.loop.reads:
+            if not term.optional and not self.w.rows[term.node].value.still:
+                read = Read(term.node, 1.0, (term.offset,))
+                return self.w.reader.at(self.w.rows[term.node], self.grid, read)
+        raise NotExportedError("a loop reads no rows that move with time")
+
+    def is_inside(self, term: Term) -> bool:
+        return term.node in self.loop.members
+
+    def term(self, term: Term) -> Value:
+        """A term as the row of a step."""
+        if term.node < 0:
+            raise AssertionError("constants are added by those who know the columns")
+        if not self.is_inside(term):
+            return self.take(term, self.outside(term))
+        if term.offset:
+            return self.states[term._replace(scale=1.0)].times(term.scale)
+        return self.members[term.node].times(term.scale)
+
+    def part(self, terms: Sequence[Term], dim: int, name: str) -> Value:
+        """A sum of terms as the row of a step."""
+        found: Value | None = None
+        for term in terms:
+            if term.node >= 0:
+                value = self.term(term)
+                found = value if found is None else self.e.add(found, value, name)
+        if found is None:
+            found = constant(self.e, np.zeros(dim), name)
+        return found.plus(sum(term.scale for term in terms if term.node < 0))
+
+    def descriptor(self, number: int) -> list[Value]:
+        """What a descriptor node of the loop appends, in a step."""
+        dims = self.w.topology.dims
+        listed = self.w.topology.nodes[number].expression().parts
+        return [
+            self.part(terms, part.dim(dims), self.name(number))
+            for part, terms in zip(listed, self.loop.parts[number], strict=True)
+        ]
+
+    def affine(self, number: int) -> Value:
+        """An affine member: what it reads outside is multiplied before the loop."""
+        node, name = self.w.topology.nodes[number], self.name(number)
+        weights, bias = affine_of(node.component)
+        dims, begin = self.w.topology.dims, 0
+        before: Value | None = None
+        inside: list[tuple[Value, np.ndarray]] = []
+        parts = self.w.topology.nodes[number - 1].expression().parts
+        for part, terms in zip(parts, self.loop.parts[number - 1], strict=True):
+            size = part.dim(dims)
+            share = weights[:, begin : begin + size]
+            begin += size
+            own = [term for term in terms if term.node < 0 or self.is_inside(term)]
+            others = [term for term in terms if term not in own]
+            for term in others:
+                found = matrix(self.w.e, self.outside(term), share, bias, f"{name}.outside")
+                bias = None
+                before = found if before is None else self.w.e.add(before, found, name)
+            if own:
+                inside.append((self.part(own, size, name), share))
+        total = None if before is None else self.take((number, "outside"), before)
+        if inside:
+            joined = self.e.join([value for value, _ in inside], name)
+            whole = np.concatenate([share for _, share in inside], axis=1)
+            found = matrix(self.e, joined, whole, bias, name)
+            total = found if total is None else self.e.add(total, found, name)
+        assert total is not None
+        return total
+
+    def member(self, number: int) -> None:
+        """Write one member of the loop."""
+        node = self.w.topology.nodes[number]
+        if node.kind == "dim-range":
+            source = self.members[node.source]
+            cut = self.e.columns(source, node.dim_offset, node.dim, node.name)
+            self.members[number] = cut
+        elif node.kind == "component":
+            if node.component.type in AFFINE:
+                self.members[number] = self.affine(number)
+            else:
+                parts = self.descriptor(number - 1)
+                self.members[number] = row_by_row(self.e, node.component, parts, node.name)
+
+
+def write_loop(w: NetworkWriter, loop: Loop) -> None:
+    """Write all members of a recurrent layer, and set their rows."""
+    grid = w.plan.grids[loop.members[0]]
+    step = _Step(w, loop, grid)
+    chains = abs(loop.offset) // grid.step
+    if w.reader.streaming and loop.offset > 0:
+        raise NotExportedError("a layer that runs backwards cannot be streamed")
+    dims = w.topology.nodes
+    for term in loop.states:
+        name = f"{step.name(term.node)}.before.{len(step.states)}"
+        step.states[term] = Value(name, dims[term.node].dim)
+    for number in loop.members:
+        step.member(number)
+    wanted = _read_elsewhere(w, loop)
+    body = step.e.graph
+    kept = [step.states[term] for term in loop.states]
+    for value in kept:
+        body.input(value.name, F32, ["M", value.dim])
+    for name, value in zip(step.inputs, step.taken, strict=True):
+        body.input(name, F32, ["M", value.dim])
+    new = [_named(step, step.members[term.node]) for term in loop.states]
+    for value in new:
+        body.output(value.name, F32, ["M", value.dim])
+    given: list[Value] = []
+    for number in sorted({term.node for term in loop.states} | set(wanted)):
+        value = _named(step, step.members[number])
+        body.output(value.name, F32, ["M", value.dim])
+        given.append(value)
+    numbers = sorted({term.node for term in loop.states} | set(wanted))
+    _run(w, step, loop, chains, numbers, given)
+
+
+def _named(step: _Step, value: Value) -> Value:
+    """A value under a name of its own, as outputs of a step want it."""
+    plain = step.e.plain(value)
+    return Value(step.e.op("Identity", plain.name, name=f"{plain.name}.out"), plain.dim)
+
+
+def _read_elsewhere(w: NetworkWriter, loop: Loop) -> list[int]:
+    """The members that nodes outside of the loop read; of column ranges their own."""
+    inside = set(loop.members)
+    found: list[int] = []
+    for number in loop.members:
+        node = w.topology.nodes[number]
+        if node.kind == "descriptor":
+            continue
+        readers = w.topology.readers_of[number]
+        if any(reader not in inside and reader in w.plan.grids for reader in readers):
+            found.append(number)
+    return found
+
+
+def _run(
+    w: NetworkWriter,
+    step: _Step,
+    loop: Loop,
+    chains: int,
+    numbers: list[int],
+    given: list[Value],
+) -> None:
+    """The Scan, its inputs in its order of axes, and its outputs in ours."""
+    e, g = w.e, w.e.graph
+    backward = int(loop.offset > 0)
+    if not step.taken:
+        raise NotExportedError("a loop reads nothing but itself")
+    like = step.taken[0].name
+    shape = e.op("Shape", like, name="rows_of_loop")
+    batch = e.op("Slice", shape, g.ints(0), g.ints(1), name="sequences")
+    count = e.op("Slice", shape, g.ints(2), g.ints(3), name="steps")
+    missing = ""
+    if chains > 1:
+        negative = e.op("Neg", count)
+        missing = e.op("Mod", negative, g.ints(chains), name="rows_missing")
+    xs = [_blocks(e, value, chains, missing, backward) for value in step.taken]
+    firsts = [_first_states(w, step, term, chains, batch) for term in loop.states]
+    outputs = g.node(
+        "Scan",
+        [*firsts, *xs],
+        "loop",
+        outputs=len(firsts) + len(given),
+        num_scan_inputs=len(xs),
+        body=step.e.graph,
+        scan_input_directions=[backward] * len(xs),
+        scan_output_directions=[backward] * len(given),
+    )
+    outputs = [outputs] if isinstance(outputs, str) else outputs
+    found = outputs[len(firsts) :]
+    for number, value, rows in zip(numbers, given, found, strict=True):
+        name = step.name(number)
+        if chains > 1:
+            rows = e.op("Reshape", rows, e.op("Concat", g.ints(-1), batch, g.ints(value.dim), axis=0))
+        rows = e.op("Transpose", rows, perm=[1, 2, 0], name=name)
+        if chains > 1:
+            begin, end = (missing, g.ints(2**62)) if backward else (g.ints(0), count)
+            rows = e.op("Slice", rows, begin, end, g.ints(2), name=name)
+        w.set(number, Value(rows, value.dim))
+        if w.reader.streaming and any(term.node == number for term in loop.states):
+            cache = f"cache_{name}_state"
+            whole = e.op("Concat", cache, rows, axis=2)
+            w.reader.set_new(cache, w.reader.last(whole, chains))
+
+
+def _blocks(e: Emitter, value: Value, chains: int, missing: str, backward: int) -> str:
+    """[N, columns, times] as [times / chains, chains * N, columns]."""
+    g = e.graph
+    rows = e.op("Transpose", value.name, perm=[2, 0, 1])
+    if chains == 1:
+        return rows
+    sides = (missing, g.ints(0, 0, 0, 0, 0)) if backward else (g.ints(0, 0, 0), missing)
+    pads = e.op("Concat", *sides, *([] if backward else [g.ints(0, 0)]), axis=0)
+    rows = e.op("Pad", rows, pads)
+    shape = e.op("Shape", value.name)
+    batch = e.op("Slice", shape, g.ints(0), g.ints(1))
+    many = e.op("Mul", batch, g.ints(chains))
+    wanted = e.op("Concat", g.ints(-1), many, g.ints(value.dim), axis=0)
+    return e.op("Reshape", rows, wanted)
+
+
+def _first_states(w: NetworkWriter, step: _Step, term: Term, chains: int, batch: str) -> str:
+    """What a step reads of itself where there is nothing yet: zeros, or what a stream keeps."""
+    e, g = w.e, w.e.graph
+    name, dim = step.name(term.node), step.states[term].dim
+    if w.reader.streaming:
+        cache = f"cache_{name}_state"
+        if cache not in w.reader.caches:
+            g.input(cache, F32, ["N", dim, chains])
+            w.reader.caches[cache] = Cache(cache, dim, chains, chains, "zeros")
+        rows = e.op("Transpose", cache, perm=[2, 0, 1])
+        return e.op("Reshape", rows, g.ints(-1, dim))
+    many = batch if chains == 1 else e.op("Mul", batch, g.ints(chains))
+    shape = e.op("Concat", many, g.ints(dim), axis=0)
+    return e.op("ConstantOfShape", shape, value=np.zeros(1, F32), name=f"{name}.zeros")

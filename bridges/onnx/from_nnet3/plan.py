@@ -1,0 +1,349 @@
+"""Which rows of every node an export computes: what can be computed, and what is asked for.
+
+A row that nnet3 could compute for a request counts as there; `IfDefined`, `Failover` and parts of
+components that need not be there ask for it. The request is that of `nnet3-compute` for a whole
+utterance as one chunk: outputs at 0, subsampling, ...; the input with its context on both sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from ....nnet3.components.base.dependence import Reads
+from ....nnet3.components.statistics import (
+    StatisticsExtractionComponent,
+    StatisticsPoolingComponent,
+)
+from ....nnet3.graph.loops import IrregularError, Loop, find_loops
+from ....nnet3.graph.topology import Topology
+from ....nnet3.language.descriptor import (
+    BinarySumDescriptor,
+    ConstantSumDescriptor,
+    OptionalSumDescriptor,
+    SimpleSumDescriptor,
+    SumDescriptor,
+)
+from .grids import Grid, merged
+from .reads import NotExportedError, Read, reads_of
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The times at which rows of a node can be computed.
+
+    Attributes:
+        low, high: the first and the last; `high` counts from the last frame.
+        exact: whether there are no others.
+        still: whether there is the one at time 0 alone, however long the input is.
+    """
+
+    low: float = -inf
+    high: float = inf
+    exact: bool = True
+    still: bool = False
+
+    def __and__(self, other: Reach) -> Reach:
+        return Reach(
+            max(self.low, other.low),
+            min(self.high, other.high),
+            self.exact and other.exact,
+            self.still or other.still,
+        )
+
+    def behind(self, offset: int) -> Reach:
+        """The times that read this at an offset."""
+        return Reach(self.low - offset, self.high - offset, self.exact, self.still)
+
+    def covers(self, grid: Grid) -> bool:
+        """Whether all rows of a grid are there, for every length."""
+        return self.low <= grid.first and grid.last <= self.high
+
+
+@dataclass(frozen=True)
+class Border:
+    """How rows that may be missing are read.
+
+    Attributes:
+        inner: the grid that is computed.
+        left, right: rows of zeros around it; used where not `masked`.
+        masked: more is computed than is there; zeros take the place of the rest.
+        reach: what is there.
+    """
+
+    inner: Grid
+    left: int
+    right: int
+    masked: bool
+    reach: Reach
+
+
+@dataclass
+class Plan:
+    """Grids of all nodes that the outputs need.
+
+    Args:
+        topology: of the network.
+        unit: frames of the input for one row of output.
+        left, right: context of the network.
+        whole: the outputs are the rows at time 0, of an input without padding.
+
+    Attributes:
+        grids: by node; nodes without one are not needed.
+        reach: by node.
+        loops: by the number of any member.
+        exact_end: whether rows at the end depend on where nnet3's request ends.
+    """
+
+    topology: Topology
+    unit: int
+    left: int
+    right: int
+    whole: bool = False
+    grids: dict[int, Grid] = field(default_factory=dict[int, Grid])
+    reach: dict[int, Reach] = field(default_factory=dict[int, Reach])
+    loops: dict[int, Loop] = field(default_factory=dict[int, Loop])
+    exact_end: bool = False
+    _reads: dict[Any, list[Read]] = field(default_factory=dict[Any, list[Read]])
+
+    def make(self, outputs: list[int]) -> None:
+        """Fill in everything for some output nodes.
+
+        Raises:
+            NotExportedError: a loop is no recurrent layer, or rows hang on data.
+        """
+        try:
+            for loop in find_loops(self.topology):
+                self.loops |= dict.fromkeys(loop.members, loop)
+        except IrregularError as error:
+            raise NotExportedError(f"a loop of the network is no recurrent layer: {error}") from None
+        for members, _ in self.topology.stages:
+            for node in members:
+                self.reach[node] = self._reach(node)
+        for node in outputs:
+            wanted = Grid(0, self.unit, 0, not self.whole)
+            if not self.reach[node].covers(wanted):
+                name = self.topology.nodes[node].name
+                raise NotExportedError(f"output '{name}' cannot be computed with the context found")
+            self._need(node, wanted)
+        for members, _ in reversed(self.topology.stages):
+            wanted = [node for node in members if node in self.grids]
+            if wanted and members[0] in self.loops:
+                self._demand_loop(self.loops[members[0]])
+                continue
+            for node in wanted:
+                self.grids[node] = self.grids[node].settled(self.unit)
+                self._demand(node, self.grids[node])
+
+    def reads(self, leaf: Any) -> list[Read]:
+        """The reads of a leaf of a descriptor."""
+        if leaf not in self._reads:
+            self._reads[leaf] = reads_of(leaf, self.topology.index)
+        return self._reads[leaf]
+
+    # What can be computed
+
+    def _reach(self, number: int) -> Reach:
+        node = self.topology.nodes[number]
+        if number in self.loops:
+            return self._reach_of_loop(self.loops[number])
+        if node.kind == "input":
+            if node.name == "ivector":
+                return Reach(0, 0, still=True)
+            return Reach(-self.left, self.right)
+        if node.kind == "dim-range":
+            return self.reach[node.source]
+        if node.kind == "descriptor":
+            found = Reach()
+            for part in node.expression().parts:
+                found &= self.reach_of(part)
+            return found
+        return self._reach_of_component(node.component, node.reads, self.reach.get(number - 1))
+
+    def reach_of(self, part: SumDescriptor) -> Reach:
+        """The times at which a part of a descriptor can be computed."""
+        if isinstance(part, OptionalSumDescriptor | ConstantSumDescriptor):
+            return Reach()
+        if isinstance(part, BinarySumDescriptor):
+            first, second = self.reach_of(part.a), self.reach_of(part.b)
+            if part.op == "Sum":
+                return first & second
+            low, high = min(first.low, second.low), max(first.high, second.high)
+            touch = (first.low - 1 <= second.high) and (second.low - 1 <= first.high)
+            exact = first.exact and second.exact and touch
+            return Reach(low, high, exact, first.still or second.still)
+        assert isinstance(part, SimpleSumDescriptor)
+        found = Reach()
+        for read in self.reads(part.src):
+            found &= self._reach_of_read(read, str(part))
+        return found
+
+    def _reach_of_read(self, read: Read, text: str) -> Reach:
+        source = self.reach[read.node]
+        if read.at is not None:
+            if not source.low <= read.at <= source.high:
+                raise NotExportedError(f"'{text}' reads time {read.at}, which is not always there")
+            return Reach()
+        if source.still:
+            return source
+        if read.offset is not None:
+            return source.behind(read.offset)
+        moves = [offset for offset in read.offsets if offset is not None]
+        low = source.low
+        if low > -inf:
+            times = range(int(low) - max(moves) - 1, int(low) - min(moves) + 1)
+            low = 1 + max((t for t in times if self._before(read, t, source.low)), default=low)
+        return Reach(low, source.high - max(moves), False)
+
+    @staticmethod
+    def _before(read: Read, t: int, low: float) -> bool:
+        offset = read.offsets[t % len(read.offsets)]
+        return offset is not None and t + offset < low
+
+    def _reach_of_component(self, component: Any, reads: Reads, source: Reach | None) -> Reach:
+        assert source is not None
+        if isinstance(component, StatisticsExtractionComponent):
+            period = component.output_period
+            low = -((period - component.input_period - source.low) // period) * period
+            return Reach(low, source.high, period == 1 and source.exact)  # starts of periods
+        if isinstance(component, StatisticsPoolingComponent):
+            low, high = source.low - component.right_context, source.high + component.left_context
+            return Reach(low, high, component.input_period == 1 and source.exact)
+        if reads.offsets is None or reads.required is None:
+            raise NotExportedError(f"{component.type} reads rows by a rule of its own")
+        found = Reach()
+        for offset, required in zip(reads.offsets, reads.required, strict=True):
+            if required:
+                found &= source.behind(offset)
+        return found
+
+    def _reach_of_loop(self, loop: Loop) -> Reach:
+        found = Reach()
+        for term in loop.reads:
+            if not term.optional:
+                source = self.reach[term.node]
+                if source.still and not self._is_constant(term.node):
+                    raise NotExportedError("a loop reads an iVector at its own times")
+                found &= source.behind(term.offset)
+        name = self.topology.nodes[loop.members[0]].name
+        if found.low == -inf or found.high == inf:
+            raise NotExportedError(f"the loop of '{name}' has no first row")
+        if not found.exact:
+            raise NotExportedError(f"where the loop of '{name}' begins follows from the length")
+        return found
+
+    def _is_constant(self, node: int) -> bool:
+        return self.topology.inputs_of[node] == []
+
+    # What is asked for
+
+    def _need(self, node: int, grid: Grid) -> None:
+        self.grids[node] = merged(self.grids.get(node), grid)
+
+    def border(self, reach: Reach, grid: Grid) -> Border:
+        """How the rows of a grid are read that need not be there."""
+        if reach.covers(grid):
+            return Border(grid, 0, 0, False, reach)
+        if not reach.exact or reach.still:
+            raise NotExportedError("whether optional rows are there follows from the length")
+        inner = grid.clipped(reach.low, reach.high).settled(self.unit)
+        grid = grid.settled(self.unit)
+        even = not (grid.moving and self.unit % grid.step)
+        if grid.moving and inner.last < grid.last:
+            self.exact_end = True
+        if not inner.never_empty or not even:
+            self.exact_end = True
+            return Border(grid, 0, 0, True, reach)
+        left = (inner.first - grid.first) // grid.step
+        right = (grid.last - inner.last) // grid.step
+        return Border(inner, left, right, False, reach)
+
+    def _demand(self, number: int, grid: Grid) -> None:
+        node = self.topology.nodes[number]
+        if node.kind == "dim-range":
+            self._need(node.source, grid)
+        elif node.kind == "descriptor":
+            for part in node.expression().parts:
+                self._demand_part(part, grid)
+        elif node.kind == "component":
+            wanted = self.input_of(number, grid)
+            if wanted is not None:
+                self._need(number - 1, wanted.inner)
+
+    def _demand_part(self, part: SumDescriptor, grid: Grid) -> None:
+        if isinstance(part, OptionalSumDescriptor):
+            self._demand_part(part.src, self.border(self.reach_of(part.src), grid).inner)
+        elif isinstance(part, BinarySumDescriptor) and part.op == "Failover":
+            first = self.reach_of(part.a)
+            self._demand_part(part.a, self.border(first, grid).inner)
+            if not first.covers(grid):
+                self._demand_part(part.b, self.border(self.reach_of(part.b), grid).inner)
+        elif isinstance(part, BinarySumDescriptor):
+            self._demand_part(part.a, grid)
+            self._demand_part(part.b, grid)
+        elif isinstance(part, SimpleSumDescriptor):
+            for read in self.reads(part.src):
+                here = read.on(grid)
+                if here is not None:
+                    self._need(here.node, here.demand(grid))
+
+    def input_of(self, number: int, grid: Grid) -> Border | None:
+        """The rows of its input that a component reads for a grid; None: it reads nothing."""
+        node = self.topology.nodes[number]
+        component, reads, source = node.component, node.reads, self.reach[number - 1]
+        if isinstance(component, StatisticsExtractionComponent):
+            period = component.output_period
+            first = grid.first // period * period
+            wanted = Grid(first, component.input_period, grid.last + period - 1, grid.moving)
+            return self._available(source, wanted)
+        if isinstance(component, StatisticsPoolingComponent):
+            left, right = component.left_context, component.right_context
+            step = component.input_period
+            first = -((left - grid.first) // step) * step
+            wanted = Grid(first, step, grid.last + right, grid.moving or right > 0)
+            return self._available(source, wanted)
+        assert reads.offsets is not None
+        found: Grid | None = None
+        for offset in reads.offsets:
+            found = merged(found, grid.moved(offset))
+        return None if found is None else self.border(source, found.settled(self.unit))
+
+    def _available(self, source: Reach, wanted: Grid) -> Border:
+        """The rows of a window that are there, however few."""
+        if not wanted.moving and wanted.last > source.high:
+            wanted = Grid(wanted.first, wanted.step, int(source.high))
+        inner = wanted.clipped(source.low, source.high)
+        self.exact_end = True
+        return Border(inner, 0, 0, False, source)
+
+    def _demand_loop(self, loop: Loop) -> None:
+        grid: Grid | None = None
+        for node in loop.members:
+            if node in self.grids:
+                grid = merged(grid, self.grids[node])
+        assert grid is not None
+        reach, back = self.reach[loop.members[0]], abs(loop.offset)
+        step = merged(grid, grid.moved(back)).step if back % grid.step else grid.step
+        grid = Grid(grid.first, step, grid.last, grid.moving)
+        name = self.topology.nodes[loop.members[0]].name
+        if not grid.moving:
+            raise NotExportedError(f"the loop of '{name}' is read at fixed times alone")
+        low = int(reach.low) if loop.offset < 0 else grid.first
+        low += (grid.first - low) % step
+        high = grid.last
+        if loop.offset > 0:
+            high, self.exact_end = int(reach.high), True
+            if self.unit % step:
+                raise NotExportedError(f"the loop of '{name}' runs backwards in steps of {step}")
+        if low > grid.first:
+            raise NotExportedError(f"rows before the first of the loop of '{name}' are read")
+        grid = Grid(low, step, high).settled(self.unit)
+        if not grid.never_empty:
+            raise NotExportedError(f"the loop of '{name}' may have no row")
+        self.grids |= dict.fromkeys(loop.members, grid)
+        for term in loop.reads:
+            wanted = grid.moved(term.offset)
+            if term.optional:
+                wanted = self.border(self.reach[term.node], wanted).inner
+            self._need(term.node, wanted)
