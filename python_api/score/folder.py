@@ -16,8 +16,9 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
@@ -28,15 +29,26 @@ _PIECE = 1 << 22
 _SHOWN = 12  # digits of a checksum in a message
 
 
-def file_digest(path: str) -> str:
-    """SHA-256 of a file; empty where it cannot be read."""
-    found = hashlib.sha256()
+def digests(path: str, sizes: Sequence[int] = ()) -> list[str]:
+    """SHA-256 of each of the first `sizes` bytes of a file in turn, and last of what is left of it,
+    if anything is or there are no sizes; nothing where it cannot be read."""
+    made: list[str] = []
     try:
         with open_file(path) as file:
-            while piece := file.read(_PIECE):
-                found.update(piece)
+            for size in sizes:
+                made.append(_digest(file, size))
+            if not sizes or file.read(1):
+                made.append(_digest(file, sys.maxsize))
     except OSError:
-        return ""
+        return []
+    return made
+
+
+def _digest(file: BinaryIO, size: int) -> str:
+    found = hashlib.sha256()
+    while size > 0 and (piece := file.read(min(size, _PIECE))):
+        found.update(piece)
+        size -= len(piece)
     return found.hexdigest()
 
 
@@ -102,8 +114,12 @@ class ScoreFolder:
         told = {"description": hashlib.sha256(text.encode()).hexdigest(), **record}
         write_atomically(self.part(number, "done"), json.dumps(told).encode())
 
-    def finished(self, number: int) -> dict[str, Any] | None:
-        """The record of a shard whose archive is there, whole, and of the present description."""
+    def finished(self, number: int, *, just_now: bool = False) -> dict[str, Any] | None:
+        """The record of a shard whose archive is there, whole, and of the present description.
+
+        `just_now`: by jobs of this run. They have summed the bytes that they wrote, which are not
+        read again: their number must be right.
+        """
         text = self.description(number)[0]
         path = self.part(number, "done")
         try:
@@ -113,7 +129,10 @@ class ScoreFolder:
         wanted = hashlib.sha256(text.encode()).hexdigest()
         if not isinstance(found, dict) or found.get("description") != wanted:
             return None
-        return found if found.get("sha256") == file_digest(self.archive(number)) else None
+        archive = self.archive(number)
+        if just_now:
+            return found if found.get("bytes") == _size(archive) else None
+        return found if [found.get("sha256")] == digests(archive) else None
 
     def progress(self, number: int) -> int:
         """How many utterances of a shard are done, as far as is known."""
@@ -172,6 +191,14 @@ class ScoreFolder:
                 f"{self.path} holds a scoring of something else: {'; '.join(changed)}. Remove it,"
                 " or choose another folder"
             )
+
+
+def _size(path: str) -> int:
+    """Of a file; -1 where it is not there."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return -1
 
 
 def _told(name: str, before: Any, now: Any) -> str:

@@ -11,7 +11,7 @@ from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.untrusted.values import open_file
 from ...nnet3.tables.specifiers import WriteSpecifier, is_specifier
 from ...nnet3.tables.tables import TableWriter
-from .folder import ScoreFolder, file_digest
+from .folder import ScoreFolder, digests
 
 _LIST = "scores.scp"
 
@@ -72,27 +72,38 @@ class Output:
 
     def is_complete(self, manifest: Mapping[str, Any]) -> bool:
         """Whether a table is there as this manifest says it was written."""
-        known = manifest.get("output")
-        if not known or known.get("name") != self.text or not self._files:
+        known, files = manifest.get("output"), self._files
+        if not known or known.get("name") != self.text or not files:
             return False
-        return known.get("sha256") == [file_digest(name) for name in self._files]
+        try:
+            shards = [(int(one["bytes"]), str(one["sha256"])) for one in manifest["shards"]]
+        except (KeyError, TypeError, ValueError):
+            return False
+        if digests(files[0], [size for size, _ in shards]) != [wanted for _, wanted in shards]:
+            return False
+        return known.get("script") == _digest_of(files[1:])
 
     def write(self, folder: ScoreFolder, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Make the output of the shards; returns what the manifest says of it.
+        """Make the output of the shards; returns what the manifest says of it. The checksums of the
+        shards are those of the parts of an archive.
 
         Raises:
             SaveError: it cannot be written; what was there before is untouched.
         """
         if self._table is None:
             self._write_list(folder, records)
-            return {"name": self.text, "sha256": [file_digest(folder.at(_LIST))]}
+            return {"name": self.text, "script": _digest_of([folder.at(_LIST)])}
         with TableWriter(self.text, "matrix") as writer:
             for number, record in enumerate(records, 1):
                 with open_file(folder.archive(number)) as file:
+                    if self._table.archive is not None:
+                        entries = ((key, offset) for key, offset, _ in record["entries"])
+                        writer.append_archive(file, entries)
+                        continue
                     for key, offset, size in record["entries"]:
                         file.seek(offset)
                         writer.write_encoded(key, file.read(size))
-        return {"name": self.text, "sha256": [file_digest(name) for name in self._files]}
+        return {"name": self.text, "script": _digest_of(self._files[1:])}
 
     @property
     def keeps_shards(self) -> bool:
@@ -107,3 +118,8 @@ class Output:
             for key, offset, _ in record["entries"]
         ]
         write_atomically(folder.at(_LIST), "".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def _digest_of(paths: Sequence[str]) -> str:
+    """SHA-256 of the one file, if there is one."""
+    return "".join(one for path in paths for one in digests(path))
