@@ -20,6 +20,7 @@ from pathlib import Path
 import score_runs
 from cntk_ranks import config_text, write_points
 from mpi_runs import PACKAGE, mpiexec
+from opscope.framework.parallel.launcher import environment_of_ranks
 
 from .kills import Kills
 from .trainings import prepare_nnet3
@@ -140,8 +141,7 @@ class _Run:
     """One run of a program in a folder."""
 
     def __init__(self, program: Program, folder: Path) -> None:
-        names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPSCOPE_THREADS")
-        environment = {**os.environ, **dict.fromkeys(names, "1")}
+        environment = environment_of_ranks(os.environ, 1)
         paths = [str(PACKAGE), str(Path(__file__).parent.parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(part for part in paths if part)
         self.program = program
