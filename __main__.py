@@ -1,6 +1,21 @@
 """`python -m opscope`: the command line, as `opscope`."""
 
-from .python_api.cli.main import main
+import gc
+
+gc.disable()  # nothing of what is loaded here ever becomes garbage
+
+from .python_api.cli.main import main  # noqa: E402
+
+gc.enable()
+
+
+def run() -> None:
+    """The whole life of a process."""
+    try:
+        main()
+    finally:
+        gc.freeze()  # the process ends: what it has need not be searched for cycles first
+
 
 if __name__ == "__main__":
-    main()
+    run()

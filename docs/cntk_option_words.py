@@ -234,6 +234,7 @@ modelPath | string | required | the model
 newModelPath | string | modelPath.PBN | the new model
 itersPerNode | minibatches for each node
 minibatchSize | samples of a minibatch
+enableDistributedMBReading | bool | false | of several processes: whether each reads its own part of the data; else they cut minibatches
 evalNodeNames | nodes that are evaluated to get there; none: evaluation nodes and criterion
 """,
     ),

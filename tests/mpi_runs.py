@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from opscope.framework.base.errors import OpscopeError
+from opscope.framework.parallel.launcher import environment_of_ranks, find_launcher
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def mpiexec() -> str:
-    """The launcher: that of the interpreter's environment, else of the PATH."""
-    if find_spec("mpi4py") is None:
-        pytest.skip("mpi4py is not installed: pip install opscope[mpi]")
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
-        pytest.skip("mpi4py is there, but no mpiexec: pip install opscope[mpi]")
-    return found
+    """The launcher, as `opscope launch` finds it."""
+    try:
+        return find_launcher(None, os.environ, "tests", here=True)
+    except OpscopeError as error:
+        pytest.skip(str(error))
 
 
 def run_ranks(
@@ -42,8 +40,7 @@ def run_ranks(
     """
     path = folder / "ranks.py"
     path.write_text(textwrap.dedent(program))
-    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPSCOPE_THREADS")
-    environment = {**os.environ, **dict.fromkeys(names, "1")}
+    environment = environment_of_ranks(os.environ, 1)
     paths = [str(PACKAGE), str(Path(__file__).parent), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(part for part in paths if part)
     command = [mpiexec(), "-n", str(ranks), sys.executable, "-P", str(path)]

@@ -25,8 +25,8 @@ from campaign.__main__ import CORPUS, TARGETS, adopt, outcome_of, read_all, targ
 from campaign.faults import fail, kill_work, run
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
 from campaign.limits import Target, Until, campaign, finds
+from campaign.programs import PROGRAMS, Program, kill_program
 from campaign.progress import Progress, table
-from campaign.ranks import kill_ranks
 from campaign.switched import KINDS, Kind, Run
 from campaign.switches import compare
 from campaign.threads import repeats, sharing
@@ -257,9 +257,15 @@ def test_a_switch_that_changes_a_number_is_found() -> None:
     assert "| wrong | innocent | 1 | 1.0e-06 | 1e-09 |" in switches.table([found])
 
 
-def test_ranks_that_are_killed(tmp_path: Path) -> None:
-    mpiexec()  # or skip
-    found = kill_ranks("block momentum", 1, random.Random(0), tmp_path)
+@pytest.mark.parametrize(
+    "program",
+    [one for one in PROGRAMS if one.name.split()[0] in ("launch", "score") or "Block" in one.name],
+    ids=lambda one: one.name,
+)
+def test_a_program_of_several_processes_that_is_killed(program: Program, tmp_path: Path) -> None:
+    if program.ranks:
+        mpiexec()  # or skip
+    found = kill_program(program, 1, random.Random(0), tmp_path)
     assert found.killed >= 1 and (found.broken, found.leftovers) == (0, 0)
 
 

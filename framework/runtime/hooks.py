@@ -30,6 +30,7 @@ from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
 from ..base.python.cached import new_lock
 from ..base.untrusted.values import file_path
 from ..ir.names import EMPTY
+from ..ir.op_list import OpList
 from .executor import Frame
 from .plan import PlanStep
 
@@ -69,8 +70,32 @@ class StepTimes:
         self.memory = memory
 
 
+@dataclass
+class _Open:
+    """A step that runs.
+
+    Attributes:
+        start: when it began. inner: nanoseconds of the steps of nets that it runs itself.
+    """
+
+    frame: Frame
+    step: PlanStep
+    label: str
+    start: int
+    inner: int = 0
+
+    def runs_nets(self) -> bool:
+        """Whether it may run nets."""
+        attrs = (value for op in self.step.operators for value in op.attrs.values())
+        return any(isinstance(value, OpList) for value in attrs)
+
+
 class Profiler(Hook):
-    """Time, number of calls and output memory of every step. Several threads may share one."""
+    """Time, number of calls and output memory of every step. Several threads may share one.
+
+    Steps of a net that an operator runs (with `OPSCOPE_RECURRENT=steps`, say) have rows of their
+    own, `%3 recurrent / %0 affine`; their time is not that of the operator again.
+    """
 
     def __init__(self, *, max_events: int = 1_000_000) -> None:
         """
@@ -85,27 +110,46 @@ class Profiler(Hook):
         self._lock = new_lock()
         self._local = threading.local()
 
+    def before_run(self, frame: Frame) -> None:
+        opened = self._opened()
+        if opened and (opened[-1].frame is frame or not opened[-1].runs_nets()):
+            opened.clear()  # it has ended by an error
+
     def before_op(self, frame: Frame, index: int) -> None:
         _wait(frame)
-        self._local.start = time.perf_counter_ns()
+        opened = self._opened()
+        step = frame.plan.steps[index]
+        label = step_label(step)
+        if opened:
+            label = f"{opened[-1].label} / {label}"
+        opened.append(_Open(frame, step, label, time.perf_counter_ns()))
 
     def after_op(self, frame: Frame, index: int) -> None:
         _wait(frame)
-        start = self._local.start
-        spent = time.perf_counter_ns() - start
-        step = frame.plan.steps[index]
-        arrays = [frame.array(name) for name in dict.fromkeys(step.writes) if name != EMPTY]
+        opened = self._opened()
+        one = opened.pop()
+        spent = time.perf_counter_ns() - one.start
+        if opened:
+            opened[-1].inner += spent
+        arrays = [frame.array(name) for name in dict.fromkeys(one.step.writes) if name != EMPTY]
         memory = sum(int(array.nbytes) for array in arrays if array is not None)
-        label = step_label(step)
         with self._lock:
-            self.steps.setdefault(label, StepTimes(label)).add(spent, memory)
+            self.steps.setdefault(one.label, StepTimes(one.label)).add(spent - one.inner, memory)
             if len(self._events) < self._max_events:
                 thread = threading.get_ident()
-                self._events.append((label, start - self._origin, spent, memory, thread))
+                event = one.label, one.start - self._origin, spent, memory, thread
+                self._events.append(event)
 
     def after_run(self, frame: Frame) -> None:
-        with self._lock:
-            self.runs += 1
+        if not self._opened():
+            with self._lock:
+                self.runs += 1
+
+    def _opened(self) -> list[_Open]:
+        """The steps that run in this thread, the innermost last."""
+        if not hasattr(self._local, "opened"):
+            self._local.opened = []
+        return self._local.opened
 
     def table(self) -> str:
         """One line a step, the costliest first: calls, total and mean time, share, memory."""

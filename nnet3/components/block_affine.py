@@ -84,7 +84,7 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
         width = self.linear_params.shape[1]
         joined = joined_gradients(recipe)
         rank = max(1, min(40, width // 2))
-        rows, scale = FisherEstimate(recipe, "in", rank, 4).apply(joined, width + 1)
+        rows, scale = FisherEstimate(recipe, "in", rank, 4).apply(joined, width + 1, summed=True)
         split_gradients(recipe, rows, scale)
 
 

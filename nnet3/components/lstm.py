@@ -150,6 +150,6 @@ class LstmNonlinearityComponent(UpdatableComponent):
     def precondition(self, recipe: Recipe) -> None:
         (plain,) = own_gradients(recipe, "params")
         estimate = FisherEstimate(recipe, "params", 20, 2, samples=1000.0)
-        rows, scale = estimate.apply(plain, self.params.shape[1])
+        rows, scale = estimate.apply(plain, self.params.shape[1], summed=True)
         outputs = {"w_grad": parameter_deriv(recipe, "params")}
         add_natural(recipe, "nnet3.scaled_parts", {"x": rows, "scale": scale}, outputs)

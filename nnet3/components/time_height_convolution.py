@@ -282,10 +282,10 @@ class TimeHeightConvolutionComponent(OnTimeGrid, UpdatableComponent):
         batches = self.num_minibatches_history
         before = FisherEstimate(recipe, "in", self.rank_in, 1, self.alpha_in, batches=batches)
         after = FisherEstimate(recipe, "out", self.rank_out, 1, self.alpha_out, batches=batches)
-        rows, scale_in = before.apply(joined_gradients(recipe), width + 1)
+        rows, scale_in = before.apply(joined_gradients(recipe), width + 1, summed=True)
         turned, back = recipe.temp(), recipe.temp()
         add_natural(recipe, "transpose", {"x": rows}, {"out": turned})
-        cols, scale_out = after.apply(turned, units)
+        cols, scale_out = after.apply(turned, units, summed=True)
         add_natural(recipe, "transpose", {"x": cols}, {"out": back})
         split_gradients(recipe, back, scale_in + scale_out)
 

@@ -12,16 +12,19 @@ Kaldi's `nnet3/natural-gradient-online.h`, whose symbols are used here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import to_host
+from ...framework.base.communicator import Communicator
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying
+from ...operators.collective.ranks import ranks_of, scale
 
 EPSILON = 1e-10
 """Least value of rho and d; also their first one."""
@@ -35,6 +38,36 @@ _CONDITION = 1e6
 _ORTHOGONAL = 1e-3
 _LARGEST_INVERSE = 100.0
 
+_INPUTS = [
+    Slot("x", "[N, D], D > R"),
+    Slot("w", "[R, D]"),
+    Slot("d", "[R]"),
+    Slot("rho", "[1]"),
+    Slot("count", "[1], int64"),
+    Slot("frozen", "[1]: not 0 where the estimate must stay as it is", optional=True),
+]
+_OUTPUTS = [
+    Slot("out", "[N, D]", inplace="x"),
+    Slot("scale", "[1]"),
+    Slot("w_out", "[R, D]"),
+    Slot("d_out", "[R]"),
+    Slot("rho_out", "[1]"),
+    Slot("count_out", "[1], int64"),
+]
+_ATTRS = [
+    AttrSpec("alpha", "float", "smoothing of the Fisher matrix with the unit matrix", 4.0, 0.0),
+    AttrSpec("samples_history", "float", "rows after which weights fall to 1/e", 2000.0, 0.0),
+    AttrSpec("batches_history", "float", "if above 0: the same in batches", 0.0, minimum=0.0),
+    AttrSpec("update_period", "int", "batches for one update of the estimate", 1, minimum=1),
+    AttrSpec(
+        "summed",
+        "bool",
+        "x is itself a sum over samples, as a gradient is, and its rows are no samples: over"
+        " ranks x is added, and not what its rows give",
+        False,
+    ),
+]
+
 precondition = operator(
     "nnet3.precondition",
     doc=(
@@ -45,33 +78,30 @@ precondition = operator(
         " `update_period`-th after these the estimate is updated with x, where `frozen` is 0. The"
         " first batch also gives the starting point."
     ),
-    inputs=[
-        Slot("x", "[N, D], D > R"),
-        Slot("w", "[R, D]"),
-        Slot("d", "[R]"),
-        Slot("rho", "[1]"),
-        Slot("count", "[1], int64"),
-        Slot("frozen", "[1]: not 0 where the estimate must stay as it is", optional=True),
-    ],
-    outputs=[
-        Slot("out", "[N, D]", inplace="x"),
-        Slot("scale", "[1]"),
-        Slot("w_out", "[R, D]"),
-        Slot("d_out", "[R]"),
-        Slot("rho_out", "[1]"),
-        Slot("count_out", "[1], int64"),
-    ],
-    attrs=[
-        AttrSpec("alpha", "float", "smoothing of the Fisher matrix with the unit matrix", 4.0, 0.0),
-        AttrSpec("samples_history", "float", "rows after which weights fall to 1/e", 2000.0, 0.0),
-        AttrSpec("batches_history", "float", "if above 0: the same in batches", 0.0, minimum=0.0),
-        AttrSpec("update_period", "int", "batches for one update of the estimate", 1, minimum=1),
-    ],
+    inputs=_INPUTS,
+    outputs=_OUTPUTS,
+    attrs=_ATTRS,
     source="Kaldi: nnet3/natural-gradient-online.cc",
     no_gradient="it changes gradients",
 )
 
+precondition_ranks = operator(
+    "nnet3.precondition_ranks",
+    doc=(
+        "As `nnet3.precondition` of the rows of all ranks, of which this rank has x: each rank has"
+        " the same estimate, and `out` is its part. With `summed`, x and `out` are what this rank"
+        " adds to a sum."
+    ),
+    inputs=_INPUTS,
+    outputs=_OUTPUTS,
+    attrs=_ATTRS,
+    source="Kaldi: nnet3/natural-gradient-online.cc, its sums over rows taken over all ranks",
+    no_gradient="it changes gradients",
+    world=True,
+)
 
+
+@precondition_ranks.shape_rule
 @precondition.shape_rule
 def precondition_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "d", "rho")
@@ -92,42 +122,81 @@ def precondition_shape(s: ShapeArgs) -> None:
 
 @precondition.kernel
 def precondition_kernel(k: KernelArgs) -> Call:
+    return _after_copies(k, _Preconditioner(k, None).run)
+
+
+@precondition_ranks.kernel
+def precondition_ranks_kernel(k: KernelArgs) -> Call:
+    ranks, x, out = ranks_of(k), k["x"], k["out"]
+    if not k.attrs["summed"]:
+        return _after_copies(k, _Preconditioner(k, ranks).run)
+    whole = k.scratch(x.shape, x.dtype)
+    work = _Preconditioner(k, None, whole)
+
+    def run() -> None:
+        k.xp.copyto(whole, x)
+        ranks().all_reduce(whole)
+        work.run()
+        scale(out, 1 / ranks().size)
+
+    return _after_copies(k, run)
+
+
+def _after_copies(k: KernelArgs, run: Call) -> Call:
+    """The estimate, in variables of its own, then `run`, which moves it there."""
     states = ("w", "d", "rho", "count")
-    copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in states]
-    return in_order(*copies, _Preconditioner(k).run)
+    return in_order(*(copying(k.xp, k[name], k[f"{name}_out"]) for name in states), run)
 
 
 class _Preconditioner:
-    """The kernel: views and scratch memory of one `nnet3.precondition`."""
+    """The kernel: views and scratch memory of one `nnet3.precondition`.
 
-    def __init__(self, k: KernelArgs) -> None:
-        self.xp, self.attrs = k.xp, k.attrs
-        self.x, self.out, self.scale = k["x"], k["out"], k["scale"]
+    Args:
+        ranks: whose rows make up the batch; None: those of x alone do.
+        x: in place of the input.
+    """
+
+    def __init__(
+        self, k: KernelArgs, ranks: Callable[[], Communicator] | None, x: Any = None
+    ) -> None:
+        self.xp, self.attrs, self.ranks = k.xp, k.attrs, ranks
+        self.x, self.out, self.scale = k["x"] if x is None else x, k["out"], k["scale"]
         self.w, self.d, self.rho = k["w_out"], k["d_out"], k["rho_out"]
         self.count, self.frozen, self.state = k["count_out"], k.get("frozen"), k.state
         (rows, cols), rank, dtype = self.x.shape, len(self.w), self.x.dtype
         self.rows, self.cols, self.rank = rows, cols, rank
         self.products = k.scratch((rows, rank), dtype)  # H
         self.back = k.scratch((rows, cols), dtype)
-        self.sums = k.scratch((rank, cols), dtype)  # J
+        self.moments = k.scratch((rank * (cols + rank),), dtype)  # one message of ranks
+        self.sums = self.moments[: rank * cols].reshape(rank, cols)  # J
+        self.inner = self.moments[rank * cols :].reshape(rank, rank)  # L
 
     def run(self) -> None:
         xp, x, out = self.xp, self.x, self.out
-        count, before = int(self.count[0]), self._square(x)
+        before, rows = self._over_ranks(self._square(x), len(x))
+        count, self.rows = int(self.count[0]), int(rows)
         if not math.isfinite(before):  # nothing can be learnt of it; the update is refused later
             xp.copyto(out, x)
             self.scale[0] = 1.0
             return
         if count == 0:
-            self._start()
+            self._start(before)
         frozen = self.frozen is not None and bool(self.state.fetched(self.frozen)[0])
         self._project()
         if not frozen and self._is_due(count):
             self._update(before)
         xp.subtract(x, self.back, out=out)
-        after = self._square(out) if before > 0 else 0.0
+        after = self._over_ranks(self._square(out))[0] if before > 0 else 0.0
         self.scale[0] = math.sqrt(before / after) if before > 0 and after > 0 else 1.0
         self.count[0] = count + 1
+
+    def _over_ranks(self, *own: float) -> tuple[float, ...]:
+        """The sums over the ranks whose rows make up the batch."""
+        if self.ranks is None:
+            return own
+        sums = np.array(own, np.float64)
+        self.ranks().all_reduce(sums)
+        return tuple(sums.tolist())
 
     def _is_due(self, count: int) -> bool:
         late = count - FIRST_UPDATES
@@ -146,14 +215,13 @@ class _Preconditioner:
         self.xp.matmul(self.x, self.w.T, out=self.products)
         self.xp.matmul(self.products, self.w, out=self.back)
 
-    def _start(self) -> None:
+    def _start(self, square: float) -> None:
         """A first estimate: from special orthonormal rows, improved with the batch itself."""
         rank, cols, alpha = self.rank, self.cols, self.attrs["alpha"]
         start = special_orthonormal(rank, cols) / math.sqrt(2.0 + (cols + rank) * alpha / cols)
         self.w[...] = self.xp.asarray(start, self.w.dtype)
         self.d[...] = EPSILON
         self.rho[...] = EPSILON
-        square = self._square(self.x)
         for _ in range(1 if self.rows <= rank else 3):
             self.xp.matmul(self.x, self.w.T, out=self.products)
             self._update(square)
@@ -163,7 +231,10 @@ class _Preconditioner:
         xp, w, sums = self.xp, self.w, self.sums
         rank, cols, alpha = self.rank, self.cols, self.attrs["alpha"]
         xp.matmul(self.products.T, self.x, out=sums)
-        inner = to_host(xp.matmul(self.products.T, self.products)).astype(np.float64)  # L
+        xp.matmul(self.products.T, self.products, out=self.inner)
+        if self.ranks is not None:
+            self.ranks().all_reduce(self.moments)
+        inner = to_host(self.inner).astype(np.float64)
         outer = to_host(xp.matmul(sums, sums.T)).astype(np.float64)  # K
         d, rho = to_host(self.d).astype(np.float64), float(self.rho[0])
         eta = self._eta()

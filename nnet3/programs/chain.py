@@ -17,7 +17,6 @@ from ..network.nnet import Nnet
 from ..tables.tables import read_table
 from ..training import NnetTrainer
 from ..training.chain_objectives import ChainObjectives
-from ..training.chain_prob import NnetChainComputeProb
 from ..training.chain_request import XENT
 from .base.graphs import open_fst
 from .base.options import ALLOCATOR, BINARY, DEBUG, GPU, SRAND, UNUSED, chosen_place
@@ -115,6 +114,8 @@ def nnet3_chain_train(
 def nnet3_chain_compute_prob(
     options: SimpleNamespace, model: str, graph: str, examples: str
 ) -> None:
+    from ..training.chain_prob import NnetChainComputeProb
+
     nnet = read_raw(model)
     set_test_modes(options, nnet)
     prob = NnetChainComputeProb(
@@ -137,6 +138,8 @@ def nnet3_chain_compute_prob(
     *_CHAIN,
 )
 def nnet3_chain_combine(options: SimpleNamespace, fst: str, *files: str) -> None:
+    from ..training.chain_prob import NnetChainComputeProb
+
     *models, valid, output = files
     chosen, place = _chain_options(options), chosen_place(options.use_gpu)
     examples = [example for _, example in read_table(valid, "chain_example")]

@@ -1,5 +1,6 @@
 """Kaldi's programs that train, judge and combine nnet3 networks.
 
+What judges and combines is imported by the programs that do so: training starts sooner without.
 Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-combine.cc`,
 `nnet3-show-progress.cc`.
 """
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,8 +26,6 @@ from ..network.nnet import Nnet
 from ..tables.streams import open_reader
 from ..tables.tables import read_table
 from ..training import NnetTrainer, NnetTrainerOptions
-from ..training.combination import MakeProb, combine, frame_prob, show_progress
-from ..training.compute_prob import NnetComputeProb, NnetComputeProbOptions
 from .base.options import (
     ALLOCATOR,
     BINARY,
@@ -40,6 +39,9 @@ from .base.options import (
 from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, program
 from .base.saving import save
+
+if TYPE_CHECKING:
+    from ..training.combination import MakeProb
 
 COMPILER = (
     Option("compiler.cache-capacity", 64, "How many compiled computations are kept"),
@@ -227,6 +229,8 @@ def set_test_modes(options: SimpleNamespace, nnet: Nnet) -> None:
     *optimization_options(),
 )
 def nnet3_compute_prob(options: SimpleNamespace, model: str, examples: str) -> None:
+    from ..training.compute_prob import NnetComputeProb, NnetComputeProbOptions
+
     nnet = read_raw(model)
     set_test_modes(options, nnet)
     if options.collapse_model:
@@ -264,9 +268,11 @@ def combine_models(
     count: int,
     examples: Sequence[Any],
     output: str,
-    make_prob: MakeProb = frame_prob,
+    make_prob: MakeProb | None = None,
 ) -> None:
     """Combine networks as the options say, and write the result; see `combine`."""
+    from ..training.combination import combine, frame_prob
+
     nnet = combine(
         nnets,
         count,
@@ -275,7 +281,7 @@ def combine_models(
         options.max_objective_evaluations,
         options.batchnorm_test_mode,
         options.dropout_test_mode,
-        make_prob=make_prob,
+        make_prob=make_prob or frame_prob,
     )
     write_raw(nnet, output, options.binary)
     options.program.log(f"Finished combining neural nets, wrote model to {output}")
@@ -294,6 +300,9 @@ def combine_models(
     *optimization_options(),
 )
 def nnet3_show_progress(options: SimpleNamespace, old: str, new: str, examples: str) -> None:
+    from ..training.combination import show_progress
+    from ..training.compute_prob import NnetComputeProbOptions
+
     if options.num_segments < 1:
         raise FormatError("--num-segments must be positive")
     before, after = read_raw(old), read_raw(new)

@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
+from ...framework.base.copying import copy_contents
 from ...framework.base.errors import FormatError, OutsideError, SaveError, check_kind
 from ...framework.base.untrusted.limits import check_limit
 from ..files.kaldi_io import Reader, Writer
@@ -319,14 +320,41 @@ class TableWriter:
             self._offset += len(data)
         self.count += 1
 
-    def _put(self, file: IO[bytes], data: bytes) -> None:
+    def append_archive(self, archive: IO[bytes], entries: Iterable[tuple[str, int]]) -> None:
+        """Write a whole archive of the writer's form and kind, without looking into it.
+
+        Args:
+            archive: open at its beginning.
+            entries: its keys, and where the value of each stands in it.
+
+        Raises:
+            FormatError: the table has no archive. SaveError: it cannot be written.
+        """
+        if self._archive is None:
+            raise FormatError("an archive is appended to another one: the table has none")
+        begin = self._offset
+        for key, offset in entries:
+            self.count += 1
+            if self._script is not None:
+                line = f"{key} {self.specifier.archive}:{begin + offset}\n"
+                self._put(self._script, line.encode("utf-8", "surrogateescape"))
+        with self._naming():
+            copy_contents(archive, self._archive)
+        self._offset = begin + archive.tell()
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
         try:
-            file.write(data)
-            if self.specifier.flush:
-                file.flush()
+            yield
         except OSError as error:
             name = self.specifier.archive or self.specifier.script
             raise SaveError(f"cannot write {name}: {error.strerror or error}") from error
+
+    def _put(self, file: IO[bytes], data: bytes) -> None:
+        with self._naming():
+            file.write(data)
+            if self.specifier.flush:
+                file.flush()
 
     def _write_alone(self, key: str, data: bytes) -> None:
         if (line := self._targets.get(key)) is not None:

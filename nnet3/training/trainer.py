@@ -56,6 +56,7 @@ from .update_pass import (
     scalar_name,
     training_net,
     updatable,
+    with_common_estimates,
 )
 
 _log = logging.getLogger(__name__)
@@ -124,6 +125,9 @@ class NnetTrainer:
             What belongs to the data of a rank stays with it: the matrices of the natural gradient,
             which scale its gradient before the sum, the statistics of self-repair and of batch
             normalisation. All ranks train on as many minibatches, with the same outputs.
+        sync_natural_gradient: the matrices of the natural gradient are those of the samples of all
+            ranks instead, so that these train as one process. It costs three short messages for
+            each matrix, and minibatches of all ranks must have the same structure.
 
     Attributes:
         compiler: holds the compiled computations; see `computation_cache`.
@@ -141,6 +145,7 @@ class NnetTrainer:
         log: Log | None = None,
         objective: Objective | None = None,
         communicator: Communicator | None = None,
+        sync_natural_gradient: bool = False,
     ) -> None:
         check_kind(options, NnetTrainerOptions, "options")
         check_kind(nnet, Nnet, "the network")
@@ -160,7 +165,9 @@ class NnetTrainer:
         self._seed = seed
         self._ranks = communicator or SingleCommunicator()
         if self._ranks.size > 1:
-            handshake(self._ranks, OpList(), settings=_described(nnet, options))
+            settings = _described(nnet, options) | {"sync_natural_gradient": sync_natural_gradient}
+            handshake(self._ranks, OpList(), settings=settings)
+        self._sync_natural_gradient = sync_natural_gradient and self._ranks.size > 1
         self._context = OpContext(train=True, seed=seed, live_out=(), communicator=communicator)
         interval = options.backstitch_training_interval
         turn = np.array([(_BACKSTITCH_SEED + seed) % interval])
@@ -278,6 +285,8 @@ class NnetTrainer:
         if self._ranks.size > 1:
             # One message in the order of the components, whatever the structure of the examples.
             desc = InsertAllReduce("sum", bucket_bytes=sys.maxsize, overlap=False).apply(desc)
+        if self._sync_natural_gradient:
+            desc = with_common_estimates(desc)
         if options.double_precision:
             desc = ToFloat64().apply(desc)
         self._adopt(desc)

@@ -10,6 +10,7 @@ net that all computations of a trainer share.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,20 @@ def training_net(
         objective: gives the derivatives at the outputs.
     """
     return _Pass(net, nnet, options, objective).net
+
+
+def with_common_estimates(net: OpList) -> OpList:
+    """The net with the natural gradient of the samples of all ranks, which have the same estimates
+    of Fisher matrices then, in place of those of a rank's own; `net` itself stays as it is.
+
+    Ranks must meet these operators in the same order.
+    """
+    made, common = net.copy(), "nnet3.precondition_ranks"
+    made.ops = [
+        replace(op, type=common, checked=None) if op.type == "nnet3.precondition" else op
+        for op in made.ops
+    ]
+    return made
 
 
 class _Pass:

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
-
-_THREADS = ("OPSCOPE_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_LAUNCHERS = ("mpiexec", "mpirun")
-_SLURM = ("SLURM_JOB_ID", "SLURM_JOBID")
-_INSTALL = (
-    "pip install opscope[mpi] brings mpi4py and MPICH with its mpiexec (in Debian: apt install"
-    " mpich)"
-)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -51,9 +41,10 @@ def launch(
     """
     from ...framework.base.cpu.cores import usable_cores
     from ...framework.base.errors import OpscopeError
+    from ...framework.parallel.launcher import environment_of_ranks, find_launcher, run_ranks
 
     program = program_of(script, arguments)
-    start = find_launcher(launcher, os.environ)
+    start = find_launcher(launcher, os.environ, "launch")
     slurm = Path(start).name == "srun"
     cores = usable_cores()
     # Of the ranks that srun starts, how many share a machine is Slurm's affair, as are their cores.
@@ -70,8 +61,9 @@ def launch(
         command.append(f"--cpus-per-task={_allotted(os.environ)}")
         most = _allotted(os.environ)
     environment = environment_of_ranks(os.environ, threads or most)
+    environment.setdefault("OPSCOPE_COMMUNICATOR", "mpi")
     sys.stdout.flush()
-    sys.exit(_run([*command, *program], environment))
+    sys.exit(run_ranks([*command, *program], ranks, environment))
 
 
 def program_of(script: str, arguments: Sequence[str]) -> list[str]:
@@ -93,61 +85,7 @@ def program_of(script: str, arguments: Sequence[str]) -> list[str]:
     )
 
 
-def find_launcher(given: str | None, environment: Mapping[str, str]) -> str:
-    """The program that starts ranks.
-
-    Within a job of Slurm it is srun; else the mpiexec beside this Python, which fits the MPI that
-    pip has installed there; else one on the PATH.
-
-    Raises:
-        OpscopeError: there is none, or mpi4py is missing; the message says what to install.
-    """
-    from importlib.util import find_spec
-
-    from ...framework.base.errors import OpscopeError
-
-    if find_spec("mpi4py") is None:
-        raise OpscopeError(f"launch: ranks want mpi4py, which is not installed: {_INSTALL}")
-    path = environment.get("PATH", os.defpath)
-    if given is not None:
-        found = shutil.which(given, path=path)
-        if found is None:
-            raise OpscopeError(f"launch: there is no program {given!r}: {_INSTALL}")
-        return found
-    beside = str(Path(sys.executable).parent)
-    slurm = shutil.which("srun", path=path) if any(n in environment for n in _SLURM) else None
-    places = [(name, where) for where in (beside, path) for name in _LAUNCHERS]
-    for found in (slurm, *(shutil.which(name, path=where) for name, where in places)):
-        if found:
-            return found
-    raise OpscopeError(f"launch: there is no mpiexec, mpirun or srun to start ranks: {_INSTALL}")
-
-
-def environment_of_ranks(environment: Mapping[str, str], threads: int) -> dict[str, str]:
-    """The environment of a rank: its threads, and that `train` is to find the others."""
-    made = {**environment, **dict.fromkeys(_THREADS, str(threads))}
-    made.setdefault("OPSCOPE_COMMUNICATOR", "mpi")
-    return made
-
-
 def _allotted(environment: Mapping[str, str]) -> int:
     """Cores of a task, as Slurm has allotted them; 0 where it has not said."""
     text = environment.get("SLURM_CPUS_PER_TASK", "")
     return int(text) if text.isdecimal() else 0
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a launcher to its end; its exit code. A Ctrl-C reaches it as it does this program."""
-    from ...framework.base.errors import OpscopeError
-
-    try:
-        process = subprocess.Popen(command, env=environment)
-    except OSError as error:
-        raise OpscopeError(f"launch: cannot start {command[0]}: {error.strerror}") from error
-    with process:
-        while True:
-            try:
-                code = process.wait()
-                return code if code >= 0 else 128 - code
-            except KeyboardInterrupt:
-                continue  # the ranks write their checkpoint and end

@@ -10,6 +10,7 @@ import click
 
 from ... import __version__
 from ...framework.base.errors import OpscopeError
+from ...framework.base.python.gc_disabled import gc_disabled
 from ...nnet3.programs import OWN, PROGRAMS
 from . import standard_streams
 
@@ -58,7 +59,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module = importlib.import_module(_COMMANDS[name][0], __package__)
+        with gc_disabled():  # modules are there to stay
+            module = importlib.import_module(_COMMANDS[name][0], __package__)
         return getattr(module, name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

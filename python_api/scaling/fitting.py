@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -12,8 +11,8 @@ from pathlib import Path
 
 from ...framework.base.errors import OpscopeError
 from ...framework.parallel import measure
+from ...framework.parallel.launcher import environment_of_ranks, find_launcher
 
-_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPSCOPE_THREADS")
 _PATIENCE = 120
 """Seconds that the ranks have."""
 
@@ -29,10 +28,11 @@ def measured_fit(rank_counts: Iterable[int]) -> measure.Fit:
 
 
 def _times(ranks: int) -> list[measure.Measured]:
-    command = [_mpiexec(), "-n", str(ranks), sys.executable, "-P", "-m", measure.__name__]
+    start = find_launcher(None, os.environ, "--fit", here=True)
+    command = [start, "-n", str(ranks), sys.executable, "-P", "-m", measure.__name__]
     home = str(Path(measure.__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-    environment = os.environ | dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": path}
+    environment = environment_of_ranks(os.environ, 1) | {"PYTHONPATH": path}
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_PATIENCE
@@ -45,12 +45,3 @@ def _times(ranks: int) -> list[measure.Measured]:
         said = (done.stderr or done.stdout).strip().splitlines() or ["without a word"]
         raise OpscopeError(f"the sums of {ranks} ranks have failed: {said[-1]}")
     return [measure.Measured(*row) for row in json.loads(done.stdout)]
-
-
-def _mpiexec() -> str:
-    """The launcher beside the interpreter, else that of the PATH."""
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
-        raise OpscopeError("--fit wants mpiexec and mpi4py: pip install opscope[mpi]")
-    return found

@@ -17,9 +17,10 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
@@ -31,15 +32,26 @@ _PIECE = 1 << 22
 _SHOWN = 12  # digits of a checksum in a message
 
 
-def file_digest(path: str) -> str:
-    """SHA-256 of a file; empty where it cannot be read."""
-    found = hashlib.sha256()
+def digests(path: str, sizes: Sequence[int] = ()) -> list[str]:
+    """SHA-256 of each of the first `sizes` bytes of a file in turn, and last of what is left of it,
+    if anything is or there are no sizes; nothing where it cannot be read."""
+    made: list[str] = []
     try:
         with open_file(path) as file:
-            while piece := file.read(_PIECE):
-                found.update(piece)
+            for size in sizes:
+                made.append(_digest(file, size))
+            if not sizes or file.read(1):
+                made.append(_digest(file, sys.maxsize))
     except OSError:
-        return ""
+        return []
+    return made
+
+
+def _digest(file: BinaryIO, size: int) -> str:
+    found = hashlib.sha256()
+    while size > 0 and (piece := file.read(min(size, _PIECE))):
+        found.update(piece)
+        size -= len(piece)
     return found.hexdigest()
 
 
@@ -100,10 +112,11 @@ class ShardNote:
 
 @dataclass(frozen=True)
 class Written:
-    """The output as it was written: what the user named, and checksums of its files."""
+    """The output as it was written: what the user named, and the checksum of its script file. Those
+    of the shards are those of the parts of its archive."""
 
     name: str
-    sha256: list[str]
+    script: str
 
 
 @dataclass(frozen=True)
@@ -187,8 +200,12 @@ class ScoreFolder:
         told = {"description": hashlib.sha256(text.encode()).hexdigest(), **found}
         write_atomically(self.part(number, "done"), json.dumps(told).encode())
 
-    def finished(self, number: int) -> Finished | None:
-        """The record of a shard whose archive is there, whole, and of the present description."""
+    def finished(self, number: int, *, just_now: bool = False) -> Finished | None:
+        """The record of a shard whose archive is there, whole, and of the present description.
+
+        `just_now`: by jobs of this run. They have summed the bytes that they wrote, which are not
+        read again: their number must be right.
+        """
         try:
             found = record_file(self.part(number, "done"), Finished)
         except FormatError:
@@ -196,11 +213,9 @@ class ScoreFolder:
         if found.description != hashlib.sha256(self._text(number).encode()).hexdigest():
             return None
         archive = self.archive(number)
-        try:
-            whole = os.path.getsize(archive) == found.bytes
-        except OSError:
-            return None
-        return found if whole and found.sha256 == file_digest(archive) else None
+        if just_now:
+            return found if found.bytes == _size(archive) else None
+        return found if [found.sha256] == digests(archive) else None
 
     def progress(self, number: int) -> int:
         """How many utterances of a shard are done, as far as is known."""
@@ -257,6 +272,14 @@ class ScoreFolder:
                 f"{self.path} holds a scoring of something else: {'; '.join(changed)}. Remove it,"
                 " or choose another folder"
             )
+
+
+def _size(path: str) -> int:
+    """Of a file; -1 where it is not there."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return -1
 
 
 def _told(name: str, before: Any, now: Any) -> str:

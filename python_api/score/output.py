@@ -10,7 +10,7 @@ from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.untrusted.values import open_file
 from ...nnet3.tables.specifiers import WriteSpecifier, is_specifier
 from ...nnet3.tables.tables import TableWriter
-from .folder import Finished, Manifest, ScoreFolder, Written, file_digest
+from .folder import Finished, Manifest, ScoreFolder, Written, digests
 
 _LIST = "scores.scp"
 
@@ -71,10 +71,13 @@ class Output:
 
     def is_complete(self, manifest: Manifest | None) -> bool:
         """Whether a table is there as this manifest says it was written."""
-        known = None if manifest is None else manifest.output
-        if known is None or known.name != self.text or not self._files:
+        known, files = None if manifest is None else manifest.output, self._files
+        if manifest is None or known is None or known.name != self.text or not files:
             return False
-        return known.sha256 == [file_digest(name) for name in self._files]
+        sizes = [one.bytes or 0 for one in manifest.shards]
+        if digests(files[0], sizes) != [one.sha256 for one in manifest.shards]:
+            return False
+        return known.script == _digest_of(files[1:])
 
     def write(self, folder: ScoreFolder, records: Sequence[Finished]) -> Written:
         """Make the output of the shards; returns what the manifest says of it.
@@ -84,14 +87,18 @@ class Output:
         """
         if self._table is None:
             self._write_list(folder, records)
-            return Written(self.text, [file_digest(folder.at(_LIST))])
+            return Written(self.text, _digest_of([folder.at(_LIST)]))
         with TableWriter(self.text, "matrix") as writer:
             for number, record in enumerate(records, 1):
                 with open_file(folder.archive(number)) as file:
+                    if self._table.archive is not None:
+                        entries = ((key, offset) for key, offset, _ in record.entries)
+                        writer.append_archive(file, entries)
+                        continue
                     for key, offset, size in record.entries:
                         file.seek(offset)
                         writer.write_encoded(key, file.read(size))
-        return Written(self.text, [file_digest(name) for name in self._files])
+        return Written(self.text, _digest_of(self._files[1:]))
 
     @property
     def keeps_shards(self) -> bool:
@@ -106,3 +113,8 @@ class Output:
             for key, offset, _ in record.entries
         ]
         write_atomically(folder.at(_LIST), "".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def _digest_of(paths: Sequence[str]) -> str:
+    """SHA-256 of the one file, if there is one."""
+    return "".join(one for path in paths for one in digests(path))

@@ -124,7 +124,9 @@ class Scoring:
         try:
             records = self._compute(shards, records, runner)
         except BaseException:
-            records = [self._folder.finished(number) for number in range(1, len(shards) + 1)]
+            records = [
+                self._folder.finished(number, just_now=True) for number in range(1, len(shards) + 1)
+            ]
             self._write_manifest(settings, shards, records)
             raise
         done = [record for record in records if record is not None]
@@ -197,7 +199,7 @@ class Scoring:
             if told := self._folder.failure(number):
                 raise RunError(told)
         for number, job in jobs.items():
-            records[number - 1] = self._folder.finished(number)
+            records[number - 1] = self._folder.finished(number, just_now=True)
             if records[number - 1] is None:
                 raise RunError(f"shard {number} has ended, but has no whole archive; see {job.log}")
         return records

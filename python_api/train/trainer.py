@@ -18,12 +18,14 @@ from ...framework.base.errors import (
     NotFiniteError,
     OpscopeError,
     RanksError,
+    SaveError,
 )
 from ...framework.base.scope import Scope
 from ...framework.base.untrusted.values import member
 from ...framework.files.checkpoint import (
     Checkpoint,
     checkpoint_path,
+    mark_of,
     net_difference,
     read_checkpoint,
     write_checkpoint,
@@ -80,6 +82,7 @@ class Trainer:
         self.base = base
         self.history = History()
         self.epoch = self.batch = 0
+        self._mark: tuple[int, ...] | None = None  # of the checkpoint, as this training knows it
         self.finished = False
         self.best: dict[str, np.ndarray] = {}
         self.best_value: float | None = None
@@ -134,6 +137,8 @@ class Trainer:
     def train(self, data: Data, progress: bool) -> History:
         options = self.options
         resumed: Collection[str] = ()
+        if options.checkpoint is not None:
+            self._mark = mark_of(options.checkpoint)
         if options.resume and options.checkpoint is not None and self.ranks.leads:
             path = checkpoint_path(options.checkpoint)
             if os.path.exists(path):
@@ -356,7 +361,14 @@ class Trainer:
             "best_epoch": self.history.best_epoch,
             "best_value": self.best_value,
         }
-        write_checkpoint(self.options.checkpoint, self.op_list, self.scope, state, self.best)
+        name = self.options.checkpoint
+        if mark_of(name) not in (self._mark, None):
+            raise SaveError(
+                f"{checkpoint_path(name)}: another program has written it since this training did"
+                " or began: two trainings cannot share a checkpoint; the other one's is there"
+            )
+        write_checkpoint(name, self.op_list, self.scope, state, self.best)
+        self._mark = mark_of(name)
 
     def _resume(self, path: str) -> Collection[str]:
         """Go on from a checkpoint; returns the variables whose values it brought."""

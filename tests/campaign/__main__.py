@@ -17,14 +17,13 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 
 from . import faults, switches
 from .kills import WRITERS, Writer, kill_training, kill_writer
 from .limits import Found, Target, Until, campaign, examine
+from .programs import PROGRAMS, Program, kill_program
 from .progress import Progress, folder_of, table
-from .ranks import METHODS, kill_ranks
 from .threads import repeats, sanitised
 from .trainings import TRAININGS
 from .works import CNTK_ACTIONS, NNET3_PROGRAMS, Work
@@ -57,7 +56,9 @@ def main() -> int:
     parser.add_argument(
         "--inputs", type=int, default=0, metavar="N", help="each reader gets N inputs at least"
     )
-    parser.add_argument("--only", action="append", metavar="READER", help="these readers alone")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="these readers, or works, alone"
+    )
     parser.add_argument("--seed", type=int, help="of the damage; the date of today otherwise")
     parser.add_argument("--afresh", action="store_true", help="forget what the seed found before")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
@@ -95,7 +96,9 @@ def main() -> int:
     if arguments.repeats:
         return repeats.in_a_process(arguments.repeats)
     if arguments.kills:
-        return kill_all(arguments.kills, arguments.seed or 0)
+        if unknown := set(arguments.only or ()) - set(KILLED):
+            parser.error(f"no work {', '.join(sorted(unknown))}; there are {', '.join(KILLED)}")
+        return kill_all(arguments.kills, arguments.seed or 0, arguments.only)
     progress = Progress(KEPT)
     if arguments.table:
         print(table(progress.joined()))
@@ -177,24 +180,28 @@ def _stops(until: Until):
             signal.signal(number, handler)
 
 
-def kill_all(count: int, seed: int) -> int:
-    """Kill every writer and training so often, and print what came of it."""
+KILLED = {
+    work.name: work for work in (*WRITERS, *TRAININGS, *PROGRAMS, *NNET3_PROGRAMS, *CNTK_ACTIONS)
+}
+"""What can be killed, by name."""
+
+
+def kill_all(count: int, seed: int, only: list[str] | None) -> int:
+    """Kill every writer, training and program so often, and print what came of it."""
     rng, results = random.Random(seed), []
     with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as scratch:
-        for number, work in enumerate((*WRITERS, *TRAININGS, *NNET3_PROGRAMS, *CNTK_ACTIONS)):
-            folder = Path(scratch, str(number))
+        for number, name in enumerate(only or KILLED):
+            work, folder = KILLED[name], Path(scratch, str(number))
             folder.mkdir()
             with contextlib.chdir(folder):
                 if isinstance(work, Work):
                     results.append(faults.kill_work(work, count, rng, folder))
                 elif isinstance(work, Writer):
                     results.append(kill_writer(work, count, rng))
+                elif isinstance(work, Program):
+                    results.append(kill_program(work, count, rng, folder))
                 else:
                     results.append(kill_training(work, count, rng, folder))
-        for name in METHODS if find_spec("mpi4py") else ():
-            folder = Path(scratch, name)
-            folder.mkdir()
-            results.append(kill_ranks(name, count, rng, folder))
     print("| work | kills | broken | leftovers |\n| --- | --- | --- | --- |")
     for found in results:
         print(f"| {found.name} | {found.killed} | {found.broken} | {found.leftovers} |")

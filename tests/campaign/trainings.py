@@ -51,7 +51,8 @@ output-layer name=output dim=3 max-change=1.5
 """
 
 
-def _prepare_nnet3() -> None:
+def prepare_nnet3() -> None:
+    """What the training of nnet3 reads."""
     rng = np.random.default_rng(0)
     with (
         TableWriter("ark:feats.ark", "matrix") as feats,
@@ -113,7 +114,7 @@ def _train_cntk() -> None:
 TRAININGS = (
     Training("train", _train, _arrays),
     Training(
-        "nnet3 train", _train_nnet3, lambda: Path("exp/final.raw").read_bytes(), _prepare_nnet3
+        "nnet3 train", _train_nnet3, lambda: Path("exp/final.raw").read_bytes(), prepare_nnet3
     ),
     Training("cntk train", _train_cntk, lambda: Path("m.dnn").read_bytes(), write_points),
 )

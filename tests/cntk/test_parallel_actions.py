@@ -78,14 +78,55 @@ def test_cross_validation(folder):
     assert best[0] == best[1] == re.findall(r"(?m)^.*lowest.*$|^.*Best.*$", found[0][0])
 
 
-def test_statistics_are_written_by_the_main_rank(folder):
-    """All ranks compute them over the same data; the file is that of one process."""
-    section = 'minibatchSize = 20 ; itersPerNode = 3 ; evalNodeNames = second ; newModelPath = "{}"'
-    act(0, "bnstat", section.format(folder / "one.dnn"), folder)
+STATISTICS = 'minibatchSize = 20 ; itersPerNode = 3 ; evalNodeNames = second ; newModelPath = "{}"'
+
+
+def statistics(path):
+    values = model_values(path)
+    return [values[name] for name in sorted(values) if "run" in name.lower()]
+
+
+@pytest.mark.parametrize(
+    ("more", "rows"),
+    [
+        ("", lambda rank: np.r_[0:60].reshape(3, 2, 10)[:, rank].ravel()),  # halves of minibatches
+        (" ; enableDistributedMBReading = true", lambda rank: np.arange(60)[rank::2]),
+    ],
+    ids=["cut", "shares"],
+)
+def test_statistics_are_means_over_the_ranks(more, rows, folder):
+    """The mean of the means and of the variances that each has over its part of the data."""
+    section = STATISTICS + more
+    act(2, "bnstat", section.format(folder / "two.dnn"), folder)
+    lines = (folder / "train.ctf").read_text().splitlines()
+    parts = []
+    for rank in range(2):
+        here = folder / f"rank{rank}"
+        here.mkdir()
+        (here / "m.dnn").write_bytes((folder / "m.dnn").read_bytes())
+        own = [lines[row] for row in rows(rank)]
+        (here / "train.ctf").write_text("".join(f"{line}\n" for line in own))
+        own_section = STATISTICS.replace("= 20", "= 10").format(here / "one.dnn")
+        act(0, "bnstat", own_section, here)
+        parts.append(statistics(here / "one.dnn"))
+    found = statistics(folder / "two.dnn")
+    before = statistics(folder / "m.dnn")
+    assert len(found) >= 2
+    joined = 0
+    for value, *own, old in zip(found, *parts, before, strict=True):
+        if value.size > 1:
+            np.testing.assert_allclose(value, sum(own) / 2, rtol=1e-12)
+            joined += not np.allclose(value, old) and not np.allclose(own[0], own[1])
+    assert joined == 2
+
+
+def test_a_rank_without_samples_does_not_count(folder):
+    write_points(folder / "train.ctf", 6)
+    section = STATISTICS.replace("= 20", "= 2")
     act(3, "bnstat", section.format(folder / "three.dnn"), folder)
-    assert (folder / "one.dnn").read_bytes() == (folder / "three.dnn").read_bytes()
-    one, before = model_values(folder / "one.dnn"), model_values(folder / "m.dnn")
-    assert any(not np.array_equal(one[name], before[name]) for name in before)
+    act(2, "bnstat", section.format(folder / "two.dnn"), folder)
+    for one, other in zip(*map(statistics, ("three.dnn", "two.dnn")), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_other_actions_are_the_main_ranks(folder):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
 
+import opscope
 from opscope.framework.base.context import Hook, OpContext
 from opscope.framework.base.errors import NotFiniteError, SaveError, VariableError
 from opscope.framework.base.scope import Scope
@@ -91,6 +93,42 @@ def test_profiler_counts_calls_times_and_memory():
     step = profiler.steps["%0 toy_square"]
     assert step.count == 3 and step.memory == X.nbytes
     assert 0 < step.fastest <= step.total / 3 <= step.slowest <= step.total
+
+
+def test_nets_within_operators_have_rows_of_their_own(monkeypatch):
+    """Operators of steps that run one by one: no label twice, no time twice, one run."""
+    monkeypatch.setenv("OPSCOPE_RECURRENT", "steps")
+    b = opscope.NetBuilder("sequences")
+    states, _ = b.lstm(b.input("x", [-1, 3], levels=1), 4)
+    b.mean(b.square(states), name="loss")
+    b.backward_from("loss")
+    b.add_optimization(0.1)
+    b.initialize(scope := Scope(), OpContext(seed=0))
+    x = opscope.Sequences.from_list([np.ones((n, 3), np.float32) for n in (3, 2)])
+    profiler = Profiler()
+    for number in (1, 2):
+        scope.feed({"x": x})
+        b.net.run(scope, OpContext(hooks=[profiler], train=True))
+        assert profiler.runs == number
+    inner = [label for label in profiler.steps if " / " in label]
+    outer = {label.partition(" / ")[0] for label in inner}
+    assert len(outer) == 2 and all(" recurrent" in label for label in outer)
+    assert all(profiler.steps[label].count == 2 for label in outer)
+    assert max(profiler.steps[label].count for label in inner) >= 6  # a call for each time
+    fresh = Profiler()
+    scope.feed({"x": x})
+    begin = time.perf_counter_ns()
+    b.net.run(scope, OpContext(hooks=[fresh], train=True))
+    whole = time.perf_counter_ns() - begin
+    assert sum(step.total for step in fresh.steps.values()) <= whole
+
+
+def test_a_failed_run_leaves_nothing_open():
+    profiler, scope = Profiler(), Scope()
+    with pytest.raises(NotFiniteError):
+        run(toy_net(), profiler, FiniteCheck(), x=np.full((2, 2), np.inf, np.float32))
+    run(toy_net(), profiler, scope=scope)
+    assert profiler.runs == 1 and not any(" / " in label for label in profiler.steps)
 
 
 def test_the_table_is_sorted_by_total_time():

@@ -88,6 +88,17 @@ class TestPrecondition(OpTest):
         self.refuses("the rank 3", {"x": np.zeros((4, 3)), "w": np.zeros((3, 3)), **given})
 
 
+class TestPreconditionRanks(TestPrecondition):
+    """One rank; several are in `tests/parallel/test_nnet3_ranks.py`."""
+
+    type = "nnet3.precondition_ranks"
+
+    def cases(self, rng):
+        for case in super().cases(rng):
+            yield case
+            yield Case(case.inputs, case.attrs | {"summed": True})
+
+
 def test_rows_of_the_start():
     rows = special_orthonormal(3, 8)
     np.testing.assert_allclose(rows @ rows.T, np.eye(3), atol=1e-12)

@@ -17,7 +17,7 @@ import opscope
 from mpi_runs import PACKAGE, mpiexec
 from opscope.framework.base.cpu import cores
 from opscope.framework.base.errors import OpscopeError
-from opscope.python_api.cli import launch as module
+from opscope.framework.parallel.launcher import find_launcher, run_ranks
 from opscope.python_api.cli.main import main
 from small_nets import classifier, data
 
@@ -86,14 +86,14 @@ def test_srun_within_a_job_of_slurm(started, monkeypatch):
 
 
 def test_the_launcher_beside_python_comes_first(started, tmp_path, monkeypatch):
-    assert module.find_launcher(None, os.environ) == str(tmp_path / "bin" / "mpiexec")
+    assert find_launcher(None, os.environ, "launch") == str(tmp_path / "bin" / "mpiexec")
     own = tmp_path / "mpiexec"
     own.write_text(REPORT)
     own.chmod(0o755)
-    assert module.find_launcher(None, os.environ) == str(own)
-    assert module.find_launcher("srun", os.environ) == str(tmp_path / "bin" / "srun")
+    assert find_launcher(None, os.environ, "launch") == str(own)
+    assert find_launcher("srun", os.environ, "launch") == str(tmp_path / "bin" / "srun")
     with pytest.raises(OpscopeError, match=r"no program 'prun': pip install opscope\[mpi\]"):
-        module.find_launcher("prun", os.environ)
+        find_launcher("prun", os.environ, "launch")
 
 
 def test_what_is_missing_is_named(started, monkeypatch, tmp_path):
@@ -172,6 +172,70 @@ def test_an_error_on_one_rank_ends_the_script(tmp_path):
     assert done.returncode != 0
     assert done.stderr.count("rank 1 of 2 has ended the run: callback fail, epoch 1") == 1
     assert not (tmp_path / "trained.pb").exists()
+
+
+KILLED = """\
+import os
+import signal
+import sys
+import time
+from opscope.framework.parallel.mpi import MpiCommunicator
+
+ranks = MpiCommunicator()
+if ranks.rank == 0:
+    print("here is rank 0\\n" + "=" * 83, flush=True)
+ranks.barrier()
+time.sleep(1.2)
+if ranks.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(30)
+"""
+
+
+def test_a_rank_that_is_killed_is_named(tmp_path):
+    """One line, in place of the launcher's eleven; what ranks have written is all there."""
+    (tmp_path / "work.py").write_text(KILLED)
+    done = run(tmp_path, "-n", "2", "work.py")
+    assert done.returncode != 0
+    told = done.stderr.splitlines()
+    assert len(told) == 1 and told[0].startswith("opscope: rank 1 of 2 has ended the run: Killed")
+    assert done.stdout == "here is rank 0\n" + "=" * 83 + "\n"
+
+
+BANNER = f"""
+{"=" * 83}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 12 RUNNING AT node7
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+{"=" * 83}
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)
+This typically refers to a problem with your application.
+Please see the FAQ page for debugging suggestions
+"""
+
+
+@pytest.mark.parametrize("before", ["", "no end of line", "50%\n", "=" * 83 + "\n=   BAD"])
+@pytest.mark.parametrize("behind", ["", "late words\n"])
+@pytest.mark.parametrize("pause", [0, 60, 200])
+def test_all_but_the_banner_goes_on(before, behind, pause, tmp_path, capfdbinary, monkeypatch):
+    text = before + BANNER + behind
+    program = f"""\
+import sys, time
+for part in ({text[:pause]!r}, {text[pause:]!r}):
+    sys.stdout.write(part)
+    sys.stdout.flush()
+    time.sleep(0.05)
+"""
+    command = [sys.executable, "-c", program]
+    with open(tmp_path / "out", "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        assert run_ranks(command, 2, os.environ) == 0
+    told = capfdbinary.readouterr().err.decode()
+    assert (tmp_path / "out").read_text() == before + behind
+    line = "opscope: a rank has ended the run: Killed (signal 9), process 12 on node7\n"
+    assert told == line
 
 
 def test_the_command_train_on_two_ranks(tmp_path):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope.framework.base.errors import FormatError, OpscopeError, VariableError
+from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, VariableError
 from opscope.framework.base.scope import Scope
 from opscope.framework.files.checkpoint import load_checkpoint, net_difference, read_checkpoint
 from opscope.framework.runtime.initialize import initialize
@@ -344,3 +344,25 @@ def test_a_builder_saves_loads_and_predicts_the_same(tmp_path):
     assert np.array_equal(before, after)
     more = train(net, BATCHES, epochs=1, scope=loaded, loss="cost", progress=False)
     assert more.last["cost"] < 1.5
+
+
+def test_two_trainings_cannot_share_a_checkpoint(tmp_path):
+    """The one whose checkpoint was replaced ends with an error; the other one is untouched."""
+    path = tmp_path / "run"
+
+    class Another(opscope.Callback):
+        def on_step(self, at):
+            if (at.epoch, at.step) == (2, 2):
+                run(Scope(), epochs=1, checkpoint=path)
+
+    with pytest.raises(SaveError, match="run.checkpoint: another program has written it since"):
+        run(Scope(), epochs=4, checkpoint=path, callbacks=Another())
+    assert read_checkpoint(path).state["epoch"] == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["run.checkpoint"]
+    run(Scope(), epochs=2, checkpoint=path)  # one that is left from before is replaced
+
+    def removed(at):
+        (tmp_path / "run.checkpoint").unlink()
+
+    run(Scope(), epochs=3, checkpoint=path, callbacks=removed)
+    assert read_checkpoint(path).state["epoch"] == 3

@@ -56,6 +56,9 @@ def test_programs_for_models_load_no_compiler(program):
     assert len([name for name in loaded if name.startswith("opscope")]) < 170
 
 
-def test_training_loads_nothing_for_pictures_or_plug_ins():
-    loaded = modules("nnet3-train")
+@pytest.mark.parametrize("program", ["nnet3-train", "nnet3-chain-train"])
+def test_training_loads_nothing_for_pictures_plug_ins_or_loops(program):
+    loaded = modules(program)
     assert not {"opscope.nnet3.draw.svg", "matplotlib", *SLOW} & loaded
+    assert not {"opscope.framework.loops", "opscope.nnet3.training.compute_prob"} & loaded
+    assert len([name for name in loaded if name.startswith("opscope")]) < 275

@@ -20,7 +20,7 @@ from opscope.python_api.recipe.nnet3_options import RecipeOptions
 from opscope.python_api.recipe.parallel import ParallelRecipe
 from opscope.python_api.recipe.parallel_options import ParallelOptions
 from opscope.python_api.recipe.train_job import ProbJob, TrainJob, read_job, write_job
-from opscope.python_api.score.folder import Description, Finished, ScoreFolder, file_digest
+from opscope.python_api.score.folder import Description, Finished, ScoreFolder, digests
 
 NESTED = '{"a":' * 100_000
 
@@ -311,7 +311,7 @@ def test_records_of_shards_that_are_none(folder: ScoreFolder, change: dict[str, 
     """Such a shard is not finished: it is computed again."""
     folder.describe(1, DESCRIPTION)
     Path(folder.archive(1)).write_bytes(b"k scores")
-    digest = file_digest(folder.archive(1))
+    (digest,) = digests(folder.archive(1))
     known = {"sha256": digest, "bytes": 8, "entries": [["k", 2, 6]], "skipped": []}
     folder.finish(1, folder.description(1)[0], known | {"cpu_seconds": 1})
     found = folder.finished(1)

@@ -52,8 +52,11 @@ class FisherEstimate:
             "batches_history": float(batches),
         }
 
-    def apply(self, source: str, cols: int) -> tuple[str, tuple[str, ...]]:
-        """The preconditioned rows of `source`, which has `cols` columns, and their scale."""
+    def apply(self, source: str, cols: int, summed: bool = False) -> tuple[str, tuple[str, ...]]:
+        """The preconditioned rows of `source`, which has `cols` columns, and their scale.
+
+        `summed`: they are not samples, but each a sum over samples, as in a gradient.
+        """
         rank = min(self.rank, cols - 1)
         if rank < 1:  # there is only one direction
             return source, ()
@@ -71,7 +74,7 @@ class FisherEstimate:
                 "nnet3.precondition",
                 {"x": source, "frozen": FROZEN} | state,
                 {"out": out, "scale": scale} | {f"{s}_out": var for s, var in state.items()},
-                self.attrs,
+                self.attrs | ({"summed": True} if summed else {}),
             )
         )
         return out, (scale,)

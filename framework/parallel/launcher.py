@@ -1,0 +1,191 @@
+"""Programs that start ranks, mpiexec and its like: where they are, what ranks get, how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib import util
+from pathlib import Path
+
+from ..base.errors import OpscopeError
+
+THREADS = ("OPSCOPE_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Variables that say how many threads a process may have."""
+_LAUNCHERS = ("mpiexec", "mpirun")
+_SLURM = ("SLURM_JOB_ID", "SLURM_JOBID")
+_INSTALL = (
+    "pip install opscope[mpi] brings mpi4py and MPICH with its mpiexec (in Debian: apt install"
+    " mpich)"
+)
+_PIECE = 1 << 16
+_LOOK, _LOOKS = 0.5, 20
+"""Seconds between two looks for ranks that have just been started, and how many looks there are."""
+_LINE = b"=" * 40
+_BEGIN = b"\n" + b"=" * 83 + b"\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
+_BANNER = re.compile(
+    re.escape(_BEGIN)
+    + rb"(?:=   PID (?P<process>\d+) RUNNING AT (?P<host>.*)\n|=   .*\n)+=+\n"
+    + rb"(?:YOUR APPLICATION TERMINATED WITH THE EXIT STRING: (?P<why>.*)\n"
+    + rb"This typically refers .*\nPlease see the FAQ .*\n)?"
+)
+
+
+def find_launcher(
+    given: str | None, environment: Mapping[str, str], who: str, *, here: bool = False
+) -> str:
+    """The program that starts ranks.
+
+    Within a job of Slurm it is srun; else the mpiexec beside this Python, which fits the MPI that
+    pip has installed there; else one on the PATH.
+
+    Args:
+        given: its name, if the user has said one. who: asks, for messages.
+        here: all ranks on this machine, so no srun.
+
+    Raises:
+        OpscopeError: there is none, or mpi4py is missing; the message says what to install.
+    """
+    if util.find_spec("mpi4py") is None:
+        raise OpscopeError(f"{who}: ranks want mpi4py, which is not installed: {_INSTALL}")
+    path = environment.get("PATH", os.defpath)
+    if given is not None:
+        found = shutil.which(given, path=path)
+        if found is None:
+            raise OpscopeError(f"{who}: there is no program {given!r}: {_INSTALL}")
+        return found
+    beside = str(Path(sys.executable).parent)
+    in_slurm = not here and any(name in environment for name in _SLURM)
+    slurm = shutil.which("srun", path=path) if in_slurm else None
+    places = [(name, where) for where in (beside, path) for name in _LAUNCHERS]
+    for found in (slurm, *(shutil.which(name, path=where) for name, where in places)):
+        if found:
+            return found
+    raise OpscopeError(f"{who}: there is no mpiexec, mpirun or srun to start ranks: {_INSTALL}")
+
+
+def environment_of_ranks(environment: Mapping[str, str], threads: int) -> dict[str, str]:
+    """The environment of ranks that have so many threads each."""
+    return {**environment, **dict.fromkeys(THREADS, str(threads))}
+
+
+def run_ranks(command: Sequence[str], ranks: int, environment: Mapping[str, str]) -> int:
+    """Run a launcher to its end; its exit code. A Ctrl-C reaches it as it does this program.
+
+    What it and the ranks write goes on to standard output at once. Only MPICH's banner about a rank
+    that a signal has ended is held back: one line on standard error names the rank instead.
+
+    Raises:
+        OpscopeError: it cannot be started.
+    """
+    try:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    except OSError as error:
+        raise OpscopeError(f"cannot start {command[0]}: {error.strerror}") from error
+    with process:
+        assert process.stdout is not None
+        output = _Output(process.stdout.fileno(), process.pid, ranks)
+        while True:
+            try:
+                output.pass_on()
+                process.stdout.close()  # ranks that write on are told so, as without us
+                code = process.wait()
+                return code if code >= 0 else 128 - code
+            except KeyboardInterrupt:
+                continue  # the ranks write their checkpoint and end
+
+
+class _Output:
+    """What a launcher writes.
+
+    Args:
+        number: of the file to read. launcher: its process. ranks: how many it starts.
+    """
+
+    def __init__(self, number: int, launcher: int, ranks: int) -> None:
+        self._number, self._launcher, self._count = number, launcher, ranks
+        self._held = b"\n"  # as if a line had ended, which no banner misses
+        self._begun = False  # whether anything was written
+        self._ranks: dict[int, int] = {}  # process -> rank
+        self._looks, self._next = _LOOKS, 0.0
+
+    def pass_on(self) -> None:
+        """Write on until the end, or until nobody reads."""
+        with contextlib.suppress(BrokenPipeError):
+            while data := self._read():
+                self._held += data
+                keep = _suspected(self._held)
+                self._write(self._held[: len(self._held) - keep])
+                self._held = self._held[len(self._held) - keep :]
+            rest, self._held = self._held, b""
+            found = _BANNER.search(rest)
+            if found is None:
+                self._write(rest)
+            else:
+                self._write(rest[: found.start()] + rest[found.end() :])
+                print(f"opscope: {self._told(found)}", file=sys.stderr, flush=True)
+
+    def _read(self) -> bytes:
+        """What comes next; meanwhile the ranks are looked for, as long as some are not found."""
+        ready = sys.platform != "linux"
+        while not ready and self._looks and len(self._ranks) < self._count:
+            if time.monotonic() >= self._next:
+                self._ranks |= _ranks_below(self._launcher)
+                self._looks, self._next = self._looks - 1, time.monotonic() + _LOOK
+            ready = bool(select.select([self._number], [], [], _LOOK)[0])
+        return os.read(self._number, _PIECE)
+
+    def _write(self, data: bytes) -> None:
+        if not self._begun and data:
+            self._begun, data = True, data[1:]
+        if data:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    def _told(self, banner: re.Match[bytes]) -> str:
+        """The message in place of a banner."""
+        process = int(banner["process"] or 0)
+        why = (banner["why"] or b"it has ended").decode(errors="replace")
+        host = (banner["host"] or b"").decode(errors="replace")
+        rank = self._ranks.get(process)
+        who = "a rank" if rank is None else f"rank {rank} of {self._count}"
+        return f"{who} has ended the run: {why}, process {process} on {host}"
+
+
+def _suspected(text: bytes) -> int:
+    """How many bytes at the end may be of a banner, which is the last thing that is written."""
+    at = text.find(_BEGIN)
+    if at >= 0:
+        return len(text) - at
+    for count in range(min(len(_BEGIN) - 1, len(text)), len(_LINE), -1):
+        if text.endswith(_BEGIN[:count]):
+            return count
+    return 0
+
+
+def _ranks_below(launcher: int) -> dict[int, int]:
+    """The processes of this machine that a launcher has started as ranks."""
+    parents: dict[int, int] = {}
+    found: dict[int, int] = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{name}/stat", "rb") as file:
+                parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    for process in parents:
+        above = process
+        while above in parents and above != launcher:
+            above = parents[above]
+        if above != launcher or process == launcher:
+            continue
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{process}/environ", "rb") as file:
+                rank = re.search(rb"(?:^|\0)PMI_RANK=(\d+)(?:\0|$)", file.read())
+            if rank:
+                found[process] = int(rank[1])
+    return found
