@@ -75,6 +75,16 @@ def _by_slot(op_type: str, kind: str, given: SlotsGiven) -> SlotMap:
     return found
 
 
+_Listed = tuple[SlotNames | None, list[str]]
+"""Slots and the variables in them. Slots are replaced, never changed; a pair, since threads that
+share an operator must not find the names of one with the slots of another."""
+_NONE: _Listed = (None, [])
+
+
+def _listed(slots: SlotNames) -> _Listed:
+    return slots, [name for names in slots.values() for name in names if name != EMPTY]
+
+
 class Operator:
     """One entry of a net's list.
 
@@ -100,9 +110,7 @@ class Operator:
         "attrs",
         "device",
         "_reads",
-        "_reads_of",
         "_writes",
-        "_writes_of",
         "entry",
         "index",
         "inputs",
@@ -119,8 +127,7 @@ class Operator:
         self.role = node.role
         self.device = node.device
         self.accumulate = False
-        self._reads_of: SlotNames | None = None
-        self._writes_of: SlotNames | None = None
+        self._reads = self._writes = _NONE
         checked, entry = node.checked, REGISTERED.get(node.type)
         if entry is None or checked is None or checked.entry is not entry:
             self.entry: OperatorDef = entry or lookup(node.type, self.title())
@@ -195,17 +202,17 @@ class Operator:
 
     def input_vars(self) -> list[str]:
         """The variables that it reads, slot by slot; callers must not change the list."""
-        if self._reads_of is not self.inputs:  # slots are replaced, never changed
-            self._reads_of = self.inputs
-            self._reads = [n for names in self.inputs.values() for n in names if n != EMPTY]
-        return self._reads
+        slots, names = self._reads
+        if slots is not self.inputs:
+            self._reads = slots, names = _listed(self.inputs)
+        return names
 
     def output_vars(self) -> list[str]:
         """The variables that it writes, slot by slot; callers must not change the list."""
-        if self._writes_of is not self.outputs:
-            self._writes_of = self.outputs
-            self._writes = [n for names in self.outputs.values() for n in names if n != EMPTY]
-        return self._writes
+        slots, names = self._writes
+        if slots is not self.outputs:
+            self._writes = slots, names = _listed(self.outputs)
+        return names
 
     def value_reads(self) -> list[str]:
         """Inputs whose values are read, not only their shapes."""
