@@ -70,8 +70,8 @@ def run(sanitiser: Sanitiser, runs: int) -> tuple[str, list[str]]:
     reports = re.findall(r"^(?:WARNING|==\d+==ERROR|.*runtime error): ?.*", text, re.MULTILINE)
     if done.returncode or not built:
         reports.append(f"exit code {done.returncode}, {built} libraries: {done.stderr[-2000:]}")
-    lines = done.stdout.splitlines()
-    return f"{lines[-1] if lines else 'no output'}; {built} libraries", reports
+    lines = done.stdout.splitlines()[-2:]
+    return f"{'; '.join(lines) or 'no output'}; {built} libraries", reports
 
 
 def _library(name: str) -> str:

@@ -144,7 +144,7 @@ def main(runs: int, makers: Mapping[str, Callable[[], Work]] = WORKS) -> int:
     wrong: list[str] = []
     wanted: Mapping[str, Results] = {}
     for libraries, share in zip(LIBRARIES, shares, strict=True):
-        with mock.patch.dict(os.environ, {"OPSCOPELIBRARIES": libraries}):
+        with mock.patch.dict(os.environ, {"OPSCOPE_LIBRARIES": libraries}):
             crew = _Crew(works)
             wanted = crew.start_cold()
             wrong += [f"{n}, alone" for n, work in works.items() if not same(work(), wanted[n])]
