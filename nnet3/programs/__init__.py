@@ -58,6 +58,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "ali-to-post": ("alignments", "From alignments to posteriors."),
     "copy-int-vector": ("alignments", "Copy vectors of integers."),
     "post-to-tacc": ("alignments", "Counts of transition-ids or pdfs."),
+    "am-info": ("alignments", "How large an acoustic model is."),
+    "hmm-info": ("alignments", "How large a transition model is."),
     "tree-info": ("alignments", "What a decision tree is like."),
     "matrix-sum": ("sums", "Add matrices."),
     "matrix-sum-rows": ("sums", "Add up the rows of matrices."),
