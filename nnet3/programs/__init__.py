@@ -62,6 +62,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "ali-to-post": ("alignments", "From alignments to posteriors."),
     "copy-int-vector": ("alignments", "Copy vectors of integers."),
     "post-to-tacc": ("alignments", "Counts of transition-ids or pdfs."),
+    "am-info": ("alignments", "How large an acoustic model is."),
+    "hmm-info": ("alignments", "How large a transition model is."),
     "tree-info": ("alignments", "What a decision tree is like."),
     "fstcopy": ("corpus.copies", "Copy tables of FSTs."),
     "lattice-copy": ("lattices.lattices", "Copy lattices, or some of them."),
