@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cntk_ranks import config_text, write_points
 from mpi_runs import PACKAGE, mpiexec
+from opscope.framework.base.processes import is_alive
 
 from .kills import Kills
 
@@ -110,16 +111,8 @@ def _wait_for_end(processes: list[int]) -> None:
     left = processes
     while left and time.monotonic() < until:
         time.sleep(0.05)
-        left = [process for process in left if _runs(process)]
+        left = [process for process in left if is_alive(process)]
     for process in left:
         os.kill(process, signal.SIGKILL)
     if left:
         raise RuntimeError(f"{len(left)} ranks went on after the kill")
-
-
-def _runs(process: int) -> bool:
-    try:
-        text = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
