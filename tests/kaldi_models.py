@@ -29,6 +29,34 @@ MORE = """component name=c type=AffineComponent input-dim=5 output-dim=3
 component-node name=c component=c input=b
 output-node name=output input=c
 """
+_ONE_STATE = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> {phones} </ForPhones>
+<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
+<State> 1 </State> </TopologyEntry> </Topology>
+<Triples> {count}
+{triples}
+</Triples>
+<LogProbs>
+ [ 0 {logs} ]
+</LogProbs>
+</TransitionModel>
+"""
+
+
+def one_state_model(phones: int, stays: float = -0.25, leaves: float = -1.4) -> str:
+    """A transition model, as text, whose phones have a state and a pdf each.
+
+    Args:
+        stays, leaves: logarithms of the two transitions of each.
+    """
+    numbers = range(1, phones + 1)
+    return _ONE_STATE.format(
+        phones=" ".join(map(str, numbers)),
+        count=phones,
+        triples="\n".join(f"{phone} 0 {phone - 1}" for phone in numbers),
+        logs=" ".join([f"{stays:g} {leaves:g}"] * phones),
+    )
+
+
 TRANSITIONS = b"""<TransitionModel> 
 <Topology> 
 <TopologyEntry> 

@@ -43,13 +43,13 @@ DIRECT = {
     "framework/base/cpu/cores.py": {".read_text": 1, "open": 2},
     "framework/fusion/compiler.py": {".read_bytes": 1, ".read_text": 1, "ctypes.CDLL": 2},
     "framework/fusion/library_files.py": {"os.open": 1},
+    "framework/base/processes.py": {"open": 1},  # of /proc: whether a process is alive
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
-    "framework/parallel/mpi.py": {"open": 1},  # of /proc: whether a process is alive
     "operators/backends/mkl.py": {"ctypes.CDLL": 1},
     "python_api/cli/standard_streams.py": {"os.open": 2, "open": 1},
     # Logs and ends of jobs, in the folder of the training, which the user names.
     "python_api/jobs/dask_jobs.py": {"open": 2},
-    "python_api/jobs/local.py": {"open": 2},
+    "python_api/jobs/local.py": {"open": 1},
     "python_api/jobs/lock.py": {"os.open": 1},
     "python_api/to_python/stubs.py": {".write_text": 1},
 }

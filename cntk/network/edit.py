@@ -94,8 +94,7 @@ class EditableGraph(NodeGraph):
         for node in self.nodes.values():
             if not gone.isdisjoint(node.inputs):
                 node.connect([None if child in gone else child for child in node.inputs])
-        for group in self.groups.values():
-            group[:] = [node for node in group if node not in gone]
+        self.replace_in_groups(lambda group: [node for node in group if node not in gone])
         for node in gone:
             self.discard(node)
 
@@ -114,8 +113,7 @@ class EditableGraph(NodeGraph):
         self.discard(old)
         new.name = old.name
         self.insert(new)
-        for nodes in self.groups.values():
-            nodes[:] = [new if node is old else node for node in nodes]
+        self.replace_in_groups(lambda group: [new if node is old else node for node in group])
 
     def set_input(self, node: Node, number: int, child: Node) -> None:
         """Connect input `number`, counted from 0.

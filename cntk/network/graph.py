@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -56,6 +56,7 @@ class NodeGraph:
         self.order: list[Node] = []
         self.loops: list[Loop] = []
         self._lower: dict[str, Node] = {}
+        self._members: dict[str, tuple[list[Node], set[Node]]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NodeGraph:
         """A network with nodes of its own; kinds and places of texts are shared.
@@ -201,13 +202,33 @@ class NodeGraph:
 
     def add_to_group(self, group: str, node: Node) -> None:
         """Put a node into a group, once."""
-        if node not in self.groups[group]:
+        known = self._members_of(group)
+        if node not in known:
+            known.add(node)
             self.groups[group].append(node)
 
     def remove_from_group(self, group: str, node: Node) -> None:
         """Take a node out of a group, if it is in it."""
-        if node in self.groups[group]:
+        known = self._members_of(group)
+        if node in known:
+            known.remove(node)
             self.groups[group].remove(node)
+
+    def replace_in_groups(self, change: Callable[[list[Node]], list[Node]]) -> None:
+        """Give each group the members that `change` makes of its own."""
+        self.groups = {group: change(nodes) for group, nodes in self.groups.items()}
+
+    def _members_of(self, group: str) -> set[Node]:
+        """The members of a group, to ask for one of many thousands.
+
+        They are counted again where somebody else has put another list there, or changed it.
+        """
+        nodes = self.groups[group]
+        listed, members = self._members.get(group, (None, set[Node]()))
+        if listed is not nodes or len(members) != len(nodes):
+            members = {*nodes}
+            self._members[group] = nodes, members
+        return members
 
     def below(self, roots: Iterable[Node]) -> list[Node]:
         """All nodes that `roots` are computed from, with them, inputs first."""

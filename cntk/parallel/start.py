@@ -5,24 +5,12 @@ Source: CNTK's `CNTK/CNTK.cpp` and `Common/MPIWrapper.cpp`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...framework.base.communicator import Communicator, SingleCommunicator
 from ...framework.base.errors import OpscopeError
-
-_COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_SIZE")
-"""Variables in which launchers of MPI tell how many processes they have started."""
-
-
-def launched_ranks() -> int:
-    """How many processes a launcher of MPI has started, this one among them; 1 without one."""
-    for name in _COUNTS:
-        text = os.environ.get(name, "")
-        if text.isdecimal() and text.isascii():
-            return int(text[:9])
-    return 1
+from ...framework.parallel.launched import launched_ranks
 
 
 @contextmanager

@@ -27,6 +27,7 @@ import numpy as np
 from ..base.backend import copy_into, to_host
 from ..base.communicator import Communicator, Request, check_root, sum_in_order
 from ..base.errors import OpscopeError, RanksError
+from ..base.processes import is_alive
 
 _SMALL = 1 << 14
 """Bytes up to which all ranks get the whole arrays of all and add them themselves: one step."""
@@ -242,7 +243,7 @@ class MpiCommunicator(Communicator):
         here = self._processes[self.rank][0]
         for rank, (node, process) in enumerate(self._processes):
             if rank != self.rank and node == here and rank not in self._ended:
-                if not _is_alive(int(process)):
+                if not is_alive(int(process)):
                     self._let_another_tell(rank)
                     self._ended.setdefault(
                         rank, f"rank {rank} of {self.size}, process {process} of {node}, is gone"
@@ -409,20 +410,3 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 def _finished_last(why: str) -> bool:
     """A key by which ends are sorted: one that has failed says more than one that has finished."""
     return " has finished" in why
-
-
-def _is_alive(process: int) -> bool:
-    """Whether a process of this machine runs; one that has ended and is not collected does not."""
-    try:
-        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        if os.name != "posix":
-            return True  # there a signal 0 would end it
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -161,10 +161,9 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     if not teams:
         gemm, addresses = parts.one(_gemm, arrays, how, factors)
         return in_order(*parts.copying_bias(out, bias, _GemmCall(gemm, addresses, arrays)))
-    found, task = parts.product(_gemm, arrays, how, factors, bias)
-    if len(found) == 1 and bias is None:
-        gemm, addresses = parts.one(_gemm, arrays, how, factors)
-        return team.with_task(_GemmCall(gemm, addresses, arrays), task)
+    gemms, addresses, task = parts.product(_gemm, arrays, how, factors, bias)
+    if len(gemms) == 1 and bias is None:
+        return team.with_task(_GemmCall(gemms[0], addresses[0], arrays), task)
     return team.run_together([task])
 
 

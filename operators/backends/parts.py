@@ -80,10 +80,11 @@ def one(
 
 def product(
     make: MakeGemm, arrays: Arrays, how: Layouts, factors: tuple[float, float], bias: Any
-) -> tuple[list[team.Part], team.ParallelTask]:
-    """A product in as many parts as there may be threads, where these gain by it, and its task."""
+) -> tuple[list[Gemm], list[tuple[int, ...]], team.ParallelTask]:
+    """A product in as many parts as there may be threads, where these gain by it: their code, the
+    addresses that it is called with, and the task of all."""
     a, b, out = arrays
-    found, memory = [], []
+    found, memory, places = [], [], []
     (height, width), depth = out.shape, a.shape[1]
     for rows, cols in _cut(height, width, depth):
         block = out[rows, cols]
@@ -91,9 +92,10 @@ def product(
         start = None if bias is None else np.ascontiguousarray(bias[cols])
         found.append(team.Part(gemm.address, addresses, block, start))
         memory.append(gemm)
+        places.append(addresses)
     task = team.parts_task(found, out.size * depth, [*arrays, *memory])
     assert task is not None, "the caller has seen that there is a C compiler"
-    return found, task
+    return memory, places, task
 
 
 def stacked(make: MakeGemm, most: int | None, a: Any, b: Any, out: Any) -> Call | None:

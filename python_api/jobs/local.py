@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from ...framework.base.errors import RunError
+from ...framework.base.processes import birth
 from .job import Resources, Script
 
 _GRACE = 2.0
@@ -40,7 +41,7 @@ class LocalRunner:
                 )
         except OSError as error:
             raise RunError(f"cannot start {script.path}: {error.strerror}") from error
-        identifier = f"{process.pid}@{_birth(process.pid)}"
+        identifier = f"{process.pid}@{birth(process.pid)}"
         self._started[identifier] = process
         return identifier
 
@@ -52,8 +53,8 @@ class LocalRunner:
         process = self._started.get(identifier)
         if process is not None:
             return process.poll() is None
-        pid, _, birth = identifier.partition("@")
-        return bool(birth) and pid.isdecimal() and _birth(int(pid)) == birth
+        pid, _, began = identifier.partition("@")
+        return bool(began) and pid.isdecimal() and birth(int(pid)) == began
 
     def cancel(self, identifier: str) -> None:
         """See `JobRunner`."""
@@ -66,21 +67,3 @@ class LocalRunner:
             end = time.monotonic() + _GRACE
             while self._is_alive(identifier) and time.monotonic() < end:
                 time.sleep(0.02)
-
-
-def _birth(pid: int) -> str:
-    """When a process began, as the system writes it; empty where there is none. A number is given
-    to another process some day, with another beginning."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return "" if fields[0] == b"Z" else fields[19].decode()
-    except FileNotFoundError:
-        if os.path.exists("/proc/self/stat"):
-            return ""
-    except (OSError, IndexError):
-        return ""
-    with contextlib.suppress(OSError):
-        told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True)
-        return "_".join(told.stdout.decode().split())
-    return ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from ...framework.ir.names import RANK_WEIGHT
 from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import lookup
 from ...framework.parallel.handshake import handshake
+from ...framework.parallel.launched import launched_ranks
 from ...framework.passes.all_reduce import InsertAllReduce
 from ...framework.passes.pipeline import Pass, run_passes
 from ...framework.passes.sync_batch_norm import SyncBatchNorm
@@ -34,8 +34,6 @@ from ...framework.runtime.plain_net import PlainNet
 from .shards import Joining, Shards, pack
 
 MPI = "mpi"
-_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS")
-"""Variables in which launchers say how many processes they have started."""
 _of_process: list[Communicator] = []  # the ranks of this MPI program, once they are asked for
 
 
@@ -58,7 +56,7 @@ def find_communicator(given: Any, context: OpContext | None) -> Communicator:
         return _ranks_of_process()
     if given is not None:
         raise OpscopeError(f"train: communicator is a Communicator, {MPI!r} or None, not {given!r}")
-    started = max((_number(os.environ.get(name, "")) for name in _SIZES), default=1)
+    started = launched_ranks()
     if started > 1:
         warnings.warn(
             f"this is one of {started} processes, and trains alone, as each of them does: say"
@@ -76,10 +74,6 @@ def _ranks_of_process() -> Communicator:
 
         _of_process.append(MpiCommunicator())
     return _of_process[0]
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 1
 
 
 class Ranks:

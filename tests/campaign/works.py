@@ -17,6 +17,7 @@ import numpy as np
 import numpy.testing  # while the library can still be read
 
 import opscope
+from kaldi_models import one_state_model
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
 from opscope.framework.fusion import library_files
@@ -255,17 +256,7 @@ component-node name=b component=b input=r
 component-node name=s component=s input=b
 output-node name=output input=s
 """
-TRANSITIONS = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
-<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
-<State> 1 </State> </TopologyEntry> </Topology>
-<Triples> 1
-1 0 0
-</Triples>
-<LogProbs>
- [ 0 -0.25 -0.5 ]
-</LogProbs>
-</TransitionModel>
-"""
+TRANSITIONS = one_state_model(1, leaves=-0.5)
 _GET = ("nnet3-get-egs", "--num-pdfs=3", "--left-context=1", "--right-context=1", "--num-frames=8")
 
 

@@ -1,11 +1,14 @@
 """Editing of networks, initial values, and standard networks."""
 
+import copy
+
 import numpy as np
 import pytest
 
 from opscope.cntk.network.edit import property_name
 from opscope.cntk.network.initialize import fans, initial_value, initialize
 from opscope.cntk.network.network import Network
+from opscope.cntk.network.nodes.node import Node
 from opscope.cntk.network.standard.settings import SimpleNetworkSettings
 from opscope.cntk.network.standard.simple_builder import build_simple_network
 from opscope.cntk.network.ziggurat import normal, uniform
@@ -28,6 +31,70 @@ def two_layers():
     net.validate()
     initialize(net)
     return net
+
+
+def compared(monkeypatch, make, size):
+    """How often nodes are compared with one another, or looked for, by their `==` and hash."""
+    count = [0]
+
+    def equal(one, other):
+        count[0] += 1
+        return one is other
+
+    def hashed(node):
+        count[0] += 1
+        return id(node)
+
+    call = make(size)
+    with monkeypatch.context() as patch:
+        patch.setattr(Node, "__eq__", equal, raising=False)
+        patch.setattr(Node, "__hash__", hashed, raising=False)
+        call()
+    return count[0]
+
+
+def test_groups_in_linear_time(monkeypatch):
+    """Each node was looked for among all those of its group: 16,000 outputs took seconds."""
+
+    def make(size):
+        net = Network()
+        nodes = [net.add("InputValue", f"x{i}", shape=3) for i in range(size)]
+
+        def fill():
+            for node in (*nodes, *nodes):
+                net.add_to_group("output", node)
+            assert net.groups["output"] == nodes
+
+        return fill
+
+    one, two = (compared(monkeypatch, make, size) for size in (200, 400))
+    assert one and two < 2.2 * one
+
+
+def test_groups_that_are_changed_by_others():
+    net = two_layers()
+    x, last = net.find("x"), net.find("L2.act")
+    net.add_to_group("output", last)
+    assert net.groups["output"] == [last]
+    net.groups["output"] = [x]
+    net.add_to_group("output", last)
+    net.add_to_group("output", x)
+    assert net.groups["output"] == [x, last]
+    net.groups["output"].remove(x)
+    net.add_to_group("output", x)
+    net.remove_from_group("output", last)
+    net.remove_from_group("output", last)
+    assert net.groups["output"] == [x]
+    twin = copy.deepcopy(net)
+    twin.add_to_group("output", twin.find("x"))
+    twin.add_to_group("output", twin.find("L2.act"))
+    assert [node.name for node in twin.groups["output"]] == ["x", "L2.act"]
+    other = net.add("Tanh", "other", [last])
+    net.replace(x, other, keep_inputs=False)
+    net.add_to_group("output", other)
+    assert net.groups["output"] == [other] and other.name == "x"
+    net.delete(other)
+    assert net.groups["output"] == []
 
 
 class TestEditing:

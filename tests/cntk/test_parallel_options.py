@@ -9,10 +9,11 @@ from opscope.cntk.actions.settings import TopOptions
 from opscope.cntk.config import parse_config
 from opscope.cntk.config.unread import unread_parameters
 from opscope.cntk.parallel.options import ParallelOptions
-from opscope.cntk.parallel.start import launched_ranks, log_of_rank, ranks_of
+from opscope.cntk.parallel.start import log_of_rank, ranks_of
 from opscope.framework.base.communicator import SingleCommunicator
 from opscope.framework.base.errors import FormatError
 from opscope.framework.parallel.dry import EchoCommunicator
+from opscope.framework.parallel.launched import launched_ranks
 
 
 def options(section, precision="float"):
@@ -170,6 +171,10 @@ def test_the_top_level_says_whether_ranks_train_together():
         ({"PMI_SIZE": "4"}, 4),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, 2),
         ({"PMI_SIZE": "x", "PMIX_SIZE": "3"}, 3),
+        ({"MV2_COMM_WORLD_SIZE": "5"}, 5),
+        ({"MPI_LOCALNRANKS": "2"}, 2),
+        ({"MPI_LOCALNRANKS": "2", "PMI_SIZE": "4"}, 4),
+        ({"PMI_SIZE": "\u00b2"}, 1),
     ],
 )
 def test_launchers_are_known_by_their_variables(variables, count, monkeypatch):

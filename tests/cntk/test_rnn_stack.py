@@ -134,3 +134,26 @@ class TestJoinSteps(OpTest):
     def reference(self, inputs, attrs):
         rows, steps = inputs["like"].shape[:2]
         return {"out": inputs["x"].reshape(rows, steps, *inputs["x"].shape[1:])}
+
+
+@pytest.mark.parametrize(
+    ("layers", "both", "told"),
+    [
+        (2, False, "its layers take 304 weights, W has 240"),
+        (1, True, "its layers take 288 weights, W has 240"),
+        (241, False, "241 layers have more than the 240 weights of W"),
+        (121, True, "121 layers have more than the 240 weights of W"),
+        (10**9, False, "1000000000 layers have more than the 240 weights of W"),
+    ],
+)
+def test_more_layers_than_weights(layers, both, told):
+    """They are counted before matrices for each of them are made."""
+    network = Network("test")
+    x = network.add("InputValue", "x", attributes={"shape": (3,)})
+    weights = network.add("LearnableParameter", "W", attributes={"shape": (15, 16)})
+    attributes = {"hiddenDims": 4, "numLayers": layers, "bidirectional": both}
+    network.add("OptimizedRNNStack", "out", [weights, x], attributes | {"recurrentOp": "lstm"})
+    network.validate()
+    net = CntkNet(network)
+    with pytest.raises(ShapeError, match=f"out .*{told}"):
+        net.forward(minibatch(np.zeros((10, 3))), ["out"])

@@ -9,7 +9,7 @@ from cntk_runtime_nets import LENGTHS, Builder, check_gradients, data, minibatch
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.layout import Layout, packed
 from opscope.cntk.readers.base.pack import Minibatch
-from opscope.framework.base.errors import RunError, ShapeError
+from opscope.framework.base.errors import FormatError, RunError, ShapeError
 
 
 class TestLoops:
@@ -87,6 +87,35 @@ class TestLoops:
             values["future"].data[:3, 1], [shifted[1, 1], shifted[2, 1], 0.5]
         )
         check_gradients(net, batch)
+
+    @pytest.mark.parametrize("kind", ["PastValue", "FutureValue"])
+    def test_a_delay_is_held_to_its_limit(self, kind, monkeypatch):
+        """Each of its steps is a state of its own."""
+        monkeypatch.setenv("OPSCOPE_LIMITS", "delay=3")
+        for steps in (1, 3, 4, 10**9):
+            b = Builder()
+            x = b.add("InputValue", "x", shape=2)
+            b.criterion(b.add(kind, "d", x, timeStep=steps, defaultHiddenActivation=0.5))
+            net, batch = b.net(), minibatch(x=data(b.rng, 2))
+            if steps <= 3:
+                first = net.forward(batch, ["d"])["d"].data[0 if kind == "PastValue" else -1, 0]
+                np.testing.assert_allclose(first, 0.5)
+                continue
+            with pytest.raises(FormatError, match=f"d .*the delay: {steps} steps, .*delay=NUMBER"):
+                net.forward(batch, ["d"])
+
+    @pytest.mark.parametrize("offset", [3, -3, 4, -4, -(10**9)])
+    def test_a_shift_is_held_to_the_limit_of_delays(self, offset, monkeypatch):
+        monkeypatch.setenv("OPSCOPE_LIMITS", "delay=3")
+        b = Builder()
+        x = b.add("InputValue", "x", shape=2)
+        b.criterion(b.add("Shift", "d", x, b.parameter("start", 2), fromOffset=offset))
+        net, batch = b.net(), minibatch(x=data(b.rng, 2))
+        if abs(offset) <= 3:
+            assert net.forward(batch, ["d"])["d"].data.shape[-1] == 2
+            return
+        with pytest.raises(FormatError, match=f"d .*the delay: {abs(offset)} steps, .*delay=NUM"):
+            net.forward(batch, ["d"])
 
 
 class TestTruncation:

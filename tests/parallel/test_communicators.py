@@ -231,11 +231,11 @@ def test_a_process_that_is_gone_is_missed(tmp_path):
         import numpy as np
         from opscope.framework.parallel import mpi
         gone = subprocess.Popen([sys.executable, "-c", "pass"])
-        assert mpi._is_alive(gone.pid)
-        while mpi._is_alive(gone.pid):  # also before it is collected
+        assert mpi.is_alive(gone.pid)
+        while mpi.is_alive(gone.pid):  # also before it is collected
             time.sleep(0.01)
         gone.wait()
-        assert not mpi._is_alive(gone.pid)
+        assert not mpi.is_alive(gone.pid)
         with mpi.MpiCommunicator() as c:
             c._processes[1] = (c._processes[1][0], gone.pid)
             if c.rank == 1:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kaldi_data import need
+from kaldi_models import one_state_model
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.files.posterior import Posterior
 from opscope.nnet3.network.model import AmNnetSimple
@@ -30,17 +31,7 @@ component-node name=b component=b input=n
 component-node name=s component=s input=b
 output-node name=output input=s
 """
-TRANSITIONS = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
-<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
-<State> 1 </State> </TopologyEntry> </Topology>
-<Triples> 1
-1 0 0
-</Triples>
-<LogProbs>
- [ 0 -0.25 -0.5 ]
-</LogProbs>
-</TransitionModel>
-"""
+TRANSITIONS = one_state_model(1, leaves=-0.5)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from kaldi_models import one_state_model
 from opscope.nnet3.files.posterior import Posterior
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.tables.tables import TableWriter
@@ -35,19 +36,7 @@ output-node name=output input=s
 INIT = """input-node name=input dim=4
 output-node name=output input=Append(Offset(input, -1), input, Offset(input, 1))
 """
-TREE = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 3 </ForPhones>
-<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
-<State> 1 </State> </TopologyEntry> </Topology>
-<Triples> 3
-1 0 0
-2 0 1
-3 0 2
-</Triples>
-<LogProbs>
- [ 0 -0.25 -1.4 -0.25 -1.4 -0.25 -1.4 ]
-</LogProbs>
-</TransitionModel>
-"""
+TREE = one_state_model(3)
 SCRIPT = r"""
 egs="ark:nnet3-copy-egs ark:egs.JOB.ark ark:- |"
 nnet3-get-egs --num-pdfs=3 --left-context=1 --right-context=1 --num-frames=4 \

@@ -14,24 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from kaldi_models import one_state_model
 from opscope.nnet3.tables.tables import TableWriter
 
 _NAMES = ("egs/wsj/s5/steps", "egs/wsj/s5/utils", "egs/wsj/s5/path.sh", "tools/config")
 SOURCE = Path(os.environ.get("OPSCOPE_KALDI_SOURCE") or "no-kaldi")
 PHONES = 3
-_MODEL = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 3 </ForPhones>
-<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
-<State> 1 </State> </TopologyEntry> </Topology>
-<Triples> 3
-1 0 0
-2 0 1
-3 0 2
-</Triples>
-<LogProbs>
- [ 0 -0.25 -1.4 -0.25 -1.4 -0.25 -1.4 ]
-</LogProbs>
-</TransitionModel>
-"""
 _TREE = """ContextDependency 1 0 ToPdf TE 0 4 ( NULL CE 0 CE 1 CE 2 )
 EndContextDependency """
 
@@ -102,7 +90,7 @@ def write_data(recipe: Path, utterances: int = 24, frames: int = 40) -> None:
         (ali / f"ali.{number}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     (ali / "num_jobs").write_text("2\n")
-    (ali / "final.mdl").write_text(_MODEL)
+    (ali / "final.mdl").write_text(one_state_model(PHONES))
     (ali / "tree").write_text(_TREE)
     (ali / "phones.txt").write_text("<eps> 0\na 1\nb 2\nc 3\n")
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache
+from typing import Any, Self, TypeVar
 
 from ...base.text import Location, Source
 
 _SHOWN = 8  # levels of a tree that repr shows
+Node = TypeVar("Node", bound="Expression | Member")
 
 
 class LibrarySource(Source):
@@ -33,6 +35,9 @@ class Expression:
 
     def __repr__(self) -> str:
         return _shown(self, _SHOWN)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return _copied(self, memo)
 
     def children(self) -> Iterator[Expression]:
         """The expressions directly inside."""
@@ -66,6 +71,9 @@ class Member:
 
     def __repr__(self) -> str:
         return _shown(self, _SHOWN)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return _copied(self, memo)
 
 
 @dataclass(slots=True, repr=False)
@@ -215,6 +223,32 @@ def _shown(value: object, levels: int) -> str:
         return "..."
     parts = [f"{name}={_shown(getattr(value, name), levels - 1)}" for name in _fields(type(value))]
     return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def _copied(root: Node, memo: dict[int, Any]) -> Node:
+    """A tree with nodes of its own, made without recursion; places of texts are shared."""
+    nodes: list[Expression | Member] = []
+    stack: list[Any] = [root]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, tuple):
+            stack.extend(value)
+        elif isinstance(value, (Expression, Member)) and id(value) not in memo:
+            memo[id(value)] = object.__new__(type(value))
+            nodes.append(value)
+            stack.extend(getattr(value, name) for name in _fields(type(value)))
+    for node in nodes:
+        made = memo[id(node)]
+        made.source, made.at = node.source, node.at
+        for name in _fields(type(node)):
+            setattr(made, name, _in_copy(getattr(node, name), memo))
+    return memo[id(root)]
+
+
+def _in_copy(value: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_in_copy(item, memo) for item in value])
+    return memo[id(value)] if isinstance(value, (Expression, Member)) else value
 
 
 def height(root: Expression) -> int:

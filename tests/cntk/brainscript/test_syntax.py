@@ -1,5 +1,6 @@
 """Tokens, parser and printer of BrainScript."""
 
+import copy
 import random
 import time
 from pathlib import Path
@@ -290,3 +291,46 @@ def test_damaged_files_end_in_the_packages_errors():
             parse_members(Source("damaged", damaged[: generator.randrange(len(text))]))
         except OpscopeError:
             pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " + ".join(["x"] * 3900),
+        "-" * 1900 + "x",
+        "(" * 1900 + "x" + ")" * 1900,
+        "f (" * 900 + ")" * 900,
+    ],
+    ids=["operators", "signs", "brackets", "calls"],
+)
+def test_deep_trees_are_copied(text):
+    """Copies of what the parser takes were as many calls deep."""
+    tree = parse(text)
+    twin = copy.deepcopy(tree)
+    assert print_expression(twin) == print_expression(tree) and twin is not tree
+    one, two = tree, twin
+    while below := list(one.children()):
+        assert one is not two and type(one) is type(two)
+        assert one.source is two.source and one.at == two.at
+        one, two = below[0], next(two.children())
+
+
+def test_a_copy_has_all_parts_and_none_of_the_nodes():
+    text = 'a = [ b = 1 ; c (x, y = 2) = x + y ; d[i:1..3] = if i then "s" else {k = true} ]'
+    tree = parse_members(Source("test", text))
+    twin = copy.deepcopy(tree)
+    assert twin == tree and repr(twin) == repr(tree)
+    before, after = ({id(node) for node in _nodes(members)} for members in (tree, twin))
+    assert len(before) == len(after) > 10 and not before & after
+    shared = tree.members[0].value
+    one, two = copy.deepcopy([shared, shared])
+    assert one is two is not shared
+
+
+def _nodes(tree):
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += [node.value] if isinstance(node, syntax.Member) else node.children()
+        stack += getattr(node, "members", ())

@@ -1,0 +1,46 @@
+"""Processes of this machine: whether one runs, and when it began."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine runs; one that has ended and is not collected does not."""
+    try:
+        return _stat(process)[0] not in "ZX"
+    except OSError:
+        if os.name != "posix":
+            return True  # there a signal 0 would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def birth(process: int) -> str:
+    """When a process began, as the system writes it; empty where there is none. A number is given
+    to another process some day, with another beginning."""
+    try:
+        fields = _stat(process)
+        return "" if fields[0] == "Z" else fields[19]
+    except FileNotFoundError:
+        if os.path.exists("/proc/self/stat"):
+            return ""
+    except (OSError, IndexError):
+        return ""
+    with contextlib.suppress(OSError):
+        told = subprocess.run(["ps", "-o", "lstart=", "-p", str(process)], capture_output=True)
+        return "_".join(told.stdout.decode().split())
+    return ""
+
+
+def _stat(process: int) -> list[str]:
+    """What Linux tells of a process, behind its name, which may hold anything."""
+    with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
