@@ -7,10 +7,11 @@ the model after the last. Source: CNTK's `SGDLib/SGD.cpp`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...framework.base.atomic import make_folder_of
+from ...framework.base.atomic import check_same, make_folder_of, mark_of
 from ...framework.base.errors import SaveError
 from ...framework.base.untrusted.values import file_path
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -28,6 +29,7 @@ class ModelFiles:
         path: of the final model.
         epochs: of the whole training.
         writes: False for ranks that leave the writing to another one.
+        marks: of the files that are there, as this training has found or written them.
 
     Raises:
         SaveError: the path ends in no name.
@@ -36,10 +38,15 @@ class ModelFiles:
     path: Path
     epochs: int
     writes: bool = True
+    marks: dict[Path, tuple[int, int, int, int] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.path.name:  # then there is no name for the models of epochs
             raise SaveError(f"modelPath names a file, which {str(self.path)!r} is not")
+        if self.writes:
+            with suppress(OSError):
+                there = [self.path.with_name(name) for name in os.listdir(self.path.parent)]
+                self.marks.update((path, mark_of(path)) for path in there)
 
     def model(self, done: int) -> Path:
         """The model after `done` epochs; 0: the one that training starts from."""
@@ -65,11 +72,17 @@ class ModelFiles:
         return -1
 
     def save(self, net: CntkNet, path: Path) -> None:
-        """Write the model."""
+        """Write the model.
+
+        Raises:
+            SaveError: it cannot be written, or another program has done so meanwhile.
+        """
         net.store()
         if self.writes:
             make_folder_of(path)
+            check_same(path, self.marks.get(path))
             write_model(net.network, path)
+            self.marks[path] = mark_of(path)
 
     def load(self, net: CntkNet, done: int) -> None:
         """Take the parameters of the model after `done` epochs.

@@ -70,6 +70,31 @@ def check_writable(path: PathLike) -> None:
         _remove(temporary)
 
 
+def mark_of(path: PathLike) -> tuple[int, int, int, int] | None:
+    """What tells a file from one that takes its place; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def check_same(path: PathLike, mark: tuple[int, int, int, int] | None) -> None:
+    """Refuse to replace what another program has written meanwhile.
+
+    Args:
+        mark: of the file as the caller has written or found it; None: there was none.
+
+    Raises:
+        SaveError: there is another one.
+    """
+    if mark_of(path) not in (mark, None):
+        raise SaveError(
+            f"{os.fspath(path)}: another program has written it since this one did or began: two"
+            " trainings cannot write the same files; the other one's is there"
+        )
+
+
 def make_folder_of(path: PathLike) -> None:
     """Make the folder that `path` lies in, and those around it, where they are missing.
 

@@ -52,15 +52,6 @@ def checkpoint_path(prefix: PathLike) -> str:
     return path if path.endswith(SUFFIX) else path + SUFFIX
 
 
-def mark_of(prefix: PathLike) -> tuple[int, int, int, int] | None:
-    """What tells a checkpoint from one that takes its place; None: there is none."""
-    try:
-        found = os.stat(checkpoint_path(prefix))
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
-
-
 def write_checkpoint(
     prefix: PathLike,
     net: OpList,

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import IO, Literal, TypeAlias, TypeVar
 
-from ...framework.base.atomic import atomic_file
+from ...framework.base.atomic import atomic_file, mark_of
 from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.leftovers import temporary_name
 from ...framework.base.settings import switch
@@ -226,7 +226,7 @@ class SetAside:
     def __init__(self, name: str, archive: str) -> None:
         self._path = os.path.realpath(name)
         self._archive = archive
-        self._before = _identity(archive)
+        self._before = mark_of(archive)
         self._aside = ""
 
     def begin(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -241,18 +241,10 @@ class SetAside:
         """Put it back where the archive is still the old one and no new script file has come."""
         if self._aside:
             with contextlib.suppress(OSError):
-                if os.path.exists(self._path) or _identity(self._archive) != self._before:
+                if os.path.exists(self._path) or mark_of(self._archive) != self._before:
                     os.unlink(self._aside)
                 else:
                     os.replace(self._aside, self._path)
-
-
-def _identity(name: str) -> tuple[int, int] | None:
-    """What tells a file from another that takes its place; None: it is not there."""
-    with contextlib.suppress(OSError):
-        state = os.stat(name)
-        return state.st_dev, state.st_ino
-    return None
 
 
 def _check_plain(name: str, use: str) -> None:

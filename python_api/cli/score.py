@@ -73,6 +73,13 @@ def _word(name: str, value: Any) -> str:
     show_default=True,
     help="How often a shard that was killed or lost is run again.",
 )
+@click.option(
+    "--job-minutes",
+    type=click.FloatRange(0),
+    default=1440.0,
+    show_default=True,
+    help="How long a shard may take from its submission on; 0 = for ever.",
+)
 @click.option("--work", default="", metavar="DIR", help="Folder for shards, where OUT is a table.")
 @click.option("--worker", type=int, hidden=True)
 @_options
@@ -83,6 +90,7 @@ def score(
     shards: int,
     on: str,
     retries: int,
+    job_minutes: float,
     work: str,
     worker: int | None,
     **options: Any,
@@ -110,12 +118,13 @@ def score(
 
         run_shard(ScoreFolder(work), worker, model, asked)
         return
-    from ..score.scoring import Scoring
+    from ..score.scoring import Patience, Scoring
 
     roots = (click.get_current_context().find_root().params or {}).get("roots", ())
     words = [f"--threads={asked.threads}", *(f"--root={root}" for root in roots)]
     words += ["score", *(_word(*pair) for pair in asked.changed().items())]
-    Scoring(model, features, out, shards, on, asked, work, retries, words, _log).run()
+    patience = Patience(retries, job_minutes)
+    Scoring(model, features, out, shards, on, asked, work, patience, words, _log).run()
 
 
 def _log(line: str) -> None:

@@ -32,6 +32,19 @@ from .shards import Group, cut_into_shards, grouped
 _PROGRAM = __name__.partition(".")[0]
 
 
+@dataclasses.dataclass(frozen=True)
+class Patience:
+    """With shards.
+
+    Attributes:
+        retries: how often a shard is run again before the scoring gives up.
+        minutes: how long one may take from its submission on; 0 = for ever.
+    """
+
+    retries: int
+    minutes: float
+
+
 class Scoring:
     """Scores a corpus.
 
@@ -43,7 +56,7 @@ class Scoring:
         on: where jobs run, as `make_runner` takes it.
         options: how utterances are computed.
         work: the folder for shards, see `Output`.
-        retries: how often a shard is run again before the scoring gives up.
+        patience: with shards that fail, or do not come back.
         words: of the command line that runs a shard: the command and its options.
     """
 
@@ -56,13 +69,13 @@ class Scoring:
         on: str,
         options: ScoreOptions,
         work: str,
-        retries: int,
+        patience: Patience,
         words: Sequence[str],
         log: Log,
     ) -> None:
         self._model, self._source, self._output = model, source, Output(output, work)
         self._count, self._on, self._options = shards, on, options
-        self._retries, self._words, self._log = retries, tuple(words), log
+        self._patience, self._words, self._log = patience, tuple(words), log
         self._folder = ScoreFolder(self._output.work)
 
     def run(self) -> None:
@@ -73,7 +86,7 @@ class Scoring:
             ShapeError: an utterance does not fit the model; it and its shard are named.
             SaveError: the folder holds another scoring, or another run works there; or a file
                 cannot be written.
-            RunError: a shard failed as often as it may.
+            RunError: a shard failed as often as it may, or took too long.
         """
         shards = self._plan()
         digest = model_digest(self._model)
@@ -186,7 +199,8 @@ class Scoring:
             return records
         if isinstance(runner, LocalRunner) and not runner.most:
             runner.most = max(1, usable_cores() // self._options.threads)
-        pool = JobPool(self._folder.at("jobs"), runner, self._log, self._retries + 1)
+        tries, minutes = self._patience.retries + 1, self._patience.minutes
+        pool = JobPool(self._folder.at("jobs"), runner, self._log, tries, minutes)
         for job in jobs.values():
             if pool.is_done(job):  # and yet there is no archive that fits its record
                 pool.forget(f"{job.name}.")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.atomic import check_same, mark_of
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_float
 from ...framework.base.errors import (
@@ -18,14 +19,12 @@ from ...framework.base.errors import (
     NotFiniteError,
     OpscopeError,
     RanksError,
-    SaveError,
 )
 from ...framework.base.scope import Scope
 from ...framework.base.untrusted.values import member
 from ...framework.files.checkpoint import (
     Checkpoint,
     checkpoint_path,
-    mark_of,
     net_difference,
     read_checkpoint,
     write_checkpoint,
@@ -82,7 +81,9 @@ class Trainer:
         self.base = base
         self.history = History()
         self.epoch = self.batch = 0
-        self._mark: tuple[int, ...] | None = None  # of the checkpoint, as this training knows it
+        self._mark: tuple[int, int, int, int] | None = (
+            None  # of the checkpoint, as this training knows it
+        )
         self.finished = False
         self.best: dict[str, np.ndarray] = {}
         self.best_value: float | None = None
@@ -138,7 +139,7 @@ class Trainer:
         options = self.options
         resumed: Collection[str] = ()
         if options.checkpoint is not None:
-            self._mark = mark_of(options.checkpoint)
+            self._mark = mark_of(checkpoint_path(options.checkpoint))
         if options.resume and options.checkpoint is not None and self.ranks.leads:
             path = checkpoint_path(options.checkpoint)
             if os.path.exists(path):
@@ -361,14 +362,10 @@ class Trainer:
             "best_epoch": self.history.best_epoch,
             "best_value": self.best_value,
         }
-        name = self.options.checkpoint
-        if mark_of(name) not in (self._mark, None):
-            raise SaveError(
-                f"{checkpoint_path(name)}: another program has written it since this training did"
-                " or began: two trainings cannot share a checkpoint; the other one's is there"
-            )
-        write_checkpoint(name, self.op_list, self.scope, state, self.best)
-        self._mark = mark_of(name)
+        path = checkpoint_path(self.options.checkpoint)
+        check_same(path, self._mark)
+        write_checkpoint(path, self.op_list, self.scope, state, self.best)
+        self._mark = mark_of(path)
 
     def _resume(self, path: str) -> Collection[str]:
         """Go on from a checkpoint; returns the variables whose values it brought."""

@@ -54,7 +54,7 @@ def train(tmp_path, monkeypatch):
     ]
     Path("train.ctf").write_text("".join(lines))
 
-    def run(sgd, network=NETWORK, more="", **top):
+    def run(sgd, network=NETWORK, more="", say=lambda line: None, **top):
         top = {
             "traceLevel": "1",
             "modelPath": "m.dnn",
@@ -66,7 +66,9 @@ def train(tmp_path, monkeypatch):
         text += f"command = Train\nTrain = [ action = train\n{more}\nreader = {READER}\n"
         text += f"BrainScriptNetworkBuilder = {{ {network} }}\nSGD = [ {sgd} ] ]\n"
         log = []
-        run_commands(parse_config(text, "t.cntk"), Run(say=log.append))
+        run_commands(
+            parse_config(text, "t.cntk"), Run(say=lambda line: (log.append(line), say(line)))
+        )
         return "".join(log)
 
     return run
@@ -403,6 +405,22 @@ class TestControl:
 
 
 class TestFiles:
+    @pytest.mark.parametrize("name", ["m.dnn.2", "m.dnn"])
+    def test_another_training_writes_the_same_models(self, train, name):
+        """It was faster, or wrote over what is left of a run before; its models stay."""
+
+        def other(line):
+            if line.startswith("Finished Epoch[ 1"):
+                Path("new").write_text("another")
+                os.replace("new", name)
+
+        train(BASIC)
+        train(BASIC)  # over the models of the one before
+        Path("m.dnn.2").unlink(missing_ok=True)
+        with pytest.raises(SaveError, match=rf"{name}: another program has written it since"):
+            train(BASIC, say=other)
+        assert Path(name).read_text() == "another"
+
     def test_where_training_starts(self, tmp_path):
         files = ModelFiles(tmp_path / "m", 3)
         assert files.start(True) == -1

@@ -1,11 +1,13 @@
 """nnet3 training on ranks: the sums of gradients, and what stays with each rank."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from chain_graphs import random_hmm, random_supervision
+from mpi_runs import run_ranks
 from opscope.framework.base.errors import RanksError
 from opscope.framework.parallel.dry import DryWorld, EchoCommunicator
 from opscope.framework.parallel.link import Link
@@ -191,6 +193,33 @@ def test_natural_gradient_of_what_is_a_sum_already():
     check_equal(on_ranks(make, options, steps, sync_natural_gradient=True), wanted, 1e-9)
     with pytest.raises(AssertionError):
         check_equal(on_ranks(make, options, steps), wanted, 1e-4)
+
+
+def test_mpi_gives_the_bits_of_dry_ranks(tmp_path):
+    program = """
+        import numpy as np
+        from opscope.framework.parallel.mpi import MpiCommunicator
+        from parallel.test_nnet3_ranks import common_steps
+
+        with MpiCommunicator() as ranks:
+            np.savez(f"{ranks.rank}.npz", **common_steps(ranks))
+    """
+    done = run_ranks(2, program, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for rank, dry in enumerate(DryWorld(2).run(common_steps)):
+        with np.load(tmp_path / f"{rank}.npz") as found:
+            assert set(found.files) == set(dry)
+            for name, value in dry.items():
+                assert found[name].tobytes() == value.tobytes(), name
+
+
+def common_steps(ranks):
+    """What a rank has after a few steps with natural gradient of all ranks."""
+    options = NnetTrainerOptions(momentum=0.5)
+    own = [step[ranks.rank] for step in minibatches(6, ranks.size, (1, 3))]
+    make = partial(network, "NaturalGradientAffineComponent")
+    arrays, _ = trained(make, options, own, ranks, sync_natural_gradient=True)
+    return {name.replace("/", "-"): value for name, value in arrays.items()}
 
 
 def test_other_parameters_or_options_are_named():

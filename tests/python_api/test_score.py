@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import time
 import wave
 from pathlib import Path
 
@@ -362,6 +363,20 @@ def test_a_wrong_utterance_that_only_its_worker_can_see(corpus, monkeypatch):
     assert "the list of utterances has changed" in refused(
         "final.raw", "feats.scp", "out", "--shards", 2
     )
+
+
+def test_a_shard_that_does_not_come_back(corpus, monkeypatch):
+    """It is ended with all that it has started."""
+    monkeypatch.setenv("OPSCOPE_PIPES", "files")
+    Path("waits.scp").write_text("a echo $$ > waits; exec sleep 97 |\n")
+    told = refused("final.raw", "waits.scp", "out", "--job-minutes", 0.07)
+    assert "shard.1: job" in told and "did not come back within 0.07 minutes" in told
+    assert not os.path.exists("out/scores.scp") and not os.path.exists("out/scores.1.ark")
+    if os.path.exists("waits"):  # unless the machine was too busy to come so far
+        with pytest.raises(ProcessLookupError):
+            for _ in range(100):
+                os.kill(int(Path("waits").read_text()), 0)
+                time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
