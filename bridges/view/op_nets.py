@@ -134,13 +134,15 @@ class _Reader:
         groups: Mapping[int, list[str]],
     ) -> None:
         results = [name for name in op.output_names() if name != EMPTY]
-        main = results[0] if results else ""
+        named = [name for name in op.outputs.get("out", ()) if name != EMPTY]
+        main = next(iter([*named, *results]), "")
         item = Item(f"{prefix}{main or f'{op.type} {index}'}", op.type, main, path=path)
         item.number = -1 if prefix else index
         if op.role in _ROLES and not prefix:
             name, item.kind = _ROLES[op.role]
             nest(self.graph, item, [name])
             self.nets.add(item.path[-1])
+            self.graph.groups[item.path[-1]].aside = True
         item.facts = [("operator", f"%{index}")] + attribute_facts(op) + source_facts(op)
         if op.device:
             item.facts.append(("device", op.device))
@@ -267,7 +269,8 @@ def _layers(net: OpList) -> dict[int, list[str]]:
     """For each operator the names of the groups that its result's name tells."""
     found = {}
     for index, op in enumerate(net.ops):
-        name = next((name for name in op.output_names() if name != EMPTY), "")
+        names = [*op.outputs.get("out", ()), *op.output_names()]
+        name = next((name for name in names if name != EMPTY), "")
         *folders, last = name.strip("/").split("/")
         layer = _LAYER.match(last)
         found[index] = [*filter(None, folders), *([layer[0]] if layer else [])]

@@ -179,6 +179,20 @@ def test_a_difference_is_shown_and_stepped_through(chromium, tmp_path):
     assert (np.abs(image[y - 4 : y + 4, x] - green).max(axis=1) < 12).any()
 
 
+def test_numbers_colour_the_graph(chromium, tmp_path):
+    numbers = {"h": 1e-7, "gone": 1e-2, "y": float("inf")}
+    shown(chromium, tmp_path, view(pair()[0], numbers=numbers, numbers_are="error").html)
+    assert chromium.run(PANEL).upper().count("ERROR") == 1 and "inf" in chromium.run(PANEL)
+    image = pixels(chromium.picture()).astype(int)
+    top = chromium.run("document.getElementById('graph').getBoundingClientRect().top")
+    red = []
+    for name in ("x", "h", "gone", "y"):
+        box = chromium.run(f"opscopeView.box('{name}')")
+        pixel = image[round(top + box["y"] + 6), round(box["x"] + box["w"] - 12)]
+        red.append(pixel[0] - pixel[2])
+    assert red[0] < red[1] < red[2] == red[3]
+
+
 def test_no_text_of_a_file_does_anything(chromium, tmp_path):
     shown(chromium, tmp_path, view(nasty(), against=nasty()).html)
     chromium.run("opscopeView.openAll(true)")

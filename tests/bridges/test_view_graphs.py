@@ -8,6 +8,7 @@ import pytest
 import opscope
 from opscope import NetBuilder, Scope, Sequences
 from opscope.bridges.view.cntk_nets import _parts
+from opscope.bridges.view.data import page_data
 from opscope.bridges.view.graph import GROUP, Item, NetGraph, drop_small_groups, nest
 from opscope.bridges.view.numbers import statistics
 from opscope.bridges.view.opening import open_net
@@ -60,6 +61,13 @@ def test_gradients_and_updates_are_groups():
     for kind, group in kinds.items():
         items = [item for item in graph.items.values() if item.kind == kind]
         assert items and all(item.path[0] == group for item in items)
+    data = page_data(graph, {})
+    aside = [n for n, item in enumerate(data["items"]) if item["t"] in ("gradients", "updates")]
+    root = data["groups"][0]
+    drawn = {root["m"][end] for link in root["k"] for end in link[:2]}
+    assert len(aside) == 2 and not drawn & set(aside) and not set(data["open"]) & set(aside)
+    assert not any(data["groups"][number]["p"] for number in aside)
+    assert all(data["groups"][number]["s"] for number in aside)
     told = dict(graph.facts)["operators"]
     assert "forward" in told and "gradients" in told and "2 updates" in told
 
@@ -281,3 +289,25 @@ def test_sequences_of_the_builder_run(tmp_path):
     feed = {"x": Sequences.from_list([np.ones((2, 4), "f")])}
     b.run(scope, feed=feed, fetch=["y"], need_backward=False)
     assert len(open_net(b, scope).arrays) >= 2
+
+
+def test_one_of_several_networks_is_chosen(tmp_path):
+    builder = """[action="train" SimpleNetworkBuilder=[
+        layerSizes=%s
+        trainingCriterion=SquareError
+        evalCriterion=SquareError
+        layerTypes=Sigmoid
+    ] SGD=[] reader=[]]"""
+    path = tmp_path / "two.cntk"
+    text = "command=a:b\na=" + builder % "3:2" + "\nb=" + builder % "4:2"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=r"describes 2 networks \(a, b\): say which"):
+        open_net(path)
+    graph = graph_of(open_net(path, network="b"))
+    assert any("[?, 4]" in value.type for value in graph.values.values())
+    with pytest.raises(FormatError, match="has no network 'c'; it has a, b"):
+        open_net(path, network="c")
+    saved = tmp_path / "net.pb"
+    saved.write_bytes(b"")
+    with pytest.raises(FormatError, match="no config of CNTK's, so it has no network 'a'"):
+        open_net(saved, network="a")

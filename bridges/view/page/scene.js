@@ -35,7 +35,7 @@ function inColumns(extents, rank, links, room) {
   if (extents.length < 3) return null;
   const scaleOf = (w, h) => Math.min(room[0] / w, room[1] / h);
   let best = cut(extents, rank, links, 1), scale = scaleOf(best.w, best.h);
-  if (scale > 0.6) return null;
+  if (scale > 0.75) return null;
   for (let count = 2; count <= MOST_COLUMNS; count++) {
     const tried = cut(extents, rank, links, count), now = scaleOf(tried.w, tried.h);
     if (now > scale * 1.1) { best = tried; scale = now; }
