@@ -23,7 +23,7 @@ _LONGEST = 12
 
 _MOST_PORTS = 16
 _MOST_READERS = 24  # of a value within a group; a value with more has stubs
-_PORT = (70.0, 14.0)
+_PORT = (110.0, 14.0)
 _TITLE, _LINE = 21.0, 14.0
 _NARROWEST, _WIDEST = 84.0, 250.0
 _PADDING = 22.0
