@@ -193,6 +193,26 @@ def test_numbers_colour_the_graph(chromium, tmp_path):
     assert red[0] < red[1] < red[2] == red[3]
 
 
+def test_closed_groups_of_a_profile_have_colours(chromium, tmp_path):
+    graph = graph_of(open_net(deep(40)[0]))
+    for number, item in enumerate(graph.items.values()):
+        item.time = 1e-6 * number
+    for group in graph.groups.values():
+        inside = [item.time or 0.0 for item in graph.items.values() if group.key in item.path]
+        group.time = sum(inside)
+    graph.profiled = "made up"
+    shown(chromium, tmp_path, document(page_data(graph, {})))
+    chromium.run("opscopeView.openAll(false)")
+    image = pixels(chromium.picture()).astype(int)
+    top = chromium.run("document.getElementById('graph').getBoundingClientRect().top")
+    red = []
+    for name in ("fc_0", "fc_8", "fc_18"):
+        box = chromium.run(f"opscopeView.box('{name}')")
+        pixel = image[round(top + box["y"] + 4), round(box["x"] + box["w"] - 4)]
+        red.append(pixel[0] - pixel[2])
+    assert red[0] < red[1] < red[2]
+
+
 def test_no_text_of_a_file_does_anything(chromium, tmp_path):
     shown(chromium, tmp_path, view(nasty(), against=nasty()).html)
     chromium.run("opscopeView.openAll(true)")

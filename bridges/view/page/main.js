@@ -30,7 +30,7 @@ const state = {
     const told = this.toldOf(item);
     if (told === undefined || told === 0) return 0;
     if (!Number.isFinite(told)) return 1;
-    if (this.colours !== "numbers") return Math.sqrt(told / (this.most || 1));
+    if (this.colours !== "numbers") return Math.min(1, Math.sqrt(told / (this.most || 1)));
     // numbers of any size: by their magnitude
     const low = Math.log(this.least), high = Math.log(this.most);
     return high > low ? 0.1 + 0.9 * (Math.log(Math.abs(told)) - low) / (high - low) : 1;
@@ -115,6 +115,7 @@ function rebuild(keep = -1) {
     view.x += after.x + after.w / 2 - before.x - before.w / 2;
     view.y += after.y - before.y;
   }
+  scaleColours();
   tell();
   redraw();
 }
@@ -406,12 +407,17 @@ function legend() {
   }));
 }
 
-function chooseColours(name) {
-  state.colours = name;
-  const told = items.filter((item) => !isGroup(item.id) || name === "numbers")
-    .map((item) => Math.abs(state.toldOf(item))).filter((number) => number > 0 && number < Infinity);
+// The largest number among the boxes that are shown has the strongest colour.
+function scaleColours() {
+  const told = scene.boxes.filter((b) => !b.open).map((b) => Math.abs(state.toldOf(items[b.id])))
+    .filter((number) => number > 0 && number < Infinity);
   state.most = told.reduce((a, b) => Math.max(a, b), 0);
   state.least = told.reduce((a, b) => Math.min(a, b), Infinity);
+}
+
+function chooseColours(name) {
+  state.colours = name;
+  scaleColours();
   legend();
   redraw();
 }
