@@ -76,6 +76,7 @@ function lookAtBeginning() {
   if (!inputs.length) return;
   const b = inputs[0];
   view.x = b.x + b.w / 2 - painter.width / 2 / view.scale;
+  if (scene.width * view.scale > painter.width) view.x = Math.max(view.x, -30 / view.scale);
   view.y = -54 / view.scale;
 }
 
