@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +29,9 @@ _FLAGS = (
 
 
 def browser() -> str | None:
-    """The path of a Chromium on this machine, or None."""
+    """The path of a Chromium on this machine, or None; one is driven under POSIX alone."""
+    if sys.platform == "win32":
+        return None
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -37,6 +39,8 @@ class Chromium:
     """One browser with one page. Use it as a context manager."""
 
     def __init__(self, width: int = 1200, height: int = 760) -> None:
+        import fcntl
+
         program = browser()
         assert program is not None, "no Chromium"
         self.folder = tempfile.mkdtemp()

@@ -16,7 +16,7 @@ from ...framework.ir.desc import INPUT, VarDecl
 from ...framework.ir.op_list import OpList, OpNode
 from . import graph as g
 from .graph import Edge, Item, NetGraph, drop_small_groups, nest
-from .texts import attribute_facts, shape_text, source_facts, value_of
+from .texts import attribute_facts, cut, shape_text, source_facts, value_of
 
 _PREFIX = "cntk."
 _PARAMETER = "cntk.LearnableParameter"
@@ -25,6 +25,7 @@ _DELAYS = ("cntk.PastValue", "cntk.FutureValue")
 _CHAIN = re.compile(r"[^.]+(?:\.x)*(?=\.|$)")  # z, z.x, z.x.x ...
 _ARGUMENT = re.compile(r"\w*Args\[\d+\]|_")  # parts of an expression, which stand in its group
 _MOST_LINES = 3
+_LONGEST = 160
 
 
 def cntk_graph(net: OpList, title: str) -> NetGraph:
@@ -36,7 +37,9 @@ def cntk_graph(net: OpList, title: str) -> NetGraph:
         if key.startswith(_PREFIX):
             text = net.metadata[key]
             group = key.removeprefix(_PREFIX)
-            graph.facts.append((group, text if group == "precision" else ", ".join(_names(text))))
+            graph.facts.append(
+                (group, text if group == "precision" else cut(", ".join(_names(text)), _LONGEST))
+            )
     ops = {op.outputs["output"][0]: op for op in net.ops}
     read = {name for op in net.ops for name in op.inputs.get("inputs", ())}
     held = {name for name, op in ops.items() if op.type == _PARAMETER and name in read}

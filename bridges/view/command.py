@@ -21,21 +21,29 @@ import click
 @click.option(
     "--rows", type=click.IntRange(1), help="Rows of the profile's batch, or frames; 32 by default."
 )
+@click.option(
+    "--network", default="", metavar="COMMAND", help="Of a config of CNTK's with several networks."
+)
 def view(
-    file: str, output: str | None, against: str | None, profile: bool, rows: int | None
+    file: str,
+    output: str | None,
+    against: str | None,
+    profile: bool,
+    rows: int | None,
+    network: str,
 ) -> None:
     """Write a page to look at the net in FILE: one HTML file that needs no network.
 
     FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl), a config or xconfig of it,
     a model of CNTK (.dnn, .cmf, .model), or a config or network description of CNTK (.cntk, .ndl,
-    .bs) with one network.
+    .bs); --network says which where it has several.
     """
     from .viewing import ROWS
     from .viewing import view as make_page
 
     if rows is not None and not profile:
         raise click.UsageError("--rows is for --profile, which is not given")
-    page = make_page(file, against=against, profile=profile, rows=rows or ROWS)
+    page = make_page(file, against=against, profile=profile, rows=rows or ROWS, network=network)
     if output == "-":
         click.echo(page.html, nl=False)
         return

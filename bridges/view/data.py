@@ -32,6 +32,7 @@ def page_data(graph: NetGraph, arrays: Mapping[str, np.ndarray]) -> dict[str, An
         "facts": _cut(graph.facts),
         "compared": graph.compared,
         "profiled": graph.profiled,
+        "numbers": graph.numbers,
         "kinds": KINDS,
         "items": [_item(item, values) for item in items],
         "groups": {number: _group(layout) for number, layout in layouts.items()},
@@ -40,7 +41,7 @@ def page_data(graph: NetGraph, arrays: Mapping[str, np.ndarray]) -> dict[str, An
             for v in graph.values.values()
         ],
         "arrays": {key: statistics(arrays[key]) for key in sorted(told)},
-        "open": _open(layouts),
+        "open": _open(layouts, {number for number, item in enumerate(items) if item.aside}),
     }
 
 
@@ -70,6 +71,9 @@ def _item(item: Item, values: Mapping[str, int]) -> dict[str, Any]:
     found |= {key: value for key, value in listed.items() if value}
     if item.time is not None:
         found["s"] = item.time
+    if item.number_shown is not None:
+        finite = np.isfinite(item.number_shown)
+        found["e"] = item.number_shown if finite else str(item.number_shown)
     if item.memory is not None:
         found["b"] = item.memory
     return found
@@ -97,19 +101,14 @@ def _link(link: Link) -> list[Any]:
     return [link.source, link.target, int(link.back), change, *carried]
 
 
-def _open(layouts: Mapping[int, GroupLayout]) -> list[int]:
-    """The groups that are open at first."""
+def _open(layouts: Mapping[int, GroupLayout], aside: set[int]) -> list[int]:
+    """The groups that are open at first: level by level, as long as few items are shown."""
     found, shown, level = [0], len(layouts[0].members), [0]
     while level:
-        inner = [m for group in level for m in layouts[group].members if m in layouts]
+        inner = [m for group in level for m in layouts[group].members]
+        inner = [member for member in inner if member in layouts and member not in aside]
         more = sum(len(layouts[group].members) for group in inner)
         if shown + more > _FIRST_SHOWN:
-            small = sorted(inner, key=lambda group: len(layouts[group].members))
-            for group in small if len(level) == 1 and level[0] == 0 else ():
-                shown += len(layouts[group].members)
-                if shown > _FIRST_SHOWN:
-                    break
-                found.append(group)
             break
         found, shown, level = found + inner, shown + more, inner
     return found

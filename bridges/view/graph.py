@@ -61,8 +61,11 @@ class Item:
         change: ADDED, REMOVED, CHANGED or "", in a difference.
         changes: what differs, a line each.
         short: the name without those of the groups around it; "" where the title says it.
+        aside: of a group: it is closed at first, and no lines lead there, since they would come
+            from everywhere.
         number: of the operator in the outermost net; -1 for anything else.
         time, memory: seconds and bytes that a profile measured; None where it did not.
+        number_shown: a number to colour it by, see `NetGraph.numbers`; None where it has none.
     """
 
     key: str
@@ -78,9 +81,11 @@ class Item:
     change: str = ""
     changes: list[str] = field(default_factory=list)
     short: str = ""
+    aside: bool = False
     number: int = -1
     time: float | None = None
     memory: int | None = None
+    number_shown: float | None = None
 
 
 @dataclass
@@ -115,6 +120,7 @@ class NetGraph:
         arrays: numbers of parameters and states, as `numbers.Statistics`' JSON, by key.
         compared: what this net was compared with; "" without a difference.
         profiled: how it was profiled; "" without a profile.
+        numbers: what the numbers are that items are coloured by; "" without any.
     """
 
     title: str
@@ -125,6 +131,7 @@ class NetGraph:
     values: dict[str, Value] = field(default_factory=dict)
     compared: str = ""
     profiled: str = ""
+    numbers: str = ""
 
     def add(self, item: Item) -> Item:
         """Put an item in; a key that is there already gets a number behind it."""

@@ -23,7 +23,7 @@ _LONGEST = 12
 
 _MOST_PORTS = 16
 _MOST_READERS = 24  # of a value within a group; a value with more has stubs
-_PORT = (70.0, 14.0)
+_PORT = (110.0, 14.0)
 _TITLE, _LINE = 21.0, 14.0
 _NARROWEST, _WIDEST = 84.0, 250.0
 _PADDING = 22.0
@@ -93,7 +93,8 @@ def _char_width(char: str) -> float:
 
 def size_of(item: Item) -> tuple[float, float]:
     """Width and height of a closed item."""
-    texts = [width_of(item.title, 13.0), *(width_of(line, 11.0) for line in item.lines)]
+    sign = 14.0 if item.kind == GROUP else 0.0
+    texts = [width_of(item.title, 13.0) + sign, *(width_of(line, 11.0) for line in item.lines)]
     if item.short:
         texts.append(width_of(item.short, 11.0))
     lines = len(item.lines) + bool(item.short)
@@ -111,7 +112,8 @@ def lay_out(graph: NetGraph) -> tuple[list[Item], dict[int, GroupLayout]]:
     ]
     chains[0] = (0,)
     name_shortly(graph)
-    parts = _Parts({0: GroupLayout([])})
+    aside = {number for number, item in enumerate(listed) if item.aside}
+    parts = _Parts({0: GroupLayout([])}, aside)
     first = list(range(len(listed)))  # where each member begins in the order of the net
     for number in range(len(listed) - 1, len(graph.groups), -1):
         for group in chains[number][1:-1]:
@@ -127,7 +129,7 @@ def lay_out(graph: NetGraph) -> tuple[list[Item], dict[int, GroupLayout]]:
     sizes = [size_of(item) for item in listed]
     placed: dict[Any, Placement] = {}
     for group, layout in parts.layouts.items():
-        _Group(layout, parts, group, sizes, first, placed).place()
+        _Group(layout, parts, group, sizes, first, placed, aside).place()
     return listed, parts.layouts
 
 
@@ -139,8 +141,9 @@ class _Parts:
         enters, leaves: group -> value -> members that read it, that write it.
     """
 
-    def __init__(self, layouts: dict[int, GroupLayout]) -> None:
+    def __init__(self, layouts: dict[int, GroupLayout], aside: set[int]) -> None:
         self.layouts = layouts
+        self.aside = aside
         self.inner: dict[int, dict[tuple[int, int], Link]] = {}
         self.strong: dict[int, set[tuple[int, int]]] = {}
         self.enters: dict[int, dict[Carried, dict[int, str]]] = {}
@@ -168,7 +171,10 @@ class _Parts:
         if not late:
             self.strong.setdefault(group, set()).add(ends)
         for table, chain in ((self.leaves, source), (self.enters, target)):
+            to_aside = table is self.leaves and self.aside.intersection(target[depth + 1 :])
             for outer, inner in zip(chain[depth + 1 :], chain[depth + 2 :], strict=False):
+                if to_aside and outer not in self.aside:
+                    continue  # no line goes on from there
                 table.setdefault(outer, {}).setdefault(carried, {})[inner] = change
         for outer in source[depth + 1 : -1]:
             self.readers[outer, carried] = target[-1]
@@ -185,6 +191,7 @@ class _Group:
         sizes: Sequence[tuple[float, float]],
         first: Sequence[int],
         placed: dict[Any, Placement],
+        aside: set[int],
     ) -> None:
         self.layout = layout
         self.parts = parts
@@ -193,6 +200,8 @@ class _Group:
         self.sizes = [sizes[number] for number in layout.members]
         self.first = [first[number] for number in layout.members]
         self.count = len(layout.members)
+        self.aside = {self.local[number] for number in aside & self.local.keys()}
+        self.is_aside = group in aside
         self.placed = placed  # by boxes and edges: layers of a net are often alike
 
     def place(self) -> None:
@@ -201,6 +210,7 @@ class _Group:
         links = [
             Link(self.local[a], self.local[b], False, link.carried, link.changes)
             for (a, b), link in inner.items()
+            if not {self.local[a], self.local[b]} & self.aside
         ]
         strong = {(self.local[a], self.local[b]) for a, b in self.parts.strong.get(self.group, ())}
         order = self._order(links, strong)
@@ -269,7 +279,7 @@ class _Group:
         leaves = self.parts.leaves.get(self.group, {})
         lowest = max(depth, default=0)
         for table, is_entry in ((enters, True), (leaves, False)):
-            many = len(table) > _MOST_PORTS
+            many = self.is_aside or len(table) > _MOST_PORTS
             for carried, members in table.items():
                 port, drawn = self.count + len(layout.ports), []
                 for number, change in members.items():

@@ -25,6 +25,7 @@ from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpList, OpNode, StepDecl, VarDecl
 from . import graph as g
 from .graph import Edge, Item, NetGraph, Slots, Value, drop_small_groups, nest
+from .rectangles import Rectangles
 from .texts import attribute_facts, shape_text, source_facts, value_of
 
 _ROLES = {BACKWARD: ("gradients", g.BACKWARD), OPTIMIZE: ("updates", g.OPTIMIZE)}
@@ -60,6 +61,7 @@ class _Reader:
         self.writers: dict[str, str] = {}  # key of a value -> key of the item that writes it
         self.nets: set[str] = set()
         self.first: dict[str, str] = {}  # variable -> key of its value before any operator
+        self.views = Rectangles(())
         self.own: list[str] = []  # keys of the items that this net added
 
     def read(self, net: OpList, path: tuple[str, ...], prefix: str) -> None:
@@ -70,6 +72,7 @@ class _Reader:
             prefix: of the keys of its variables: the net's own place in the nets around.
         """
         declared = {var.name: var for var in net.vars}
+        self.views = Rectangles(net.vars)
         versions: dict[str, int] = {}
         for var in net.vars:
             if var.name not in self.values:
@@ -109,17 +112,28 @@ class _Reader:
         slots: Slots = [("value", [key])]
         if is_input:
             item.writes = slots
-            self.writers[key] = item.key
+            self._write(var.name, key, item)
         else:
             item.reads = slots
             self._connect(item)
 
+    def _write(self, name: str, key: str, item: Item) -> None:
+        self.writers[key] = item.key
+        if name in self.views:
+            self.views.write(name, key, item.key)
+
     def _connect(self, item: Item) -> None:
+        """Edges to an item from those that wrote what it reads."""
         for _, keys in item.reads:
             for key in keys:
-                writer = self.writers.get(key)
-                if writer is not None and writer != item.key:
-                    self.graph.edges.append(Edge(writer, item.key, key))
+                name = self.graph.values[key].name
+                if name in self.views:
+                    found = list(self.views.written(name))
+                else:
+                    found = [(key, self.writers[key])] if key in self.writers else []
+                for value, writer in found:
+                    if writer != item.key:
+                        self.graph.edges.append(Edge(writer, item.key, value))
 
     # -- operators -----------------------------------------------------------------------------
 
@@ -134,13 +148,15 @@ class _Reader:
         groups: Mapping[int, list[str]],
     ) -> None:
         results = [name for name in op.output_names() if name != EMPTY]
-        main = results[0] if results else ""
+        named = [name for name in op.outputs.get("out", ()) if name != EMPTY]
+        main = next(iter([*named, *results]), "")
         item = Item(f"{prefix}{main or f'{op.type} {index}'}", op.type, main, path=path)
         item.number = -1 if prefix else index
         if op.role in _ROLES and not prefix:
             name, item.kind = _ROLES[op.role]
             nest(self.graph, item, [name])
             self.nets.add(item.path[-1])
+            self.graph.groups[item.path[-1]].aside = True
         item.facts = [("operator", f"%{index}")] + attribute_facts(op) + source_facts(op)
         if op.device:
             item.facts.append(("device", op.device))
@@ -167,7 +183,7 @@ class _Reader:
             if self.values.get(name) in self.writers:
                 versions[name] = versions.get(name, 0) + 1
             key = self._value(name, declared.get(name), prefix, versions.get(name, 0))
-            self.writers[key] = item.key
+            self._write(name, key, item)
         for slot, names in op.outputs.items():
             keys = [self.values[name] for name in names if name != EMPTY]
             item.writes += [(slot, keys)] if keys else []
@@ -267,7 +283,8 @@ def _layers(net: OpList) -> dict[int, list[str]]:
     """For each operator the names of the groups that its result's name tells."""
     found = {}
     for index, op in enumerate(net.ops):
-        name = next((name for name in op.output_names() if name != EMPTY), "")
+        names = [*op.outputs.get("out", ()), *op.output_names()]
+        name = next((name for name in names if name != EMPTY), "")
         *folders, last = name.strip("/").split("/")
         layer = _LAYER.match(last)
         found[index] = [*filter(None, folders), *([layer[0]] if layer else [])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ...framework.base.backend import to_host
-from ...framework.base.errors import FormatError, VariableError
+from ...framework.base.errors import FormatError, VariableError, nearest
 from ...framework.base.scope import Scope
 from ...framework.files.checkpoint import SUFFIX, read_checkpoint
 from ...framework.files.saved import HasOpList, load_desc, load_parts, op_list_of, paths_of
@@ -48,29 +48,32 @@ class Opened:
         return self.net.metadata.get("dialect", "")
 
 
-def open_net(given: Any, scope: Scope | None = None) -> Opened:
+def open_net(given: Any, scope: Scope | None = None, network: str = "") -> Opened:
     """A net from a file or an object.
 
     Args:
         given: the path of a file, or a builder, a net, what `load` gave, a description, a network
             of Kaldi's or of CNTK's.
         scope: holds the values of a net that is given without them.
+        network: the command of a config of CNTK's whose network is meant, where it has several.
 
     Raises:
-        FormatError: the file is missing, damaged, or holds no single net.
+        FormatError: the file is missing, damaged, or holds no single net, or none of that name.
         VariableError: the object is no net.
     """
     if isinstance(given, (str, os.PathLike)):
-        return _file(os.fspath(given))
+        return _file(os.fspath(given), network)
+    if network:
+        raise VariableError(f"network={network!r} is for files: {type(given).__name__} is one net")
     from ...cntk.network.network import Network
     from ...nnet3.network.nnet import Nnet
 
     within = getattr(given, "nnet", None) or getattr(given, "network", None)
-    for network in (given, within):
-        if isinstance(network, Nnet):
-            return _nnet(network, "nnet3 network")
-        if isinstance(network, Network):
-            return _network(network, network.name or "CNTK network")
+    for found in (given, within):
+        if isinstance(found, Nnet):
+            return _nnet(found, "nnet3 network")
+        if isinstance(found, Network):
+            return _network(found, found.name or "CNTK network")
     if isinstance(given, tuple) and len(given) == 2:  # what `load` gives: a net and its scope
         given, scope = given
     net = op_list_of(cast("HasOpList", given))
@@ -115,18 +118,20 @@ def _network(network: Network, title: str) -> Opened:
 # -- files
 
 
-def _file(path: str) -> Opened:
+def _file(path: str, network: str) -> Opened:
     """A net from a file of any kind that describes one."""
     title = os.path.basename(path)
+    found = _cntk_file(path, network)
+    if found is None and network:
+        raise FormatError(f"{path}: no config of CNTK's, so it has no network {network!r}")
     if path.endswith(SUFFIX):
         checkpoint = read_checkpoint(path)
         return _operators(checkpoint.op_list, checkpoint.values, title)
-    for reader in (_kaldi_file, _cntk_file):
-        found = reader(path)
-        if found is not None:
-            found.title = title
-            found.facts.insert(0, ("file", title))
-            return found
+    found = found or _kaldi_file(path)
+    if found is not None:
+        found.title = title
+        found.facts.insert(0, ("file", title))
+        return found
     net_path, tensor_path = paths_of(path)
     if os.path.isfile(path) and not os.path.isfile(net_path):
         raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
@@ -169,9 +174,9 @@ def _kaldi_file(path: str) -> Opened | None:
     return None
 
 
-def _cntk_file(path: str) -> Opened | None:
-    """A model, config or network description of CNTK's."""
-    if path.endswith(".pb"):
+def _cntk_file(path: str, wanted: str) -> Opened | None:
+    """A model, config or network description of CNTK's; of several networks the one wanted."""
+    if path.endswith((".pb", SUFFIX)):
         return None
     from ...cntk.programs.files import kind_of_file, networks_of
 
@@ -181,7 +186,13 @@ def _cntk_file(path: str) -> Opened | None:
     if kind == "checkpoint":
         raise FormatError(f"{path}: a checkpoint of CNTK's, without the model that lies beside it")
     networks = networks_of(path)
+    names = ", ".join(networks) or "none"
+    if wanted:
+        if wanted not in networks:
+            hint = nearest(wanted, networks)
+            raise FormatError(f"{path}: has no network {wanted!r}{hint}; it has {names}")
+        networks = {wanted: networks[wanted]}
     if len(networks) != 1:
-        names = f" ({', '.join(networks)})" if networks else ""
-        raise FormatError(f"{path}: describes {len(networks)} networks{names}, one is needed")
+        several = f" ({names}): say which" if networks else ", one is needed"
+        raise FormatError(f"{path}: describes {len(networks)} networks{several}")
     return _network(next(iter(networks.values())), path)

@@ -72,6 +72,10 @@ def profile(graph: NetGraph, opened: Opened, rows: int, seed: int = 0) -> None:
     Raises:
         OpscopeError: the net does not run: parameters without values, a network that is not simple.
     """
+    if opened.dialect and opened.network is None:
+        raise VariableError(
+            f"{opened.title}: a description in the dialect {opened.dialect!r}, which does not run"
+        )
     rng = np.random.default_rng(seed)
     if opened.dialect == "nnet3":
         shares = _nnet3_shares(graph, cast("Nnet", opened.network), rows, rng)
@@ -79,8 +83,6 @@ def profile(graph: NetGraph, opened: Opened, rows: int, seed: int = 0) -> None:
     elif opened.dialect == "cntk":
         shares = _cntk_shares(graph, cast("Network", opened.network), rows, rng)
         what = f"{rows} samples"
-    elif opened.dialect:
-        raise VariableError(f"a net in the dialect {opened.dialect!r} does not run as it is")
     else:
         shares = _operator_shares(graph, opened, rows, rng)
         what = f"{rows} rows"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from typing import Any
 
 from ...framework.base.atomic import PathLike, write_atomically
-from ...framework.base.errors import VariableError
+from ...framework.base.errors import VariableError, nearest
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from .cntk_nets import cntk_graph
 from .data import page_data
-from .graph import NetGraph
+from .graph import Item, NetGraph
 from .html import document
 from .nnet3_nets import nnet3_graph
 from .op_nets import op_net_graph
@@ -60,6 +61,22 @@ def graph_of(opened: Opened) -> NetGraph:
     return graph
 
 
+def _put_numbers(graph: NetGraph, numbers: Mapping[str, float], title: str) -> None:
+    """Put numbers into the items that compute the values of these names."""
+    writers: dict[str, Item] = {}
+    for item in (*graph.groups.values(), *graph.items.values()):
+        writers.setdefault(item.name, item)
+        for _, keys in item.writes:
+            writers.update((graph.values[key].name, item) for key in keys)
+    for name, number in numbers.items():
+        if not name or name not in writers:
+            raise VariableError(f"nothing computes {name!r}{nearest(name, writers)}")
+        item = writers[name]
+        item.number_shown = float(number)
+        item.lines = [*item.lines, f"{number:.3g}"]
+    graph.numbers = title
+
+
 @gc_disabled()
 def view(
     net: Any,
@@ -68,6 +85,9 @@ def view(
     against: Any = None,
     profile: bool = False,
     rows: int = ROWS,
+    network: str = "",
+    numbers: Mapping[str, float] | None = None,
+    numbers_are: str = "numbers",
 ) -> Page:
     """A page to look at a net: its graph with groups to open, and all that is known of each part.
 
@@ -80,17 +100,24 @@ def view(
             since has a colour, and what was removed is shown, too.
         profile: run the net forward on random inputs, and show time and memory of operators.
         rows: of the batch of a profile, or its frames.
+        numbers: a number for some variables or nodes, by name, to colour what computes them: how
+            far values are from those of another run, say.
+        numbers_are: what the numbers are, for the page.
+        network: the command of a config of CNTK's whose network is meant, where it has several.
 
     Raises:
         FormatError: a file is missing, damaged, or holds no single net.
-        VariableError: `net` is no net; it cannot run, where a profile is wanted.
+        VariableError: `net` is no net; it cannot run, where a profile is wanted; nothing in it
+            computes a variable that has a number.
     """
-    opened = open_net(net, scope)
+    opened = open_net(net, scope, network)
     graph, arrays = graph_of(opened), dict(opened.arrays)
     if profile:
         from .profile import profile as measure
 
         measure(graph, opened, rows)
+    if numbers is not None:
+        _put_numbers(graph, numbers, numbers_are)
     if against is not None:
         from .difference import mark_difference
 

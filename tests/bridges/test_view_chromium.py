@@ -179,6 +179,40 @@ def test_a_difference_is_shown_and_stepped_through(chromium, tmp_path):
     assert (np.abs(image[y - 4 : y + 4, x] - green).max(axis=1) < 12).any()
 
 
+def test_numbers_colour_the_graph(chromium, tmp_path):
+    numbers = {"h": 1e-7, "gone": 1e-2, "y": float("inf")}
+    shown(chromium, tmp_path, view(pair()[0], numbers=numbers, numbers_are="error").html)
+    assert chromium.run(PANEL).upper().count("ERROR") == 1 and "inf" in chromium.run(PANEL)
+    image = pixels(chromium.picture()).astype(int)
+    top = chromium.run("document.getElementById('graph').getBoundingClientRect().top")
+    red = []
+    for name in ("x", "h", "gone", "y"):
+        box = chromium.run(f"opscopeView.box('{name}')")
+        pixel = image[round(top + box["y"] + 6), round(box["x"] + box["w"] - 12)]
+        red.append(pixel[0] - pixel[2])
+    assert red[0] < red[1] < red[2] == red[3]
+
+
+def test_closed_groups_of_a_profile_have_colours(chromium, tmp_path):
+    graph = graph_of(open_net(deep(40)[0]))
+    for number, item in enumerate(graph.items.values()):
+        item.time = 1e-6 * number
+    for group in graph.groups.values():
+        inside = [item.time or 0.0 for item in graph.items.values() if group.key in item.path]
+        group.time = sum(inside)
+    graph.profiled = "made up"
+    shown(chromium, tmp_path, document(page_data(graph, {})))
+    chromium.run("opscopeView.openAll(false)")
+    image = pixels(chromium.picture()).astype(int)
+    top = chromium.run("document.getElementById('graph').getBoundingClientRect().top")
+    red = []
+    for name in ("fc_0", "fc_8", "fc_18"):
+        box = chromium.run(f"opscopeView.box('{name}')")
+        pixel = image[round(top + box["y"] + 4), round(box["x"] + box["w"] - 4)]
+        red.append(pixel[0] - pixel[2])
+    assert red[0] < red[1] < red[2]
+
+
 def test_no_text_of_a_file_does_anything(chromium, tmp_path):
     shown(chromium, tmp_path, view(nasty(), against=nasty()).html)
     chromium.run("opscopeView.openAll(true)")
@@ -216,8 +250,8 @@ def test_2000_operators_stay_smooth(chromium, tmp_path):
     for scale in (0.05, 0.2, 0.5, 1.0):
         chromium.run(f"opscopeView.zoom({scale} / opscopeView.view.scale)")
         chromium.frames()
-        # 60 frames a second are 16.7 ms; a machine that runs other tests may miss one
-        assert chromium.run(PAN) < 34
+        # 60 frames a second are 16.7 ms; a machine that runs other tests may miss some, not always
+        assert any(chromium.run(PAN) < 25 for _ in range(4))
     assert chromium.complaints() == []
 
 

@@ -8,13 +8,14 @@ import pytest
 import opscope
 from opscope import NetBuilder, Scope, Sequences
 from opscope.bridges.view.cntk_nets import _parts
+from opscope.bridges.view.data import page_data
 from opscope.bridges.view.graph import GROUP, Item, NetGraph, drop_small_groups, nest
 from opscope.bridges.view.numbers import statistics
 from opscope.bridges.view.opening import open_net
 from opscope.bridges.view.viewing import graph_of
 from opscope.framework.base.errors import FormatError, VariableError
 from opscope.framework.ir.desc import make_op, make_var
-from opscope.framework.ir.op_list import OpList
+from opscope.framework.ir.op_list import OpList, View
 from opscope.nnet3 import Nnet
 
 
@@ -60,6 +61,13 @@ def test_gradients_and_updates_are_groups():
     for kind, group in kinds.items():
         items = [item for item in graph.items.values() if item.kind == kind]
         assert items and all(item.path[0] == group for item in items)
+    data = page_data(graph, {})
+    aside = [n for n, item in enumerate(data["items"]) if item["t"] in ("gradients", "updates")]
+    root = data["groups"][0]
+    drawn = {root["m"][end] for link in root["k"] for end in link[:2]}
+    assert len(aside) == 2 and not drawn & set(aside) and not set(data["open"]) & set(aside)
+    assert not any(data["groups"][number]["p"] for number in aside)
+    assert all(data["groups"][number]["s"] for number in aside)
     told = dict(graph.facts)["operators"]
     assert "forward" in told and "gradients" in told and "2 updates" in told
 
@@ -281,3 +289,45 @@ def test_sequences_of_the_builder_run(tmp_path):
     feed = {"x": Sequences.from_list([np.ones((2, 4), "f")])}
     b.run(scope, feed=feed, fetch=["y"], need_backward=False)
     assert len(open_net(b, scope).arrays) >= 2
+
+
+def test_one_of_several_networks_is_chosen(tmp_path):
+    builder = """[action="train" SimpleNetworkBuilder=[
+        layerSizes=%s
+        trainingCriterion=SquareError
+        evalCriterion=SquareError
+        layerTypes=Sigmoid
+    ] SGD=[] reader=[]]"""
+    path = tmp_path / "two.cntk"
+    text = "command=a:b\na=" + builder % "3:2" + "\nb=" + builder % "4:2"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=r"describes 2 networks \(a, b\): say which"):
+        open_net(path)
+    graph = graph_of(open_net(path, network="b"))
+    assert any("[?, 4]" in value.type for value in graph.values.values())
+    with pytest.raises(FormatError, match="has no network 'c'; it has a, b"):
+        open_net(path, network="c")
+    saved = tmp_path / "net.pb"
+    saved.write_bytes(b"")
+    with pytest.raises(FormatError, match="no config of CNTK's, so it has no network 'a'"):
+        open_net(saved, network="a")
+
+
+def test_views_are_read_from_those_that_wrote_their_rectangles():
+    net = OpList("net")
+    net.vars = [
+        make_var("x", (4, 2), "float32", 1),
+        make_var("m", (4, 2), "float32"),
+        make_var("top", (2, 2), "float32", view=View("m", 0, 2, 0, -1)),
+        make_var("bottom", (2, 2), "float32", view=View("m", 2, 4, 0, -1)),
+        make_var("row", (1, 2), "float32", view=View("m", 1, 2, 0, 2)),
+    ]
+    net.ops = [
+        make_op("relu", {"x": "x"}, {"out": "m"}),
+        make_op("tanh", {"x": "x"}, {"out": "top"}),
+        make_op("exp", {"x": "row"}, {"out": "a"}),
+        make_op("exp", {"x": "bottom"}, {"out": "b"}),
+        make_op("exp", {"x": "m"}, {"out": "c"}),
+    ]
+    found = {pair for pair in edges(graph_of(open_net(net))) if pair[0] != "input x"}
+    assert found == {("top", "a"), ("m", "b"), ("top", "c"), ("m", "c")}

@@ -269,6 +269,22 @@ def test_a_net_without_values_has_no_profile():
         view(b, profile=True)
 
 
+# -- numbers
+
+
+def test_numbers_stand_in_what_computes_them():
+    numbers = {"h": 0.5, "y": float("nan")}
+    page = view(pair()[0], numbers=numbers, numbers_are="largest error")
+    items = items_of(page)
+    assert {name: item["e"] for name, item in items.items() if "e" in item} == {
+        "h": 0.5,
+        "y": "nan",
+    }
+    assert data_of(page.html)["numbers"] == "largest error"
+    with pytest.raises(VariableError, match="nothing computes 'g'"):
+        view(pair()[0], numbers={"g": 1.0})
+
+
 # -- the command
 
 

@@ -156,7 +156,7 @@ class Painter {
       c.arc(port.x, port.y, 2.6, 0, 7);
       c.fill();
       c.fillStyle = this.colours.soft;
-      c.fillText(this.cut(values[port.value].name, PORT_W - 8), port.x + 6, port.y);
+      c.fillText(this.cut(values[port.value].name, PORT_W / 2 + 10, true), port.x + 6, port.y);
     }
   }
 
@@ -249,9 +249,10 @@ class Painter {
     c.stroke();
   }
 
-  // The text, or as much of it as has room in the present font.
-  cut(text, room) {
-    const key = `${this.context.font}|${Math.round(room)}|${text}`;
+  // The text, or as much of it as has room in the present font: its beginning, or its end.
+  cut(text, room, end = false) {
+    const part = (length) => (end ? `…${text.slice(text.length - length)}` : `${text.slice(0, length)}…`);
+    const key = `${this.context.font}|${Math.round(room)}|${end}|${text}`;
     let found = this.cuts.get(key);
     if (found === undefined) {
       found = text;
@@ -259,10 +260,10 @@ class Painter {
         let low = 0, high = text.length;
         while (low < high) {
           const middle = (low + high + 1) >> 1;
-          if (this.context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+          if (this.context.measureText(part(middle)).width <= room) low = middle;
           else high = middle - 1;
         }
-        found = `${text.slice(0, low)}…`;
+        found = part(low);
       }
       if (this.cuts.size > 20000) this.cuts.clear();
       this.cuts.set(key, found);

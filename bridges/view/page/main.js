@@ -13,7 +13,7 @@ let waiting = false;
 
 const state = {
   selected: -1,
-  colours: data.profiled ? "time" : "kind",
+  colours: data.numbers ? "numbers" : data.profiled ? "time" : "kind",
   picked: new Set(),
   isPicked(line) {
     if (!this.picked.size) return false;
@@ -27,12 +27,23 @@ const state = {
   },
   heat(item) {
     if (this.colours === "kind") return null;
-    const told = this.colours === "time" ? item.s : item.b;
-    return told === undefined ? 0 : Math.sqrt(told / (this.most || 1));
+    const told = this.toldOf(item);
+    if (told === undefined || told === 0) return 0;
+    if (!Number.isFinite(told)) return 1;
+    if (this.colours !== "numbers") return Math.min(1, Math.sqrt(told / (this.most || 1)));
+    // numbers of any size: by their magnitude
+    const low = Math.log(this.least), high = Math.log(this.most);
+    return high > low ? 0.1 + 0.9 * (Math.log(Math.abs(told)) - low) / (high - low) : 1;
   },
   heatText(item) {
-    const told = this.colours === "time" ? item.s : item.b;
-    return told === undefined ? "" : this.colours === "time" ? secondsText(told) : bytesText(told);
+    const told = this.toldOf(item);
+    if (told === undefined) return "";
+    return { time: secondsText, memory: bytesText, numbers: shortNumber }[this.colours](told);
+  },
+  // What an item is coloured by; a text stands for a number that is not finite.
+  toldOf(item) {
+    const told = { time: item.s, memory: item.b, numbers: item.e }[this.colours];
+    return typeof told === "string" ? NaN : told;
   },
 };
 
@@ -48,13 +59,13 @@ function redraw() {
 // -- where one looks
 
 function fit(least = LEAST_SCALE) {
-  const room = 40;
-  const whole = Math.min((painter.width - room) / scene.width, (painter.height - room) / scene.height);
+  const room = 40, top = 34;  // the legend stands above
+  const whole = Math.min((painter.width - room) / scene.width,
+    (painter.height - room - top) / scene.height);
   view.scale = Math.min(whole >= READABLE ? whole : Math.max(whole, least), 1.25);
   view.x = scene.width / 2 - painter.width / 2 / view.scale;
-  const high = scene.height * view.scale;
-  view.y = high + room > painter.height ? -room / view.scale
-    : scene.height / 2 - painter.height / 2 / view.scale;
+  const left = painter.height - top - scene.height * view.scale;
+  view.y = -(top + Math.max(left / 2, 10)) / view.scale;
   if (least > LEAST_SCALE && whole < view.scale) lookAtBeginning();
   redraw();
 }
@@ -65,7 +76,8 @@ function lookAtBeginning() {
   if (!inputs.length) return;
   const b = inputs[0];
   view.x = b.x + b.w / 2 - painter.width / 2 / view.scale;
-  view.y = -50 / view.scale;
+  if (scene.width * view.scale > painter.width) view.x = Math.max(view.x, -30 / view.scale);
+  view.y = -54 / view.scale;
 }
 
 function zoom(factor, px = painter.width / 2, py = painter.height / 2) {
@@ -104,6 +116,7 @@ function rebuild(keep = -1) {
     view.x += after.x + after.w / 2 - before.x - before.w / 2;
     view.y += after.y - before.y;
   }
+  scaleColours();
   tell();
   redraw();
 }
@@ -385,7 +398,8 @@ function legend() {
   const kinds = new Set(items.slice(1).filter((item) => !isGroup(item.id)).map(kindOf));
   const entries = state.colours === "kind"
     ? data.kinds.filter((kind) => kinds.has(kind)).map((kind) => [kind, `--${kind}`])
-    : [[`much ${state.colours}`, "--hot"], ["little", "--cold"]];
+    : [[state.colours === "numbers" ? `large: ${data.numbers}` : `much ${state.colours}`, "--hot"],
+      [state.colours === "numbers" ? "0 or none" : "little", "--cold"]];
   if (data.compared) entries.push(...CHANGES.map((change) => [change, `--${change}`]));
   document.getElementById("legend").replaceChildren(...entries.map(([text, colour]) => {
     const entry = element("span", { text });
@@ -394,18 +408,26 @@ function legend() {
   }));
 }
 
+// The largest number among the boxes that are shown has the strongest colour.
+function scaleColours() {
+  const told = scene.boxes.filter((b) => !b.open).map((b) => Math.abs(state.toldOf(items[b.id])))
+    .filter((number) => number > 0 && number < Infinity);
+  state.most = told.reduce((a, b) => Math.max(a, b), 0);
+  state.least = told.reduce((a, b) => Math.min(a, b), Infinity);
+}
+
 function chooseColours(name) {
   state.colours = name;
-  const told = items.filter((item) => !isGroup(item.id)).map((i) => (name === "time" ? i.s : i.b) || 0);
-  state.most = told.reduce((a, b) => Math.max(a, b), 0);
+  scaleColours();
   legend();
   redraw();
 }
 
 const colours = document.getElementById("colours");
-if (data.profiled) {
+if (data.profiled || data.numbers) {
   colours.hidden = false;
-  colours.append(...["time", "memory", "kind"].map((name) => element("option", { text: `colours: ${name}`, value: name })));
+  const choices = [data.numbers && "numbers", data.profiled && "time", data.profiled && "memory", "kind"];
+  colours.append(...choices.filter(Boolean).map((name) => element("option", { text: `colours: ${name}`, value: name })));
   colours.addEventListener("change", () => chooseColours(colours.value));
 }
 

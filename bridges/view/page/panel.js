@@ -55,7 +55,8 @@ function histogram(array) {
   return svg;
 }
 
-const shortNumber = (n) => (n === null || n === undefined ? "beyond float64" : String(+n.toPrecision(4)));
+const shortNumber = (n) => (n === null || n === undefined ? "beyond float64"
+  : typeof n === "string" ? n : String(+n.toPrecision(4)));
 
 function numbers(array) {
   const box = element("div");
@@ -115,7 +116,8 @@ function showItem(id, go) {
   const measured = [];
   if (item.s !== undefined) measured.push(["time", secondsText(item.s)]);
   if (item.b !== undefined) measured.push(["memory", bytesText(item.b)]);
-  if (measured.length) parts.push(...section("Profile", table(measured)));
+  if (item.e !== undefined) measured.push([data.numbers, shortNumber(item.e)]);
+  if (measured.length) parts.push(...section("Measured", table(measured)));
   for (const [title, slots] of [["Parameters", item.h], ["Attributes"], ["Reads", item.r], ["Writes", item.w]]) {
     if (!slots && title === "Attributes" && item.f) parts.push(...section(title, table(item.f)));
     const list = slotsOf(slots);
@@ -173,6 +175,10 @@ function showNet(go) {
     const whole = timed.reduce((sum, item) => sum + item.s, 0);
     parts.push(...section("Profile", element("p", { className: "soft", text: `${data.profiled}; ${secondsText(whole)} in all` }),
       links(timed.slice(0, 12).map((item) => [item.id, `${secondsText(item.s)} · ${(100 * item.s / (whole || 1)).toFixed(1)} %`]), go)));
+  }
+  if (data.numbers) {
+    const told = items.filter((item) => item.e !== undefined);
+    parts.push(...section(data.numbers, links(told.map((item) => [item.id, shortNumber(item.e)]), go)));
   }
   parts.push(...section("Outline", tree(0, go)));
   panel.replaceChildren(...parts);

@@ -1,7 +1,7 @@
 // Where everything stands while some groups are open. Python has laid out each group by itself; here
 // an open group takes its room: its layer becomes higher, its neighbours step aside.
 
-const GAP_X = 18, GAP_Y = 30, PAD = 14, HEAD = 24, PORT_W = 70, PORT_H = 14, FRAME_LEAST = 120;
+const GAP_X = 18, GAP_Y = 30, PAD = 14, HEAD = 24, PORT_W = 110, PORT_H = 14, FRAME_LEAST = 120;
 
 // Places nearest to `wanted` that keep the order and room for each width: pools of neighbours that
 // are too near move together.
@@ -35,7 +35,7 @@ function inColumns(extents, rank, links, room) {
   if (extents.length < 3) return null;
   const scaleOf = (w, h) => Math.min(room[0] / w, room[1] / h);
   let best = cut(extents, rank, links, 1), scale = scaleOf(best.w, best.h);
-  if (scale > 0.6) return null;
+  if (scale > 0.75) return null;
   for (let count = 2; count <= MOST_COLUMNS; count++) {
     const tried = cut(extents, rank, links, count), now = scaleOf(tried.w, tried.h);
     if (now > scale * 1.1) { best = tried; scale = now; }
