@@ -83,7 +83,16 @@ _HOMES = {
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),
     **dict.fromkeys(_ERRORS, ".framework.base.errors"),
 }
-_SUBMODULES = ("bridges", "cntk", "framework", "metrics", "nnet3", "operators", "proto", "python_api")
+_SUBMODULES = (
+    "bridges",
+    "cntk",
+    "framework",
+    "metrics",
+    "nnet3",
+    "operators",
+    "proto",
+    "python_api",
+)
 __all__ = [*_HOMES, *_SUBMODULES]
 
 

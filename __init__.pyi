@@ -9,6 +9,8 @@ from . import proto as proto
 from . import python_api as python_api
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
+from .bridges.view.viewing import Page as Page
+from .bridges.view.viewing import view as view
 from .framework.base.backend import CPUPlace as CPUPlace
 from .framework.base.backend import GPUPlace as GPUPlace
 from .framework.base.context import OpContext as OpContext
@@ -51,8 +53,6 @@ from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
 from .python_api.generate.generation import Generator as Generator
-from .bridges.view.viewing import Page as Page
-from .bridges.view.viewing import view as view
 from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState
 from .python_api.train.early_stop import EarlyStop as EarlyStop

@@ -48,7 +48,6 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-am-init": ("acoustic_models", "Make an acoustic model of a raw network."),
     "nnet3-am-adjust-priors": ("acoustic_models", "Set the priors of an acoustic model."),
     "nnet3-am-train-transitions": ("acoustic_models", "Transition probabilities of alignments."),
-    "am-info": ("acoustic_models", "Phones, pdfs and transitions of a model."),
     "copy-transition-model": ("acoustic_models", "Copy a model's transition model."),
     "apply-cmvn": ("features", "Normalize the mean and variance of features."),
     "apply-cmvn-online": ("corpus.online_cmvn", "Normalize features by what was heard so far."),
