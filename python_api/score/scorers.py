@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.untrusted.values import open_file
 from ...framework.files.saved import load_desc, paths_of
 from ...nnet3.files.kaldi_io import is_nnet3
@@ -13,7 +13,8 @@ from .options import ScoreOptions
 from .scorer import Scorer
 
 ACCEPTED = (
-    "an nnet3 model of Kaldi's (raw or .mdl), a model of CNTK's, or a net that opscope saved (.pb)"
+    "an nnet3 model of Kaldi's (raw or .mdl), a model of CNTK's or of ONNX, or a net that opscope"
+    " saved (.pb)"
 )
 _PIECE = 1 << 22
 
@@ -37,10 +38,22 @@ def open_scorer(path: str, options: ScoreOptions) -> Scorer:
 
         options.check_kind("a model of CNTK's", nnet3=False)
         return CntkScorer(path, options)
+    if kind == "onnx":
+        from .of_onnx import OnnxScorer
+
+        options.check_kind("a model of ONNX", nnet3=False)
+        if "rows_per_batch" in options.changed():
+            raise OpscopeError("--rows-per-batch has no meaning for a model of ONNX")
+        return OnnxScorer(path, options)
     from .of_nets import NetScorer
 
     options.check_kind("a saved net", nnet3=False)
     return NetScorer(path, options)
+
+
+def is_onnx(path: str) -> bool:
+    """Whether a model is one of ONNX, which has no mark of its own: by its name."""
+    return path.lower().endswith(".onnx")
 
 
 def model_digest(path: str) -> str:
@@ -50,6 +63,10 @@ def model_digest(path: str) -> str:
         FormatError: one cannot be read.
     """
     files = [path] if os.path.isfile(path) and not path.endswith(".pb") else list(paths_of(path))
+    if is_onnx(path):
+        from .of_onnx import data_files
+
+        files += data_files(path)
     found = hashlib.sha256()
     for name in files:
         try:
@@ -65,9 +82,9 @@ def model_digest(path: str) -> str:
 
 
 def _kind_of(path: str) -> str:
-    """ "nnet3" and "cntk", also of nets in these dialects; else "net"."""
-    if path.lower().endswith(".onnx"):
-        raise FormatError(f"{path}: models of ONNX are not read; want {ACCEPTED}")
+    """ "nnet3" and "cntk", also of nets in these dialects, "onnx"; else "net"."""
+    if is_onnx(path):
+        return "onnx"
     if is_nnet3(path):
         return "nnet3"
     net = paths_of(path)[0]

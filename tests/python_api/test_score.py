@@ -16,10 +16,12 @@ import pytest
 import opscope
 from kaldi_models import call_main
 from opscope import cntk
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import write_model
 from opscope.cntk.network.dialect import parameter_arrays, to_desc
 from opscope.cntk.network.initialize import initialize
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import read_table
+from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.python_api.jobs.lock import folder_lock
 from opscope.python_api.score.folder import ScoreFolder
 from opscope.python_api.score.options import ScoreOptions
@@ -379,11 +381,34 @@ def test_a_shard_that_does_not_come_back(corpus, monkeypatch):
                 time.sleep(0.05)
 
 
+@pytest.mark.parametrize("dims", [["N", 5], [1, "T", 5]])
+def test_models_of_onnx(here, dims):
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(5, 300)).astype(np.float32)
+    graph = Graph("g")
+    x = graph.input("x", np.float32, dims)
+    y = graph.node("MatMul", [x, graph.constant(weight, "w")], "y")
+    graph.output(y, np.float32, [*dims[:-1], 300])
+    write_model("net.onnx", graph, external=True)
+    utterances = {f"u{n}": rng.normal(size=(3 + n, 5)).astype(np.float32) for n in range(5)}
+    with TableWriter("ark,scp:x.ark,x.scp", "matrix") as table:
+        for key, value in utterances.items():
+            table.write(key, value)
+    scored("net.onnx", "x.scp", "ark:one.ark")
+    scored("net.onnx", "x.scp", "ark:three.ark", "--shards", 3)
+    assert Path("one.ark").read_bytes() == Path("three.ark").read_bytes()
+    for key, found in read_table("ark:one.ark", "matrix"):
+        np.testing.assert_allclose(found, utterances[key] @ weight, atol=1e-5)
+    assert "has no meaning" in refused("net.onnx", "x.scp", "ark:o.ark", "--rows-per-batch", 9)
+    Path(next(Path().glob("net-*.data"))).write_bytes(b"other")
+    assert "net-" in refused("net.onnx", "x.scp", "ark:o.ark")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("none.raw", "feats.scp", "out"), "none.raw: no such file; want an nnet3 model"),
-        (("net.onnx", "feats.scp", "out"), "net.onnx: models of ONNX are not read; want an nnet3"),
+        (("net.onnx", "feats.scp", "out"), "net.onnx: No such file"),
         (("feats.ark", "feats.scp", "out"), "feats.ark: no model that can be scored; want an nnet"),
         (("final.raw", "none.scp", "out"), "none.scp: No such file"),
         (("final.raw", "none.ark", "out"), "none.ark: No such file"),
