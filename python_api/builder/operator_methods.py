@@ -70,13 +70,11 @@ def _with_constants(
     builder: Any, op_type: str, inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments with constants in place of numbers and arrays, of the other operand's dtype."""
-    from .var.array_functions import both  # which needs methods
-
     given = dict(zip("xy", inputs, strict=False)) | {k: v for k, v in keywords.items() if k in "xy"}
     plain = [value for value in given.values() if isinstance(value, _CONSTANTS)]
     if len(given) != 2 or len(inputs) > 2 or not plain:
         return inputs, keywords
-    x, y = both(builder, op_type, given["x"], given["y"])
+    x, y = builder.operands(op_type, given["x"], given["y"])
     return (x, y), {name: value for name, value in keywords.items() if name not in given}
 
 
