@@ -247,7 +247,7 @@ def test_samples_of_wav_files_for_nets_that_take_them(here):
         np.testing.assert_allclose(found, net.predict(fed, "pooled")["pooled"][0], atol=1e-5)
     write_wave("w1.wav", samples["w1"][:100], channels=2)
     told = refused("net.pb", "wav.scp", "ark:p.ark", "--output", "pooled")
-    assert "wav.scp:1: w1: " in told and "16 bits and 2 channels" in told
+    assert "wav.scp:2: w1: " in told and "16 bits and 2 channels" in told
 
 
 def test_progress_counts_all_shards_in_tenths(here):
