@@ -408,7 +408,8 @@ class CntkNet:
             made = extend(made)
         computed = {*gradients.values(), *further.values()}
         live_out = {lowered.values[node] for node in wanted} | computed
-        live_out |= set(map(rows_name, computed))
+        written = {name for op in made.ops for name in op.output_names()}
+        live_out |= written.intersection(map(rows_name, computed))  # of sparse gradients
         for delayed in lowered.delays:
             live_out.update((lowered.values[delayed.node.inputs[0]], *delayed.before))
         # In scopes of their own, as they may feed the same inputs in another form.

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...proto import net_pb2 as pb
 from ..base.context import OpContext
-from ..base.errors import FormatError, VariableError
+from ..base.errors import FormatError, VariableError, nearest
 from ..base.scope import Scope
 from ..draw.shown import Shown
 from ..ir.messages import as_op_list
@@ -30,6 +30,23 @@ def register_net(net_type: int) -> Callable[[type[Kind]], type[Kind]]:
         return cls
 
     return add
+
+
+def check_live_out(
+    live_out: frozenset[str] | None, net: OpList, scope: Scope
+) -> frozenset[str] | None:
+    """Names that must be readable after a run, if all of them are of the net or in the scope.
+
+    Raises:
+        VariableError: one is a name of neither.
+    """
+    known = {var.name for var in net.vars}
+    known |= {name for op in net.ops for name in (*op.input_names(), *op.output_names())}
+    for name in sorted((live_out or frozenset()) - known):
+        if scope.find(name) is None:
+            title = f"net {net.name!r}" if net.name else "the net"
+            raise VariableError(f"live_out: {title} has no variable {name!r}{nearest(name, known)}")
+    return live_out
 
 
 def check_places(scope: Any, context: Any) -> None:

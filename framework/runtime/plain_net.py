@@ -31,7 +31,7 @@ from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
-from .net import Net, check_places, register_net
+from .net import Net, check_live_out, check_places, register_net
 from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
@@ -84,7 +84,7 @@ class PlainNet(Net):
 
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
-        self.version = next(_tokens)
+        self.version, self._live_out = next(_tokens), None
         self._ranges: dict[Any, Range] = {}
         self._plans: dict[Any, Plan] = {}
         self._last_forward: int | None = None
@@ -283,9 +283,8 @@ class PlainNet(Net):
         """See `Net.run`.
 
         Raises:
-            VariableError: an input is missing in the scope.
-            ShapeError: shapes or dtypes do not fit.
-            RunError: an operator failed; a RanksError where ranks differ, or another one failed.
+            VariableError: an input is missing in the scope; `live_out` names what nobody has.
+            ShapeError: wrong shapes or dtypes. RunError: an operator, or another rank, failed.
         """
         threads.look()
         scope = default_scope() if scope is None else scope
@@ -293,6 +292,8 @@ class PlainNet(Net):
         try:
             if context.communicator is not None:
                 agree(context, self.version, self.operators, lambda: self.op_list)
+            if context.live_out != self._live_out:
+                self._live_out = check_live_out(context.live_out, self.op_list, scope)
             frame = self.frame(scope, context, begin, end)
         except AttributeError:
             check_places(scope, context)

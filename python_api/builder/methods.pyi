@@ -864,8 +864,8 @@ class BuilderMethods:
         to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
     def add(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1006,8 +1006,8 @@ class BuilderMethods:
         """Arctangent in radians, from -pi / 2 to pi / 2."""
     def atan2(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1261,8 +1261,8 @@ class BuilderMethods:
         """A vector on a diagonal of a matrix of zeros, or the diagonal of a matrix as a vector."""
     def div(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1312,8 +1312,8 @@ class BuilderMethods:
         """Exponential linear unit: out = x where x > 0, else alpha * (exp(x) - 1)."""
     def equal(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1406,8 +1406,8 @@ class BuilderMethods:
         """Largest whole number not above x."""
     def floor_divide(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1415,8 +1415,8 @@ class BuilderMethods:
         by 0. Shapes broadcast as in NumPy."""
     def fmod(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1521,16 +1521,16 @@ class BuilderMethods:
         axis."""
     def greater(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
         """Comparison of elements: out = x > y."""
     def greater_equal(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1686,16 +1686,16 @@ class BuilderMethods:
         """Leaky rectifier: out = x where x > 0, else alpha * x."""
     def less(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
         """Comparison of elements: out = x < y."""
     def less_equal(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1756,8 +1756,8 @@ class BuilderMethods:
         stable."""
     def logical_and(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -1771,16 +1771,16 @@ class BuilderMethods:
         """Logic of elements: out = not x."""
     def logical_or(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
         """Logic of elements: out = x or y."""
     def logical_xor(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -2075,8 +2075,8 @@ class BuilderMethods:
         """Mish: out = x * tanh(log(1 + exp(x))), without overflow."""
     def mod(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -2084,8 +2084,8 @@ class BuilderMethods:
         By 0 it is NaN, and 0 for integers. Shapes broadcast as in NumPy."""
     def mul(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -2143,8 +2143,8 @@ class BuilderMethods:
         """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, epsilon)."""
     def not_equal(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -2192,8 +2192,8 @@ class BuilderMethods:
         axis before the last: T of [N, T, D], and the rows of sequences [rows, D]."""
     def pow(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:
@@ -2814,8 +2814,8 @@ class BuilderMethods:
         """Copy through which no gradient passes back: out = x, of any dtype. PyTorch's `detach`."""
     def sub(
         self,
-        x: Var | str,
-        y: Var | str,
+        x: Var | str | float | np.ndarray,
+        y: Var | str | float | np.ndarray,
         *,
         name: str = "",
     ) -> Var:

@@ -18,6 +18,7 @@ beside this one that takes the builder and makes the parameters of its operators
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,7 +49,7 @@ from ...framework.ir.desc import (
     make_var,
 )
 from ...framework.ir.messages import as_op_list
-from ...framework.ir.op_list import OpList, OpNode, VarDecl
+from ...framework.ir.op_list import OpList, OpNode, SourceLocation, VarDecl
 from ...framework.ir.registry import OperatorDef, lookup
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
@@ -68,6 +69,7 @@ from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
 from .var import Var
+from .var.array_functions import both
 
 _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
@@ -86,6 +88,14 @@ def _forward_net(given: str | PlainNet) -> PlainNet:
             " operators"
         )
     return given
+
+
+_MADE_WITHIN = {
+    "softmax_cross_entropy": "softmax",
+    "sigmoid_cross_entropy": "sigmoid",
+    "sigmoid_focal_loss": "sigmoid",
+}
+"""Losses of scores, and what they do with these first."""
 
 
 class NetBuilder(BuilderMethods, Shown):
@@ -402,6 +412,7 @@ class NetBuilder(BuilderMethods, Shown):
         name = name or self.unique_name(entry.type)
         names = output_names(entry, name, count or counterparts(entry, slots), attrs, existing)
         source = caller_location()
+        self._warn_of_twice(entry.type, slots, source)
         op = make_op(entry.type, slots, names, encoded_attrs(entry, attrs), source=source)
         for out in itertools.chain.from_iterable(names.values()):
             if out in self._forward.vars and out not in existing.values():
@@ -414,6 +425,31 @@ class NetBuilder(BuilderMethods, Shown):
             for out in names[slot.name]
         ]
         return handles[0] if len(handles) == 1 else tuple(handles)
+
+    def operands(self, method: str, x: Any, y: Any) -> tuple[Any, Any]:
+        """Two operands of a method as variables of one dtype; numbers and arrays become constants.
+
+        Raises:
+            AttributeTypeError: one is neither variable nor number nor array.
+        """
+        return both(self, method, x, y)
+
+    def _warn_of_twice(
+        self, op_type: str, slots: Mapping[str, Sequence[str]], source: SourceLocation
+    ) -> None:
+        """Warn of a loss of scores that is given what it makes of them itself."""
+        inner = _MADE_WITHIN.get(op_type)
+        if inner is None or not slots.get("x"):
+            return
+        given = slots["x"][0]
+        if any(op.type == inner and given in op.output_names() for op in self._forward.op_list.ops):
+            warnings.warn_explicit(
+                f"{op_type} of {given!r}, which {inner} has made: it takes scores (logits), and"
+                f" does {inner} itself; give it what {inner} was given",
+                UserWarning,
+                source.file or "NetBuilder",
+                source.line,
+            )
 
     def append_desc(self, op: OpNode) -> None:
         """Append an operator that reads and writes the variables its description names."""

@@ -16,6 +16,7 @@ import numpy as np
 from ...framework.ir.registry import REQUIRED, AttrSpec, OperatorDef, Slot, lookup, operator_types
 from .calls import ALGORITHM
 
+_CONSTANTS = (bool, int, float, np.generic, np.ndarray)
 _PYTHON_TYPES = {
     "bool": "bool",
     "int": "int",
@@ -27,6 +28,17 @@ _PYTHON_TYPES = {
     "net": "Any",
     "dtype": "Any",
 }
+
+
+BESIDE_NUMBERS = frozenset(
+    (
+        *("add", "sub", "mul", "div", "pow", "mod", "fmod", "floor_divide", "atan2"),
+        *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+        *("logical_and", "logical_or", "logical_xor"),
+    )
+)
+"""Operators of x and y, element by element, whose methods take a number or an array for one of
+them; `maximum`, `minimum` and `where` do it in functions of their own."""
 
 
 def method_types() -> list[str]:
@@ -44,6 +56,8 @@ def make_method(entry: OperatorDef) -> Callable[..., Any]:
     """The method of an operator: signature and docstring from its documented class."""
 
     def method(self: Any, *inputs: Any, name: str = "", **keywords: Any) -> Any:
+        if entry.type in BESIDE_NUMBERS:
+            inputs, keywords = _with_constants(self, entry.type, inputs, keywords)
         return self.add_op(entry.type, *inputs, name=name, **keywords)
 
     method.__name__ = method.__qualname__ = entry.type
@@ -52,19 +66,32 @@ def make_method(entry: OperatorDef) -> Callable[..., Any]:
     return method
 
 
+def _with_constants(
+    builder: Any, op_type: str, inputs: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments with constants in place of numbers and arrays, of the other operand's dtype."""
+    given = dict(zip("xy", inputs, strict=False)) | {k: v for k, v in keywords.items() if k in "xy"}
+    plain = [value for value in given.values() if isinstance(value, _CONSTANTS)]
+    if len(given) != 2 or len(inputs) > 2 or not plain:
+        return inputs, keywords
+    x, y = builder.operands(op_type, given["x"], given["y"])
+    return (x, y), {name: value for name, value in keywords.items() if name not in given}
+
+
 def method_parameters(entry: OperatorDef) -> list[inspect.Parameter]:
     """Parameters of an operator's method: inputs, then attributes as keywords, then `name`."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("self", kind)]
     required = [slot for slot in entry.inputs if not slot.optional]
+    beside = " | float | np.ndarray" if entry.type in BESIDE_NUMBERS else ""
     for slot in (*required, *(slot for slot in entry.inputs if slot.optional)):
         parameters.append(
             inspect.Parameter(
                 slot.name,
                 kind,
                 default=None if slot.optional else inspect.Parameter.empty,
-                annotation=_slot_type(slot),
+                annotation=f"{_slot_type(slot)}{beside}",
             )
         )
     for attr in entry.attrs:

@@ -54,7 +54,10 @@ def initialize(
     Args:
         overwrite: fill all of them, also those that hold a value, whoever made it.
         share: use the values of other builders under the same names, now and in later runs in this
-            scope and its kids.
+            scope and its kids. Optimizers' states are among them: with Adam two nets that train in
+            turn have one set of moments and one counter of steps, which counts the steps of both,
+            and a schedule goes by that. To have counters apart, give one net a kid of the scope
+            with its own: kid = scope.new_scope(); kid.var(name) for each state, then train there.
 
     Raises:
         VariableError: values of another builder, without `share` or `overwrite`; or variables with

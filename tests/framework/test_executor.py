@@ -21,7 +21,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var
 from opscope.framework.ir.op_list import OpList, SourceLocation, VarDecl, View
 from opscope.framework.runtime.net import Net
-from opscope.framework.runtime.plain_net import current_options
+from opscope.framework.runtime.plain_net import PlainNet, current_options
 
 
 def chain(length=6, kind=INPUT, dtype="float32"):
@@ -421,3 +421,25 @@ def test_threads_with_kid_scopes_share_the_parents_parameter():
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_a_name_in_live_out_that_nobody_has():
+    """It was passed over, and what was meant was not there after the run."""
+    net = PlainNet(OpList(name="n"))
+    net.add_op("relu", ["x"], ["hidden"])
+    net.add_op("relu", ["hidden"], ["y"])
+    scope = Scope()
+    scope.feed({"x": np.ones(3, np.float32), "other": np.zeros(2)})
+    for live_out in ("hidden", ["x", "y"], ["other"], []):  # of the scope, too, and again
+        for _ in range(2):
+            net.run(scope, OpContext(live_out=live_out))
+    for _ in range(2):
+        with pytest.raises(
+            VariableError, match="live_out: net 'n' has no variable 'hiden'.*hidden"
+        ):
+            net.run(scope, OpContext(live_out=["y", "hiden"]))
+    net.run(scope, OpContext(live_out=["hidden"]))
+    assert scope.numpy("hidden").tolist() == [1, 1, 1]
+    net.add_op("relu", ["y"], ["z"])
+    net.run(scope, OpContext(live_out=["z", "y"]))
+    assert scope.numpy("y").tolist() == [1, 1, 1]

@@ -74,7 +74,7 @@ MISTAKES = [
         "want a variable of the net, not a list of 1 (LSTMState); pick what is meant, as [0] does",
     ),
     ('b.lstm(b.input("s", [-1, 4], levels=1), "8")', "lstm: size is a whole number, not '8'"),
-    ("b.mul(x, 2.0)", "slot 'y' wants a variable, not 2.0 x + 2.0; b.constant(value=2.0)"),
+    ("b.matmul(x, 2.0)", "slot 'y' wants a variable, not 2.0 x + 2.0; b.constant(value=2.0)"),
     ("b.matmul(x, np.zeros((4, 2)))", "slot 'y' wants a variable, not an array [4, 2]: feed it"),
     ("b.reshape(x, -1, 2)", "attributes by name: shape=[-1, 2]"),
     ('b.cast(x, "float16")', "attributes by name: dtype='float16'"),

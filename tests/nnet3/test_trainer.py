@@ -198,8 +198,18 @@ def test_resuming_is_exact(options):
     assert resumed.objectives == trainer.objectives
     sums = nnet.components["r"], whole.components["r"]
     np.testing.assert_array_equal(sums[0].value_sum, sums[1].value_sum)
-    with pytest.raises(FormatError, match="no state"):
-        resumed.restore({"minibatches": 1}, {})
+    held, objectives = state["max_change"], state["objectives"]
+    for wrong, told in (
+        ({"minibatches": 1}, "'seed' is missing"),
+        (state | {"seed": "x"}, "'seed': 'x', where int is wanted"),
+        (state | {"objectives": {"output": {}}}, "'objectives': 'output': 'weight' is missing"),
+        (state | {"objectives": objectives | {"a": []}}, "'a': .*where an object is wanted"),
+        (state | {"max_change": held | {"applied": [1]}}, "'max_change': .* different lengths"),
+        (state | {"max_change": held | {"names": ["z"] * len(held["names"])}}, "'names' are not"),
+        (state | {"statistics": [1]}, "'statistics': .0.: '1', where str is wanted"),
+    ):
+        with pytest.raises(FormatError, match=f"^run: its state: .*{told}"):
+            resumed.restore(wrong, {}, "run: its state")
 
 
 def test_double_precision():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder
-from opscope.framework.base.errors import AttributeTypeError, ShapeError, VariableError
+from opscope.framework.base.errors import AttributeTypeError, ShapeError, SlotError, VariableError
 from opscope.framework.base.scope import Scope
 from opscope.python_api.builder.calls import METHODS_ELSEWHERE as ELSEWHERE
 
@@ -106,3 +106,52 @@ class TestPrelu:
         b = NetBuilder()
         with pytest.raises(ShapeError, match="prelu.*must be known"):
             b.prelu(b.input("x", [-1, -1]))
+
+
+X = np.array([[1.5, -2, 3], [0.5, 4, -1]], np.float32)
+N = np.array([3, -1, 2])
+
+
+@pytest.mark.parametrize(
+    ("method", "wanted", "number"),
+    [
+        *((name, getattr(np, ufunc), 2.5) for name, ufunc in (
+            ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("div", "divide"),
+            ("mod", "mod"), ("fmod", "fmod"), ("floor_divide", "floor_divide"),
+            ("atan2", "arctan2"), ("equal", "equal"), ("not_equal", "not_equal"),
+            ("less", "less"), ("less_equal", "less_equal"), ("greater", "greater"),
+            ("greater_equal", "greater_equal"), ("maximum", "maximum"), ("minimum", "minimum"),
+        )),
+        ("pow", np.power, 2),
+    ],
+)  # fmt: skip
+def test_elementwise_methods_take_numbers_and_arrays(method, wanted, number):
+    b = NetBuilder()
+    x = b.input("x", [-1, 3])
+    call, row = getattr(b, method), np.array([2, 1, 0.5], np.float32)
+    results = call(x, number), call(x=x, y=row, name="named"), call("x", y=number)
+    swapped = () if method == "pow" else (call(number, x),)
+    found = values(b, {"x": X}, *results, *swapped)
+    with np.errstate(invalid="ignore"):
+        told = wanted(X, number), wanted(X, row), wanted(X, number), wanted(number, X)
+    for one, other in zip(found, told, strict=False):
+        np.testing.assert_allclose(one, other.astype(one.dtype), rtol=1e-6)
+    assert results[1].name == "named"
+
+
+def test_numbers_get_the_dtype_of_the_other():
+    b = NetBuilder()
+    n, x, t = b.input("n", [3], dtype="int64"), b.input("x", [3]), b.input("t", [3], dtype="bool")
+    assert b.mul(n, 2).dtype == np.int64 and b.mul(n, 2.5).dtype == np.float32
+    assert b.mul(x, 2).dtype == np.float32 and b.add(x, np.float64(1)).dtype == np.float32
+    (both,) = values(b, {"t": N > 0}, b.logical_and(t, True))
+    np.testing.assert_array_equal(both, N > 0)
+    b.backward_from(b.sum(b.mul(x, 3.0)), wrt=[x])
+    with pytest.raises(SlotError, match="input slot 'y' is missing"):
+        b.mul(x, None)
+    with pytest.raises(SlotError):
+        b.mul(x, 2.0, 3.0)
+    with pytest.raises(SlotError):
+        b.mul(2.0)
+    with pytest.raises(VariableError, match="no variable 'z'"):
+        b.mul("z", 2.0)

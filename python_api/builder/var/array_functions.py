@@ -3,7 +3,8 @@
 `b.sum` and `b.mean` are of one variable over axes, all of them where none is given. The operator
 `sum` adds several variables up, and `b.sum([x, y])` appends it; `mean` is the mean of all elements.
 `b.where`, `b.maximum` and `b.minimum` take numbers and arrays beside variables, and bring both to
-one dtype as infix operators do. `b.add_op("sum", ...)` and so on are the operators themselves.
+one dtype as infix operators do; methods such as `b.mul` do so beside a number or an array.
+`b.add_op("sum", ...)` and so on are the operators themselves.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def where(builder: Builder, condition: Any, x: Any, y: Any, *, name: str = "") -
     Raises:
         AttributeTypeError: something else.
     """
-    left, right = _both(builder, "where", x, y)
+    left, right = both(builder, "where", x, y)
     if as_array(condition) is not None:
         condition = constant(builder, np.asarray(condition), np.asarray(condition).dtype)
     return builder.add_op("where", condition, left, right, name=name)
@@ -101,7 +102,7 @@ def maximum(builder: Builder, x: Any, y: Any, *, name: str = "") -> Var:
     Raises:
         AttributeTypeError: something else.
     """
-    return builder.add_op("maximum", *_both(builder, "maximum", x, y), name=name)
+    return builder.add_op("maximum", *both(builder, "maximum", x, y), name=name)
 
 
 @builder_method
@@ -114,11 +115,15 @@ def minimum(builder: Builder, x: Any, y: Any, *, name: str = "") -> Var:
     Raises:
         AttributeTypeError: something else.
     """
-    return builder.add_op("minimum", *_both(builder, "minimum", x, y), name=name)
+    return builder.add_op("minimum", *both(builder, "minimum", x, y), name=name)
 
 
-def _both(builder: Builder, method: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """Two operands as variables of one dtype."""
+def both(builder: Builder, method: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """Two operands as variables of one dtype.
+
+    Raises:
+        AttributeTypeError: one is neither variable nor number nor array.
+    """
     one, two = (as_var(builder, v) if isinstance(v, str) else v for v in (x, y))
     if isinstance(one, Handle):
         return pair(one, two, method)
