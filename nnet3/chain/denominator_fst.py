@@ -24,6 +24,7 @@ from .hmm_graph import PhoneHmms, in_context, with_hmms
 _PASSES = 3
 _WEIGHT_STEP = 10 / 1024  # weights this near are the same to the minimisation
 _PUSH_DELTA = 0.01 / 1024
+_LARGEST = 100.0
 _FEW = 3  # arcs of a state that has few of them
 
 Log = Callable[[str], None]
@@ -46,6 +47,12 @@ def denominator_fst(
         raise FormatError("the phone language model has no path")
     if not np.array_equal(lm.ilabel, lm.olabel):
         raise FormatError("the phone language model is a transducer: an acceptor was expected")
+    largest = float(np.abs(np.append(lm.weight, lm.final[~np.isinf(lm.final)])).max())
+    if not largest <= _LARGEST:
+        raise FormatError(
+            f"the phone language model has a weight of {largest:g}: -log probabilities of at most"
+            f" {_LARGEST:g} were expected"
+        )
     log(f"Number of states and arcs in phone-LM FST is {_size(lm)}")
     hmms = PhoneHmms(tree, model)
     context, windows = in_context(lm, tree, model.phones)

@@ -23,6 +23,8 @@ Window = tuple[int, ...]
 
 _NO_PDF = -1
 _BEYOND = -1  # stands behind the last phone in the history of a state
+_WIDEST = 32
+_CERTAIN = 1e-4  # log-probabilities are rounded
 _NEARLY_NEVER = 1e-10  # probability of leaving a state whose self-loop takes all
 
 
@@ -42,6 +44,8 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
     strange = sorted(set(lm.ilabel.tolist()) - {0, *phones})
     if strange:
         raise FormatError(f"phone {strange[0]} of the phone language model is none of the model's")
+    if tree.width > _WIDEST:
+        raise FormatError(f"the tree's window has {tree.width} phones, at most {_WIDEST} are known")
     states, behind = States(lm), lm.states
     ahead = tree.width - 1 - tree.central  # phones of the window behind the central one
     windows: list[Window] = [()]
@@ -77,11 +81,11 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
                     label = labels.setdefault(window, len(windows))
                     if label == len(windows):
                         windows.append(window)
-                        check_limit("alternatives", label, "the windows of phones of the graph")
             key = target, following
             if key not in number:
                 number[key] = len(waiting)
                 waiting.append(key)
+                check_limit("alternatives", len(waiting), "the phones in context of the graph")
             made.append((label, weight, number[key]))
         arcs.append(made)
     return acceptor(arcs, final), windows
@@ -104,6 +108,8 @@ class PhoneHmms:
                 f"the transition model has {len(model.log_probs) - 1} probabilities for "
                 f"{self.count - 1} transitions"
             )
+        if not np.all(model.log_probs[1:] <= _CERTAIN) or not np.isfinite(model.log_probs).all():
+            raise FormatError("the transition model has log-probabilities that are none")
         self._rows = {tuple(row): number for number, row in enumerate(model.tuples.tolist(), 1)}
         states = np.arange(len(model.tuples) + 2)
         self._first = np.searchsorted(transitions.state, states).tolist()
@@ -130,24 +136,30 @@ class PhoneHmms:
         """
         phone = window[self._tree.central]
         entry = self._model.entries[self._model.entry_of[phone]]
-        classes = 1 + max(max(state.forward, state.self_loop) for state in entry)
+        classes = {one for state in entry for one in (state.forward, state.self_loop)}
         places = dict(enumerate(window))
-        pdfs: list[int] = []
-        for number in range(classes):
+        pdfs: dict[int, int] = {}
+        for number in sorted(classes - {_NO_PDF}):
             found = self._tree.outputs(places, number)
             if len(found) != 1:
                 raise FormatError(f"the tree has no output for class {number} of phones {window}")
-            pdfs.extend(found)
-        key = (phone, *pdfs)
+            pdfs[number] = found.pop()
+        key = (phone, *pdfs.values())
         if key not in self._known:
             self._known[key] = len(self.hmms)
             self.hmms.append(self._hmm(phone, pdfs))
         return self._known[key]
 
-    def _hmm(self, phone: int, pdfs: list[int]) -> list[list[Arc]]:
+    def _hmm(self, phone: int, pdfs: dict[int, int]) -> list[list[Arc]]:
+        """The HMM of a phone whose classes of outputs are these pdfs."""
         entry = self._model.entries[self._model.entry_of[phone]]
         made: list[list[Arc]] = []
         for place, state in enumerate(entry):
+            if (state.forward == _NO_PDF) != (state.self_loop == _NO_PDF):
+                raise FormatError(
+                    f"state {place} of phone {phone} has the classes {state.forward} and"
+                    f" {state.self_loop}, of which one is none"
+                )
             arcs: list[Arc] = []
             for index, (target, probability) in enumerate(state.transitions):
                 if not 0 <= target < len(entry):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.errors import ShapeError
 from .fst import Fst
 from .operations import with_weights
 
@@ -29,9 +30,25 @@ def push_special(fst: Fst, delta: float) -> tuple[Fst, bool]:
 
     Returns:
         the FST, and whether that accuracy was reached in 200 steps of the power method.
+
+    Raises:
+        ShapeError: probabilities are beyond what float64 holds.
     """
     if not fst.states:
         return fst, True
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        value, reached = _eigenvector(fst, delta)
+    if not np.isfinite(value).all() or value.min() <= 0:
+        raise ShapeError("the weights of an FST are too far apart to be pushed")
+    source, target = fst.source(), fst.nextstate
+    potential = -np.log(value)
+    weight = fst.weight + (potential[target] - potential[source])
+    final = fst.final + (potential[fst.start] - potential)
+    return with_weights(fst, weight.astype(np.float32), final.astype(np.float32)), reached
+
+
+def _eigenvector(fst: Fst, delta: float) -> tuple[np.ndarray, bool]:
+    """The power method: float64 [states], and whether it came near enough."""
     source, target = fst.source(), fst.nextstate
     prob = np.exp(-fst.weight.astype(np.float64))
     end = np.exp(-fst.final.astype(np.float64))
@@ -41,16 +58,11 @@ def push_special(fst: Fst, delta: float) -> tuple[Fst, bool]:
         flow = np.bincount(source, prob * value[target], fst.states)
         return flow + end * value[fst.start]
 
-    reached = False
     for step in range(_MOST_STEPS):
         value = _STAY * value + sums()
         value /= np.sqrt(np.square(value).sum())
         if step and step % _CHECKED == 0:
             share = sums() / value
-            reached = bool(np.log(share.max() / share.min()) <= delta)
-            if reached:
-                break
-    potential = -np.log(value)
-    weight = fst.weight + (potential[target] - potential[source])
-    final = fst.final + (potential[fst.start] - potential)
-    return with_weights(fst, weight.astype(np.float32), final.astype(np.float32)), reached
+            if np.log(share.max() / share.min()) <= delta:
+                return value, True
+    return value, False

@@ -1,14 +1,13 @@
 """Kaldi's programs for acoustic models: made, given priors and transition probabilities.
 
 Source: Kaldi's `nnet3bin/nnet3-am-init.cc`, `nnet3-am-adjust-priors.cc`,
-`nnet3-am-train-transitions.cc`, `bin/copy-transition-model.cc`, `bin/am-info.cc`.
+`nnet3-am-train-transitions.cc`, `bin/copy-transition-model.cc`.
 """
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
@@ -158,20 +157,3 @@ def copy_transition_model(options: SimpleNamespace, source: str, output: str) ->
     model.write_to(writer)
     save(writer, output)
     options.program.log("Copied transition model.")
-
-
-@program(
-    "am-info",
-    "Print how many phones, pdfs and transitions an acoustic model has.",
-    ("<model-in>",),
-)
-def am_info(options: SimpleNamespace, source: str) -> None:
-    model = TransitionModel.read_from(open_reader(source))
-    transitions = model.transitions()
-    for what, count in (
-        ("phones", len(model.phones)),
-        ("pdfs", transitions.num_pdfs),
-        ("transition-ids", len(transitions.pdf) - 1),
-        ("transition-states", len(model.tuples)),
-    ):
-        click.echo(f"number of {what} {count}")

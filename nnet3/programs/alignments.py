@@ -1,7 +1,7 @@
 """Kaldi's programs for alignments, posteriors and trees that its training scripts call.
 
-Source: Kaldi's `bin/ali-to-pdf.cc`, `ali-to-phones.cc`, `ali-to-post.cc`, `copy-int-vector.cc`,
-`post-to-tacc.cc`, `tree-info.cc`.
+Source: Kaldi's `bin/ali-to-pdf.cc`, `ali-to-phones.cc`, `ali-to-post.cc`, `am-info.cc`,
+`copy-int-vector.cc`, `hmm-info.cc`, `post-to-tacc.cc`, `tree-info.cc`.
 """
 
 from __future__ import annotations
@@ -184,3 +184,27 @@ def tree_info(options: SimpleNamespace, source: str) -> None:
     click.echo(f"num-pdfs {max(answers(tree.tree, {})) + 1}")
     click.echo(f"context-width {tree.width}")
     click.echo(f"central-position {tree.central}")
+
+
+def _tell_sizes(model: str) -> None:
+    """Print the sizes of the transition model at the beginning of a file."""
+    read = _read_model(model)
+    transitions = read.transitions()
+    click.echo(f"number of phones {len(read.phones)}")
+    click.echo(f"number of pdfs {transitions.num_pdfs}")
+    click.echo(f"number of transition-ids {len(transitions.state) - 1}")
+    click.echo(f"number of transition-states {len(read.tuples)}")
+
+
+@program(
+    "am-info",
+    "Print the sizes of an acoustic model of any type; only its transition model is read.",
+    ("<model-in>",),
+)
+def am_info(options: SimpleNamespace, model: str) -> None:
+    _tell_sizes(model)
+
+
+@program("hmm-info", "Print the sizes of a transition model.", ("<model-in>",))
+def hmm_info(options: SimpleNamespace, model: str) -> None:
+    _tell_sizes(model)

@@ -246,6 +246,33 @@ def test_what_does_not_belong_together():
         graph_of(tree_of("left", phones=2), model, lm)
 
 
+def test_values_that_are_none():
+    tree, lm = tree_of("left"), text_fst(KALDI_LM)
+    model = model_of(tree, "chain")
+    for weight in (-1e30, 101.0):
+        with pytest.raises(FormatError, match="-log probabilities of at most 100"):
+            graph_of(tree, model, text_fst(f"0 0 1 1 {weight}\n0\n"))
+    for wrong in (0.5, np.nan, -np.inf):
+        model = model_of(tree, "chain")
+        model.log_probs[2] = wrong
+        with pytest.raises(FormatError, match="log-probabilities that are none"):
+            graph_of(tree, model, lm)
+    model = model_of(tree, "chain")
+    model.log_probs = model.log_probs[:-1]
+    with pytest.raises(FormatError, match="9 probabilities for 10 transitions"):
+        graph_of(tree, model, lm)
+    model = model_of(tree, "chain")
+    model.entries[0][0].self_loop = -1
+    with pytest.raises(FormatError, match="the classes 0 and -1, of which one is none"):
+        graph_of(tree, model, lm)
+    model = model_of(tree, "chain")
+    model.entries[0][0].transitions[1] = (7, 0.5)
+    with pytest.raises(FormatError, match="phone 1 has no state 7"):
+        graph_of(tree, model, lm)
+    with pytest.raises(FormatError, match="window has 50 phones"):
+        graph_of(ContextDependency(50, 0, tree.tree), model, lm)
+
+
 def test_states_that_no_chunk_reaches():
     far = np.arange(150)
     chain = Fst.of_arcs(far, far * 0 + 1, far * 0, far + 1, [np.inf] * 150 + [0])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from chain_graphs import random_hmm
+from opscope.framework.base.errors import ShapeError
 from opscope.nnet3.chain.hmm_graph import in_context
 from opscope.nnet3.files.context_dependency import ContextDependency
 from opscope.nnet3.files.kaldi_io import Reader
@@ -135,6 +136,12 @@ def test_chains_are_pushed(scale, reached):
     found = [*pushed.weight.tolist(), float(pushed.final[3])]
     assert sum(found) == pytest.approx(float(weight.sum()), abs=1e-4)
     assert np.allclose(found, weight.mean(), atol=1e-4) is reached
+
+
+def test_probabilities_beyond_all_numbers():
+    fst = Fst.of_arcs([0, 0], [1, 2], [-900, 5], [0, 1], [0.5, 0])
+    with pytest.raises(ShapeError, match="too far apart to be pushed"):
+        push_special(fst, 0.1)
 
 
 # OpenFst

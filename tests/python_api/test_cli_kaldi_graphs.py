@@ -146,3 +146,11 @@ def test_files_that_do_not_fit(recipe):
     Path("tree").write_text("ContextDependency 1 0 ToPdf CE 0")
     refused(recipe(*words), "tree")
     assert not Path("den.fst").exists() and not Path("n.fst").exists()
+
+
+def test_sizes_of_models(recipe):
+    told = b"number of phones 2\nnumber of pdfs 4\nnumber of transition-ids 8\n"
+    told += b"number of transition-states 4\n"
+    assert done(recipe("am-info", "final.mdl")) == done(recipe("hmm-info", "final.mdl")) == told
+    assert done(recipe("am-info", "net.mdl")).startswith(b"number of phones ")
+    refused(recipe("am-info", "tree"), "<TransitionModel> was expected here")

@@ -12,8 +12,12 @@ from click.testing import CliRunner
 
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.fusion import library_files
+from opscope.nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
 from opscope.nnet3.egs.merging import MinibatchRule
+from opscope.nnet3.files.context_dependency import ContextDependency, new_transition_model
+from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.programs.base.graphs import save_fst
 from opscope.nnet3.tables.kinds import KINDS, cut_array
 from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.training import NnetTrainer
@@ -38,6 +42,14 @@ _FIXED = (
     "component-node name=f component=f input=input\noutput-node name=output input=f\n"
 )
 
+_TREE = b"""ContextDependency 3 1 ToPdf TE 1 3 ( NULL TE -1 2 ( SE 0 [ 0 1 ]
+{ CE 0 CE 1 } CE 2 ) TE -1 2 ( CE 3 SE 2 [ 0 2 ]
+{ CE 4 CE 5 } ) )
+EndContextDependency """
+_TOPOLOGY = b"""<Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones>
+<State> 0 <ForwardPdfClass> 0 <SelfLoopPdfClass> 1 <Transition> 0 0.5 <Transition> 1 0.5 </State>
+<State> 1 </State> </TopologyEntry> </Topology> """
+
 # Reader -> a command that reads the file `damaged`, and whole files of the kind.
 _COMMANDS: dict[str, tuple[str, Sequence[str]]] = {
     "xvector ranges": (
@@ -61,6 +73,20 @@ _COMMANDS: dict[str, tuple[str, Sequence[str]]] = {
         ["cegs.ark"],
     ),
     "normalisation": ("nnet3-chain-normalize-egs damaged ark:cegs.ark ark:o", ["den.fst"]),
+    "phones of alignments": (
+        "ali-to-phones --write-lengths graph.mdl ark:damaged ark:o",
+        ["graph.ali"],
+    ),
+    "phone sequences": ("chain-est-phone-lm ark:damaged o", ["phones.ark", "phones.txt"]),
+    "graph of a tree": ("chain-make-den-fst damaged graph.mdl lm o1 o2", ["graph.tree"]),
+    "graph of a model": (
+        "chain-make-den-fst graph.tree damaged lm o1 o2",
+        ["graph.mdl", "graph.txt"],
+    ),
+    "graph of a phone LM": (
+        "chain-make-den-fst graph.tree graph.mdl damaged o1 o2",
+        ["lm", "lm.txt"],
+    ),
     "npy": ("run net.pb --feed x=damaged --feed t=t.npy --fetch loss", ["x.npy"]),
 }
 
@@ -84,6 +110,31 @@ def _more() -> None:
     Path("request").write_text("input input 0,0,0 0,1,0\noutput output 0,0,0 0,1,0\n")
     with TableWriter("ark,t:feats.txt", "matrix") as table:
         table.write("k", matrix)
+    _graph_files()
+
+
+def _graph_files() -> None:
+    """What denominator graphs are made of."""
+    Path("graph.tree").write_bytes(_TREE)
+    tree = ContextDependency.read(Reader(_TREE, name="tree"))
+    model = new_transition_model(tree, Reader(_TOPOLOGY, name="topology"))
+    for name, binary in (("graph.mdl", True), ("graph.txt", False)):
+        writer = Writer(binary)
+        model.write_to(writer)
+        Path(name).write_bytes(writer.getvalue())
+    with TableWriter("ark:graph.ali", "int_vector") as table:
+        table.write("k", [2, 1, 1, 4, 3, 2, 1])
+    lm = PhoneLanguageModel(PhoneLmOptions(3, 5, 2))
+    with (
+        TableWriter("ark:phones.ark", "int_vector") as binary,
+        TableWriter("ark,t:phones.txt", "int_vector") as text,
+    ):
+        for key, phones in {"a": [1, 2, 2, 1], "b": [2, 1], "c": [1, 1, 2]}.items():
+            binary.write(key, phones)
+            text.write(key, phones)
+            lm.add(phones)
+    save_fst(lm.estimate(), "lm")
+    save_fst(lm.estimate(), "lm.txt", binary=False)
 
 
 def _runs(command: str) -> Callable[[Path], None]:
@@ -172,7 +223,7 @@ def _span(path: Path) -> None:
 def _tables(folder: Path) -> Sequence[bytes]:
     """Text archives of every kind that a line of text stands for."""
     values = {"token": "a", "token_vector": ["a", "b"], "int": 3, "float": 0.5, "bool": True}
-    values |= {"vector": np.ones(3, np.float32), "int_vector": [1, 2]}
+    values |= {"vector": np.ones(3, np.float32), "int_vector": [1, 2], "int_pair_vector": [[1, 2]]}
     found = []
     for kind, value in values.items():
         with TableWriter(f"ark,t:{folder}/t", kind) as table:
