@@ -100,13 +100,15 @@ def lattice_graph(lattice: CompactLattice, tolerances: Tolerances) -> PhoneGraph
     """The graph of a phone-aligned lattice, whose labels are phones.
 
     Raises:
-        ShapeError: it is empty, has arcs without a phone, or is not sorted; paths have different
-            lengths; a frame is left without a phone.
+        ShapeError: it is empty, has no frames, has arcs without a phone, or is not sorted; paths
+            have different lengths; a frame is left without a phone.
         FormatError: there are too many frames.
     """
     if not lattice.states:
         raise ShapeError("Empty lattice provided")
     times, length = state_times(lattice)
+    if not length:
+        raise ShapeError("the lattice has no frames: its arcs have no transition-ids")
     for state, end in enumerate(lattice.final):
         if end is not None and times[state] != length:
             raise ShapeError(

@@ -189,3 +189,6 @@ def test_mistakes():
     lattice.arcs[0].append(Arc(0, Weight(0, 0, (1, 1)), 1))
     with pytest.raises(ShapeError, match="epsilon arc"):
         lattice_graph(lattice, Tolerances())
+    nothing = CompactLattice(0, [[Arc(1, Weight(), 1)], []], [None, Weight()])
+    with pytest.raises(ShapeError, match="the lattice has no frames"):
+        lattice_graph(nothing, Tolerances())

@@ -129,10 +129,3 @@ def test_fsts(call):
     # behind the key stands OpenFst's magic number, as in Kaldi's binary tables
     assert Path("f.ark").read_bytes().startswith(b"a \xd6\xfd\xb2\x7e\x06\0\0\0vector")
     assert done(call("fstcopy", "scp:f.scp", "ark,t:-")) == Path("f.txt").read_bytes()
-
-
-def test_what_a_model_has(call):
-    assert done(call("am-info", "net.mdl")) == (
-        b"number of phones 2\nnumber of pdfs 2\nnumber of transition-ids 4\n"
-        b"number of transition-states 2\n"
-    )

@@ -21,6 +21,7 @@ import one_node
 from digit_lattices import write_digits
 from kaldi_source import missing, unpack, write_chain, write_data, write_features
 
+from opscope.nnet3.files.sparse import to_dense
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.programs.base.graphs import open_fst
@@ -142,6 +143,20 @@ def test_train_raw_rnn(recipe):
     write_data(recipe[0])
     made = train(recipe, RNN, LSTM, "--egs.opts=--num-utts-subset 4 --nj 2")
     assert Nnet.read(made / "final.raw").num_parameters > 100
+
+
+def test_get_egs_with_online_cmvn(recipe):
+    folder, command, _ = recipe
+    write_data(folder)
+    script = "steps/nnet3/get_egs.sh --online-cmvn true --cmvn-opts --cmn-window=100 --nj 2"
+    options = f"--cmd {command} --num-utts-subset 4 --samples-per-iter 300"
+    run(recipe, *script.split(), *options.split(), "data", "ali", "exp/egs")
+    assert (folder / "exp" / "egs" / "global_cmvn.stats").exists()
+    examples = dict(read_table(f"ark:{folder}/exp/egs/egs.1.ark", "example"))
+    assert len(examples) > 10
+    # the mean of 1 is gone
+    frames = np.concatenate([to_dense(eg.io[0].features) for eg in examples.values()])
+    assert abs(frames.mean()) < 0.5
 
 
 def test_chain_train(recipe):

@@ -101,6 +101,31 @@ _MAIN: dict[str, dict[str, int]] = {
     "Norms of parameter matrices": {"nnet3-show-progress": 153},
     "Relative parameter differences": {"nnet3-show-progress": 157},
     "Summed rows": {"matrix-sum-rows": 67},
+    "Done copying": {"lattice-copy": 225},
+    "Lattice for": {"lattice-align-phones": 85},
+    "Outputting partial lattice": {"lattice-align-phones": 88},
+    "Lattice was empty": {"lattice-align-phones": 96},
+    "Successfully aligned": {"lattice-align-phones": 105},
+    "Possibly empty lattice": {"lattice-1best": 90},
+    "Done converting": {"lattice-1best": 103},
+    "Error pruning lattice": {"lattice-prune": 88},
+    "For utterance {}, pruned": {"lattice-prune": 94},
+    "Overall, pruned": {"lattice-prune": 103},
+    "Done {} lattices.": {"lattice-prune": 107},
+    "Error creating proto-supervision": {"chain-get-supervision": 119},
+    "Generated chain supervision": {"chain-get-supervision": 150},
+    "No features for utterance": {"apply-cmvn-online": 84},
+    "Applied online CMVN": {"apply-cmvn-online": 132},
+    "Copied {} feature matrices.": {"copy-feats": 143},
+    "Copied features from": {"copy-feats": 165},
+    "Copied matrix to": {"copy-matrix": 112},
+    "Copied {} matrices.": {"copy-matrix": 135},
+    "No features read": {"matrix-dim": 56},
+    "Did not find features": {"compute-cmvn-stats": 107},
+    "No stats accumulated": {"compute-cmvn-stats": 123},
+    "Wrote global CMVN stats": {"compute-cmvn-stats": 168},
+    "Done accumulating CMVN stats": {"compute-cmvn-stats": 171},
+    "Copied {} FSTs.": {"fstcopy": 71},
 }
 
 # Messages of other functions, by program ("": any), function and file, with their lines. The first
@@ -274,6 +299,39 @@ _FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
         "Sum of all singular": 86,
         "Sum of selected singular": 87,
         "Applied ceiling": 117,
+    },
+    ("lattice-copy", "CopySubsetLattices", "lattice-copy.cc"): {
+        "The utterance {} is larger": 106,
+        "Wrote {} out of": 122,
+    },
+    ("lattice-align-phones", "AlignLattice", "phone-align-lattice.cc"): {
+        "Trying to word-align empty lattice": 267,
+    },
+    ("lattice-align-phones", "OutputPhoneArc", "phone-align-lattice.cc"): {
+        "Phone changed before final": 313,
+    },
+    ("lattice-align-phones", "OutputArcForce", "phone-align-lattice.cc"): {
+        "Mismatch in phone": 386,
+        "Problem phone-aligning lattice": 391,
+    },
+    (
+        "chain-get-supervision",
+        "PhoneLatticeToProtoSupervisionInternal",
+        "chain-supervision.cc",
+    ): {
+        "Empty lattice provided": 153,
+        "CompactLattice has epsilon arc": 178,
+        "Time of final state": 201,
+    },
+    ("chain-get-supervision", "ProtoSupervisionToSupervision", "chain-supervision.cc"): {
+        "Supervision FST is empty": 393,
+    },
+    ("chain-get-supervision", "ProcessSupervision", "chain-get-supervision.cc"): {
+        "Failed creating supervision": 43,
+    },
+    ("compute-cmvn-stats", "AccCmvnStatsWrapper", "compute-cmvn-stats.cc"): {
+        "No weights available": 37,
+        "Weights for utterance": 42,
     },
     ("matrix-sum", "TypeTwoUsage", "matrix-sum.cc"): {
         "Dimension mismatch for key": 201,

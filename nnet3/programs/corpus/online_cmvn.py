@@ -80,11 +80,11 @@ class OnlineCmvn:
     def __init__(self, stats: np.ndarray, options: SimpleNamespace) -> None:
         if options.norm_vars and not options.norm_means:
             raise FormatError("--norm-vars=true wants --norm-means=true")
-        if not 0 <= options.global_frames <= options.speaker_frames <= options.cmn_window:
+        if options.cmn_window <= 0 or min(options.global_frames, options.speaker_frames) < 0:
             raise FormatError(
-                f"--global-frames={options.global_frames}, --speaker-frames="
-                f"{options.speaker_frames}, --cmn-window={options.cmn_window}: none may be negative"
-                " or greater than the next"
+                f"--cmn-window={options.cmn_window} must be positive, --global-frames="
+                f"{options.global_frames} and --speaker-frames={options.speaker_frames} not"
+                " negative"
             )
         if not stats.size or not stats[0, -1] > 0:
             raise FormatError("the global statistics are of no frames")

@@ -64,7 +64,7 @@ def chain_get_supervision(
             try:
                 graph = _graph(value, tolerances)
             except ShapeError as error:
-                warn(f"{key}: {error}")
+                warn(str(error))
                 warn(f"Error creating proto-supervision for utterance {key}")
                 failed += 1
                 continue
