@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,7 +59,7 @@ class Stage:
     parameters: set[str] = field(default_factory=set)
 
 
-class Store:
+class Store(ABC):
     """What all stages of a model share.
 
     Attributes:
@@ -76,13 +77,13 @@ class Store:
         }
         self.constants = {n: a for n, a in arrays.items() if n not in self.parameters}
 
+    @abstractmethod
     def current(self, name: str) -> np.ndarray:
         """The value that a parameter has now."""
-        return self.parameters[name]
 
+    @abstractmethod
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
         """The outputs of a node on the host."""
-        raise NotImplementedError  # the runner gives it
 
 
 def _is_trained(array: np.ndarray) -> bool:

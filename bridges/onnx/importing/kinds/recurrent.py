@@ -223,9 +223,8 @@ def _initial(
 ) -> Value:
     if given is None:
         return n.const(np.zeros((batch, size)), dtype)
-    if n.attr("layout", 0):
-        given = n.op("transpose", given, perm=[1, 0, 2])
-    return _part(n, given, way)
+    rows_first = bool(n.attr("layout", 0))
+    return _part(n, n.op("transpose", given, perm=[1, 0, 2]) if rows_first else given, way)
 
 
 def _part(n: Call, value: Value, way: int) -> Value:

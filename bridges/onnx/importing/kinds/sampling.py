@@ -63,7 +63,9 @@ def _grid_sample(n: Attributes, x: np.ndarray, grid: np.ndarray) -> np.ndarray:
     rows = np.arange(len(x)).reshape((-1,) + (1,) * len(sizes))
     made: Any = 0
     for combination in itertools.product(*taps):
-        weight, inside, where = 1.0, True, []
+        weight: Any = 1.0
+        inside: Any = True
+        where: list[Any] = []
         for (ids, w), size in zip(combination, sizes, strict=True):
             if padding == "zeros":
                 inside = inside & (ids >= 0) & (ids < size)

@@ -28,14 +28,14 @@ def _gather(n: Call) -> Value:
     return n.op("gather", x, ids, axis=axis, from_end=True)
 
 
-def _counted(ids: np.ndarray, size: int) -> np.ndarray:
+def _counted(ids: np.ndarray, size: Any) -> np.ndarray:
     return np.where(ids < 0, ids + size, ids)
 
 
 @evaluates("GatherElements")
 def _gather_elements(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
     axis = n.axis(n.attr("axis", 0), x.ndim)
-    where = list(np.indices(ids.shape))
+    where: list[Any] = list(np.indices(ids.shape))
     where[axis] = _counted(ids, x.shape[axis])
     return x[tuple(where)]
 
@@ -86,7 +86,7 @@ def _scatter_elements(
     n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarray
 ) -> np.ndarray:
     axis = n.axis(n.attr("axis", 0), x.ndim)
-    where = list(np.indices(ids.shape))
+    where: list[Any] = list(np.indices(ids.shape))
     where[axis] = _counted(ids, x.shape[axis])
     return _scatter(n, x.copy(), tuple(where), updates)
 

@@ -32,8 +32,8 @@ def _new_shape(n: Attributes, x: Sequence[int], wanted: Sequence[int]) -> list[i
 
 @evaluates("Reshape")
 def _reshape_on_host(n: Attributes, x: np.ndarray, shape: Any = None) -> np.ndarray:
-    wanted = n.ints("shape", []) if shape is None else shape.reshape(-1)
-    return x.reshape(_new_shape(n, x.shape, wanted or [] if shape is None else wanted))
+    wanted = n.ints("shape") if shape is None else shape.reshape(-1).tolist()
+    return x.reshape(_new_shape(n, x.shape, wanted or []))
 
 
 @lowers("Reshape")
@@ -121,7 +121,7 @@ def _transpose(n: Call) -> Value:
     return n.op("transpose", n[0], perm=perm)
 
 
-def _expanded(shape: Sequence[int], wanted: Sequence[int]) -> list[int]:
+def _expanded(shape: Sequence[int], wanted: Any) -> list[int]:
     return list(np.broadcast_shapes(tuple(shape), tuple(int(dim) for dim in wanted)))
 
 
