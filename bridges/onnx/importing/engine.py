@@ -35,13 +35,13 @@ class Engine(Store):
         super().__init__(where, arrays)
         self.scope = Scope()
         for name, array in self.parameters.items():
-            self.scope.var(name).set(array)
+            self.scope.var(name).bind(array)
         self.generator = np.random.default_rng()
         self._bodies: dict[int, tuple[Graph, Body]] = {}
 
     def current(self, name: str) -> np.ndarray:
         """The value that a parameter has now."""
-        return self.scope.get(name).numpy()
+        return self.scope.get(name).array
 
     def value(self, name: str, env: Mapping[str, Any]) -> Any:
         """A value on the host."""
@@ -127,7 +127,7 @@ class _Ready:
             self._net = PlainNet(stage.net)
             self._scope = Scope(parent=engine.scope)
             for name, array in stage.constants.items():
-                self._scope.var(name).set(array)
+                self._scope.var(name).share(array)
             live = [name for name in stage.fetches.values() if name in made]
             self._context = OpContext(train=False, live_out=live)
 
