@@ -283,3 +283,16 @@ def test_a_wrong_attribute_is_told_when_it_runs() -> None:
     loaded = model_of_bytes(model.SerializeToString(), "m.onnx")
     with pytest.raises(FormatError, match=r"node 'h' \(Conv, opset 17\): attribute"):
         loaded.run({"x": x_of(1, 2, 6, 6)})
+
+
+def test_the_table_of_the_docs() -> None:
+    """docs/onnx_in.md lists every operator in the column where it belongs."""
+    from opscope.bridges.onnx.importing.calls import KINDS
+
+    page = Path(__file__).parents[2] / "docs" / "onnx_in.md"
+    rows = [line.split("|")[2:4] for line in page.read_text().splitlines() if line[:1] == "|"]
+    here, host = ({name.strip() for row in rows[2:-1] for name in row[i].split(",")} for i in (0, 1))
+    names = {f"{domain}.{name}".lstrip("."): kind for (domain, name), kind in KINDS.items()}
+    assert here - {""} == {name for name, kind in names.items() if kind.lower}
+    assert host - {""} == {name for name, kind in names.items() if not kind.lower}
+    assert len(names) >= 130
