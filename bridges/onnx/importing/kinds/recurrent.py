@@ -199,8 +199,8 @@ def _recurrent(n: Call) -> list[Value]:
     made, last = [], ([], [])
     for way, backwards in enumerate(ways):
         cell = _Cell(n, way, size, names[way * each :][:each], w, r, b)
-        given = n.op("reshape", cell.project(rows), shape=[steps, batch, -1])
-        state = [_initial(n, n.get(5 + i), way, batch, size, x.dtype) for i in range(2)]
+        given = n.op("reshape", cell.project(rows), shape=[steps, batch, cell.count * size])
+        state = [_initial(n, n.get(5 + i), way, size, x.dtype) for i in range(2)]
         outs: list[Value] = []
         for t in range(steps)[:: -1 if backwards else 1]:
             part = n.op("slice", given, axes=[0], starts=[t], ends=[t + 1])
@@ -218,11 +218,9 @@ def _recurrent(n: Call) -> list[Value]:
     return [y, *ends] if n.node.op == "LSTM" else [y, ends[0]]
 
 
-def _initial(
-    n: Call, given: Value | None, way: int, batch: int, size: int, dtype: np.dtype
-) -> Value:
-    if given is None:
-        return n.const(np.zeros((batch, size)), dtype)
+def _initial(n: Call, given: Value | None, way: int, size: int, dtype: np.dtype) -> Value:
+    if given is None or (given.array is not None and not given.array.any()):
+        return n.const(np.zeros((1, size)), dtype)  # of one row, which all rows share
     rows_first = bool(n.attr("layout", 0))
     return _part(n, n.op("transpose", given, perm=[1, 0, 2]) if rows_first else given, way)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .....framework.base.untrusted.values import check_fill
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from ..calls import Attributes, Call, Value, evaluates, lowers
 
 
 def _prod(dims: Sequence[int]) -> int:
@@ -330,9 +330,11 @@ def _trilu_on_host(n: Attributes, x: np.ndarray, k: Any = None) -> np.ndarray:
 
 @lowers("Trilu")
 def _trilu(n: Call) -> Value:
-    if not n[0].is_float:
-        raise NotHere
     at = (n.known_ints(1) or [0])[0]
+    if not n[0].is_float:
+        whole = np.ones(n[0].shape[-2:], bool)
+        kept = np.triu(whole, at) if n.attr("upper", 1) else np.tril(whole, at)
+        return n.op("where", n.const(kept), n[0], n.const(0, n[0].dtype))
     return n.op("triu" if n.attr("upper", 1) else "tril", n[0], diagonal=at)
 
 
