@@ -291,7 +291,9 @@ def test_the_table_of_the_docs() -> None:
 
     page = Path(__file__).parents[2] / "docs" / "onnx_in.md"
     rows = [line.split("|")[2:4] for line in page.read_text().splitlines() if line[:1] == "|"]
-    here, host = ({name.strip() for row in rows[2:-1] for name in row[i].split(",")} for i in (0, 1))
+    here, host = (
+        {name.strip() for row in rows[2:-1] for name in row[i].split(",")} for i in (0, 1)
+    )
     names = {f"{domain}.{name}".lstrip("."): kind for (domain, name), kind in KINDS.items()}
     assert here - {""} == {name for name, kind in names.items() if kind.lower}
     assert host - {""} == {name for name, kind in names.items() if not kind.lower}

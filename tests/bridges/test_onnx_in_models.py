@@ -88,7 +88,7 @@ def test_equal_to_onnx_runtime(model: str, feed: Callable[[], dict[str, Any]]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIGHT)
 def test_light_models(name: str) -> None:
-    """Before the last softmax: equal weights give scores near 1e18, whose order rounding decides."""
+    """Before the last softmax: equal weights give scores near 1e18, and rounding decides."""
     helper = pytest.importorskip("onnx.helper")
     import onnx
 

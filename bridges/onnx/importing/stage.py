@@ -22,8 +22,6 @@ from .graph import Graph, Node, instantiated
 
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
-_MOST_FOLDED = 1 << 26
-"""Bytes of a constant that is computed beforehand."""
 
 
 class Promote(Exception):
