@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.dtypes import DTYPES
-from ....framework.base.errors import FormatError, OpscopeError, RunError, ShapeError
+from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.shape import ArraySpec
 from ....framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
 from ....framework.ir.infer import infer_one
@@ -100,6 +100,7 @@ class Lowering:
         foreign: values that come in and no net can hold.
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
+        is_one_of_many: there are nets for many other shapes already.
     """
 
     def __init__(
@@ -111,12 +112,14 @@ class Lowering:
         *,
         may_promote: bool,
         unroll: bool = False,
+        is_one_of_many: bool = False,
     ) -> None:
         self._store = store
         self._values: dict[str, Value] = {}
         self._foreign = set(foreign)
         self._may_promote = may_promote
         self._unroll = unroll
+        self.is_one_of_many = is_one_of_many
         self._specs: dict[str, ArraySpec] = {}
         self._declared: dict[str, VarDecl] = {}
         self._ops: list[OpNode] = []
@@ -310,11 +313,11 @@ class Lowering:
                 raise self._refused(node, inputs) from None
             self._defer(node, host=True)
             return
-        except (ShapeError, OpscopeError) as error:
+        except FormatError:
+            raise
+        except Exception as error:  # a shape or value that does not fit: the host tells it, too
             self._undo(before)
-            if kind.evaluate is None or isinstance(error, FormatError):
-                if isinstance(error, FormatError):
-                    raise
+            if kind.evaluate is None:
                 raise RunError(f"{self._store.where}: {node.title()}: {error}") from error
             self._defer(node, host=True)
             return

@@ -11,6 +11,8 @@ from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
 
 _MOST_STEPS = 1000
 """Steps that are written out in a net, over all directions."""
+_FEW_STEPS = 8
+"""Steps that are written out where inputs come in ever new lengths."""
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
@@ -191,6 +193,8 @@ def _recurrent(n: Call) -> list[Value]:
         plain &= same
     plain &= not n.attr("clip", 0.0) and not n.attr("input_forget", 0) and n.get(7) is None
     if not plain or not x.is_float or not 0 < steps * len(ways) <= _MOST_STEPS:
+        raise NotHere
+    if n.is_one_of_many and steps > _FEW_STEPS:
         raise NotHere
     if rows_first:
         x = n.op("transpose", x, perm=[1, 0, 2])
