@@ -340,8 +340,16 @@ def test_wheel_works_away_from_the_tree(clean_copy):
         for path in clean_copy.rglob(pattern)
     ]
     sources = {path.relative_to(clean_copy).as_posix() for path in files}
-    layers = ("proto/", "framework/", "operators/", "nnet3/", "cntk/")
-    layers += ("bridges/", "python_api/", "testing/")
+    layers = (
+        "proto/",
+        "framework/",
+        "operators/",
+        "nnet3/",
+        "cntk/",
+        "bridges/",
+        "python_api/",
+        "testing/",
+    )
     expected = {f"opscope/{name}" for name in sources if name.startswith(layers)}
     own = ("__init__.py", "__init__.pyi", "__main__.py", "metrics.py")
     expected |= {f"opscope/{name}" for name in own}

@@ -124,7 +124,14 @@ def _kind(value: Any) -> str:
 
 
 class Emits(Protocol):
-    """What adds operators to a net."""
+    """What adds operators to a net.
+
+    Attributes:
+        is_one_of_many: there are nets for many signatures already: inputs of ever new shapes come,
+            and a net that is long in the making does not pay.
+    """
+
+    is_one_of_many: bool
 
     def emit(
         self, op_type: str, args: Sequence[Any], outs: Sequence[str] | int, attrs: dict[str, Any]
@@ -142,6 +149,11 @@ class Call(Attributes):
         super().__init__(node, where)
         self.inputs = list(inputs)
         self._stage = stage
+
+    @property
+    def is_one_of_many(self) -> bool:
+        """Whether inputs of ever new shapes come; see `Emits`."""
+        return self._stage.is_one_of_many
 
     def __getitem__(self, number: int) -> Value:
         value = self.get(number)

@@ -19,6 +19,8 @@ from .stage import Lowering, Promote, Stage, Store
 
 _MOST_STAGES = 32
 """Stages that a part of a graph keeps, for as many signatures of its inputs."""
+_MANY_STAGES = 12
+"""Stages after which a part counts as one whose inputs come in ever new shapes."""
 _MOST_VALUES = 4096
 """Elements of an input whose value may be part of a signature."""
 
@@ -35,13 +37,13 @@ class Engine(Store):
         super().__init__(where, arrays)
         self.scope = Scope()
         for name, array in self.parameters.items():
-            self.scope.var(name).set(array)
+            self.scope.var(name).bind(array)
         self.generator = np.random.default_rng()
         self._bodies: dict[int, tuple[Graph, Body]] = {}
 
     def current(self, name: str) -> np.ndarray:
         """The value that a parameter has now."""
-        return self.scope.get(name).numpy()
+        return self.scope.get(name).array
 
     def value(self, name: str, env: Mapping[str, Any]) -> Any:
         """A value on the host."""
@@ -112,6 +114,7 @@ class _Part:
         self.reads = list(dict.fromkeys(name for node in nodes for name in node.reads()))
         self.by_value: set[str] = set()
         self.ready: dict[Any, _Ready] = {}
+        self.made = 0
 
 
 class _Ready:
@@ -127,7 +130,7 @@ class _Ready:
             self._net = PlainNet(stage.net)
             self._scope = Scope(parent=engine.scope)
             for name, array in stage.constants.items():
-                self._scope.var(name).set(array)
+                self._scope.var(name).share(array)
             live = [name for name in stage.fetches.values() if name in made]
             self._context = OpContext(train=False, live_out=live)
 
@@ -204,8 +207,16 @@ class Body:
             return found
 
     def _lower(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> Stage:
+        part.made += 1
         return lower_part(
-            self._engine, part.nodes, part.reads, part.by_value, env, self._outputs, may_promote
+            self._engine,
+            part.nodes,
+            part.reads,
+            part.by_value,
+            env,
+            self._outputs,
+            may_promote,
+            is_one_of_many=part.made > _MANY_STAGES,
         )
 
 
@@ -218,6 +229,7 @@ def lower_part(
     outputs: Sequence[str],
     may_promote: bool,
     unroll: bool = False,
+    is_one_of_many: bool = False,
 ) -> Stage:
     """The stage of nodes for the values in `env`, of which `by_value` alone are looked at."""
     specs, known, foreign = {}, {}, set()
@@ -233,7 +245,15 @@ def lower_part(
             specs[name] = value.shape, value.dtype
         else:
             foreign.add(name)
-    lowering = Lowering(store, specs, known, foreign, may_promote=may_promote, unroll=unroll)
+    lowering = Lowering(
+        store,
+        specs,
+        known,
+        foreign,
+        may_promote=may_promote,
+        unroll=unroll,
+        is_one_of_many=is_one_of_many,
+    )
     return lowering.lower(nodes, outputs)
 
 

@@ -1,4 +1,4 @@
-"""A checked graph of ONNX nodes: names resolved, functions written out, attributes as Python values."""
+"""A checked graph of nodes: names resolved, functions written out, attributes as plain values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import FormatError, nearest
-from ....framework.base.untrusted.limits import limit
+from ....framework.base.untrusted.limits import check_limit
 from ....framework.base.untrusted.values import check_fill, check_nesting, shown
 from ....proto import onnx_pb2 as pb
 from ..files.reading import STANDARD, ModelFile
@@ -160,6 +160,7 @@ class _Reader:
         self.arrays: dict[str, np.ndarray] = {}
         self._narrow: set[str] = set()
         self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self._count = 0
         self._functions: dict[tuple[str, str, str], pb.FunctionProto] = {}
         for function in file.model.functions:
@@ -205,12 +206,10 @@ class _Reader:
         env[name] = self._unique(name)
 
     def _unique(self, name: str) -> str:
-        found, number = name, 1
+        found = name
         while found in self._names:
-            number += 1
-            found = f"{name}~{number}"
-            if number > 64:  # names that come very often: as a body that is called again and again
-                found = f"{name}~{len(self._names)}"
+            self._numbers[name] = self._numbers.get(name, 1) + 1
+            found = f"{name}~{self._numbers[name]}"
         self._names.add(found)
         return found
 
@@ -228,9 +227,9 @@ class _Reader:
         protos = list(protos)
         later = {name for proto in protos for name in proto.output if name}
         for number, proto in enumerate(protos):
-            self._count += 1
-            if self._count > 10 * limit("nodes"):
-                raise FormatError(f"{what}: more than {10 * limit('nodes')} nodes")
+            if depth:
+                self._count += 1
+                check_limit("nodes", self._count, f"{what}: nodes of functions and inner graphs")
             name = proto.name or next((o for o in proto.output if o), "") or f"#{number}"
             place = f"{what}: node {shown(name)} ({shown(proto.op_type)[1:-1]})"
             for given in proto.input:

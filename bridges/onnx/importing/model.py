@@ -55,7 +55,7 @@ class OnnxModel:
     @property
     def parameters(self) -> dict[str, np.ndarray]:
         """Copies of the parameters by name."""
-        return {name: self._engine.current(name) for name in self._engine.parameters}
+        return {name: self._engine.current(name).copy() for name in self._engine.parameters}
 
     def run(self, feed: Mapping[str, Any], fetch: Sequence[str] | None = None) -> dict[str, Any]:
         """Run the model.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.dtypes import DTYPES
-from ....framework.base.errors import FormatError, OpscopeError, RunError, ShapeError
+from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.shape import ArraySpec
 from ....framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
 from ....framework.ir.infer import infer_one
@@ -21,8 +22,6 @@ from .graph import Graph, Node, instantiated
 
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
-_MOST_FOLDED = 1 << 26
-"""Bytes of a constant that is computed beforehand."""
 
 
 class Promote(Exception):
@@ -58,7 +57,7 @@ class Stage:
     parameters: set[str] = field(default_factory=set)
 
 
-class Store:
+class Store(ABC):
     """What all stages of a model share.
 
     Attributes:
@@ -76,13 +75,13 @@ class Store:
         }
         self.constants = {n: a for n, a in arrays.items() if n not in self.parameters}
 
+    @abstractmethod
     def current(self, name: str) -> np.ndarray:
         """The value that a parameter has now."""
-        return self.parameters[name]
 
+    @abstractmethod
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
         """The outputs of a node on the host."""
-        raise NotImplementedError  # the runner gives it
 
 
 def _is_trained(array: np.ndarray) -> bool:
@@ -101,6 +100,7 @@ class Lowering:
         foreign: values that come in and no net can hold.
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
+        is_one_of_many: there are nets for many other shapes already.
     """
 
     def __init__(
@@ -112,12 +112,14 @@ class Lowering:
         *,
         may_promote: bool,
         unroll: bool = False,
+        is_one_of_many: bool = False,
     ) -> None:
         self._store = store
         self._values: dict[str, Value] = {}
         self._foreign = set(foreign)
         self._may_promote = may_promote
         self._unroll = unroll
+        self.is_one_of_many = is_one_of_many
         self._specs: dict[str, ArraySpec] = {}
         self._declared: dict[str, VarDecl] = {}
         self._ops: list[OpNode] = []
@@ -311,11 +313,11 @@ class Lowering:
                 raise self._refused(node, inputs) from None
             self._defer(node, host=True)
             return
-        except (ShapeError, OpscopeError) as error:
+        except FormatError:
+            raise
+        except Exception as error:  # a shape or value that does not fit: the host tells it, too
             self._undo(before)
-            if kind.evaluate is None or isinstance(error, FormatError):
-                if isinstance(error, FormatError):
-                    raise
+            if kind.evaluate is None:
                 raise RunError(f"{self._store.where}: {node.title()}: {error}") from error
             self._defer(node, host=True)
             return

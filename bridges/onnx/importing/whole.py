@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import ShapeError
+from ....framework.base.untrusted.values import check_fill
 from ....framework.ir.desc import OUTPUT, make_op, make_var
 from ....framework.ir.op_list import OpList, OpNode, VarDecl
 from .engine import Engine, lower_part
@@ -74,6 +75,9 @@ def _stage(
     names = dict(zip((info.name for info in model.inputs), graph.inputs, strict=True))
     env: dict[str, Any] = {}
     for info in model.inputs:
+        if info.dtype is not None:
+            what = f"{model.path}: input {info.name!r}"
+            check_fill(shapes.get(info.name, ()), info.dtype.itemsize, what)
         if info.name in fixed:
             env[names[info.name]] = fixed[info.name]
         else:

@@ -27,7 +27,7 @@ def layers() -> Graph:
     rows = g.node("Gather", [g.node("Shape", [h]), g.constant(0, dtype=np.int64)], axis=0)
     shape = g.node("Concat", [g.node("Unsqueeze", [rows, g.ints(0)]), g.ints(-1)], axis=0)
     flat = g.node("Reshape", [h, shape])
-    v = g.constant(rng.normal(size=(27, 4)), "v", np.float32)
+    v = g.constant(rng.normal(size=(27, 16)), "v", np.float32)
     g.output(g.node("Softmax", [g.node("MatMul", [flat, v])], "y", axis=-1), np.float32)
     return g
 

@@ -155,8 +155,6 @@ def _cast_to(n: Call, dtype: np.dtype | None) -> Value:
         return x
     if dtype.kind == "b":
         return n.op("not_equal", x, n.const(0, x.dtype))
-    if dtype.kind in "iu" and x.is_float and dtype.itemsize < 8:
-        raise NotHere
     return n.op("cast", x, dtype=dtype)
 
 

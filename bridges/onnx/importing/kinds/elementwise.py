@@ -220,6 +220,17 @@ def _is_inf(n: Attributes, x: np.ndarray) -> np.ndarray:
     return np.isinf(x) & ((x > 0) * bool(up) | (x < 0) * bool(down))
 
 
+@lowers("IsInf")
+def _is_inf_here(n: Call) -> Value:
+    up, down = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
+    made, zero = n.op("isinf", n[0]), n.const(0, n[0].dtype)
+    if up and down:
+        return made
+    if not up and not down:
+        raise NotHere
+    return n.op("logical_and", made, n.op("greater" if up else "less", n[0], zero))
+
+
 # -- activations with attributes -------------------------------------------------------------------
 
 

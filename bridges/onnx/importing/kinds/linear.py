@@ -68,7 +68,9 @@ def _gemm(n: Call) -> Value:
 
 @evaluates("Einsum")
 def _einsum_on_host(n: Attributes, *args: np.ndarray) -> np.ndarray:
-    return np.asarray(np.einsum(n.attr("equation", "").replace(" ", ""), *args))
+    dtype = args[0].dtype
+    wide = [x.astype(np.float32) if dtype.itemsize == 2 and dtype.kind == "V" else x for x in args]
+    return np.asarray(np.einsum(n.attr("equation", "").replace(" ", ""), *wide)).astype(dtype)
 
 
 @lowers("Einsum")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from .linear import matmul
 from .windows import convolved
 
 
@@ -43,6 +44,32 @@ def _quantize(n: Attributes, x: np.ndarray, scale: np.ndarray, zero: Any = None)
     return _rounded(wide, shift, dtype)
 
 
+def _known_float(value: Value) -> bool:
+    return value.array is not None and value.dtype in (np.float32, np.float64)
+
+
+_BYTES = (np.dtype("uint8"), np.dtype("int8"))
+
+
+@lowers("QuantizeLinear")
+def _quantize_here(n: Call) -> Value:
+    x, scale, zero = n[0], n[1], n.known(2)
+    if zero is None or zero.dtype not in _BYTES or not _known_float(scale) or scale.array is None:
+        raise NotHere
+    if x.dtype != scale.dtype:
+        raise NotHere
+    made = n.op("round", n.op("div", x, n.const(_spread(n, scale.array, x.shape))))
+    if zero.any():
+        made = n.op("add", made, n.const(_spread(n, zero, x.shape), x.dtype))
+    return _to_bytes(n, made, zero.dtype)
+
+
+def _to_bytes(n: Call, x: Value, dtype: np.dtype) -> Value:
+    info = np.iinfo(dtype)
+    limited = n.op("clip", x, minimum=float(info.min), maximum=float(info.max))
+    return n.op("cast", limited, dtype=dtype)
+
+
 @evaluates("DequantizeLinear")
 def _dequantize(n: Attributes, x: np.ndarray, scale: np.ndarray, zero: Any = None) -> np.ndarray:
     wide = x.astype(np.int64)
@@ -73,6 +100,23 @@ def _dynamic(n: Attributes, x: np.ndarray) -> tuple[np.ndarray, ...]:
     return _rounded(x / scale, np.int64(zero), np.dtype("uint8")), np.array(scale), np.array(zero)
 
 
+@lowers("DynamicQuantizeLinear")
+def _dynamic_here(n: Call) -> list[Value]:
+    x, zero = n[0], n.const(0, n[0].dtype)
+    if x.dtype != np.float32 or 0 in x.shape:
+        raise NotHere
+    axes = list(range(x.ndim))
+    low = n.op("minimum", n.op("reduce_min", x, axes=axes), zero)
+    high = n.op("maximum", n.op("reduce_max", x, axes=axes), zero)
+    scale = n.op("div", n.op("sub", high, low), n.const(255, x.dtype))
+    scale = n.op("where", n.op("equal", scale, zero), n.const(1, x.dtype), scale)
+    shift = n.op("round", n.op("div", n.op("neg", low), scale))
+    shift = n.op("clip", shift, minimum=0.0, maximum=255.0)
+    made = n.op("add", n.op("round", n.op("div", x, scale)), shift)
+    dtype = np.dtype("uint8")
+    return [_to_bytes(n, made, dtype), scale, n.op("cast", shift, dtype=dtype)]
+
+
 def _shifted(x: np.ndarray, zero: Any, axis: int) -> np.ndarray:
     """Integers without their zero point, as float64, in which their products are exact."""
     wide = x.astype(np.float64)
@@ -91,6 +135,31 @@ def _matmul_integer(
 ) -> np.ndarray:
     left, right = _shifted(a, a_zero, a.ndim - 2), _shifted(b, b_zero, b.ndim - 1)
     return np.asarray(np.matmul(left, right)).astype(np.int32)
+
+
+@lowers("MatMulInteger")
+def _matmul_integer_here(n: Call) -> Value:
+    """The product of float64 numbers, which is exact."""
+    a, b = n[0], n[1]
+    left = _shifted_here(n, a, n.get(2), a.ndim - 2)
+    right = _shifted_here(n, b, n.get(3), b.ndim - 1)
+    return n.op("cast", matmul(n, left, right), dtype=np.dtype("int32"))
+
+
+def _shifted_here(n: Call, x: Value, zero: Value | None, axis: int) -> Value:
+    if x.array is not None and (zero is None or zero.array is not None):
+        return n.const(_shifted(x.array, None if zero is None else zero.array, axis))
+    wide = n.op("cast", x, dtype=np.dtype("float64"))
+    if zero is None:
+        return wide
+    shift = n.op("cast", zero, dtype=np.dtype("float64"))
+    if zero.ndim == 1 and zero.shape[0] > 1:
+        dims = [1] * x.ndim
+        dims[axis] = zero.shape[0]
+        shift = n.op("reshape", shift, shape=dims)
+    elif zero.ndim == 1:
+        shift = n.op("reshape", shift, shape=[])
+    return n.op("sub", wide, shift)
 
 
 @evaluates("ConvInteger")

@@ -11,6 +11,8 @@ from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
 
 _MOST_STEPS = 1000
 """Steps that are written out in a net, over all directions."""
+_FEW_STEPS = 8
+"""Steps that are written out where inputs come in ever new lengths."""
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
@@ -192,6 +194,8 @@ def _recurrent(n: Call) -> list[Value]:
     plain &= not n.attr("clip", 0.0) and not n.attr("input_forget", 0) and n.get(7) is None
     if not plain or not x.is_float or not 0 < steps * len(ways) <= _MOST_STEPS:
         raise NotHere
+    if n.is_one_of_many and steps > _FEW_STEPS:
+        raise NotHere
     if rows_first:
         x = n.op("transpose", x, perm=[1, 0, 2])
     size, each = r.shape[-1], len(names) // len(ways)
@@ -199,8 +203,8 @@ def _recurrent(n: Call) -> list[Value]:
     made, last = [], ([], [])
     for way, backwards in enumerate(ways):
         cell = _Cell(n, way, size, names[way * each :][:each], w, r, b)
-        given = n.op("reshape", cell.project(rows), shape=[steps, batch, -1])
-        state = [_initial(n, n.get(5 + i), way, batch, size, x.dtype) for i in range(2)]
+        given = n.op("reshape", cell.project(rows), shape=[steps, batch, cell.count * size])
+        state = [_initial(n, n.get(5 + i), way, size, x.dtype) for i in range(2)]
         outs: list[Value] = []
         for t in range(steps)[:: -1 if backwards else 1]:
             part = n.op("slice", given, axes=[0], starts=[t], ends=[t + 1])
@@ -218,14 +222,11 @@ def _recurrent(n: Call) -> list[Value]:
     return [y, *ends] if n.node.op == "LSTM" else [y, ends[0]]
 
 
-def _initial(
-    n: Call, given: Value | None, way: int, batch: int, size: int, dtype: np.dtype
-) -> Value:
-    if given is None:
-        return n.const(np.zeros((batch, size)), dtype)
-    if n.attr("layout", 0):
-        given = n.op("transpose", given, perm=[1, 0, 2])
-    return _part(n, given, way)
+def _initial(n: Call, given: Value | None, way: int, size: int, dtype: np.dtype) -> Value:
+    if given is None or (given.array is not None and not given.array.any()):
+        return n.const(np.zeros((1, size)), dtype)  # of one row, which all rows share
+    rows_first = bool(n.attr("layout", 0))
+    return _part(n, n.op("transpose", given, perm=[1, 0, 2]) if rows_first else given, way)
 
 
 def _part(n: Call, value: Value, way: int) -> Value:

@@ -67,6 +67,9 @@ _STEPS = {  # operators of a net: before, the reduction, after
 }
 
 
+_OF_INTEGERS = ("ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceL1")
+
+
 @evaluates(*_FUNCTIONS)
 def _reduce_on_host(n: Attributes, x: np.ndarray, axes: Any = None) -> np.ndarray:
     found = _axes(n, n.ints("axes") if axes is None else list(axes.reshape(-1)), x.ndim)
@@ -80,7 +83,7 @@ def _reduce_on_host(n: Attributes, x: np.ndarray, axes: Any = None) -> np.ndarra
 @lowers(*_FUNCTIONS)
 def _reduce(n: Call) -> Value:
     x = n[0]
-    if not x.is_float or 0 in x.shape:
+    if 0 in x.shape or (not x.is_float and n.node.op not in _OF_INTEGERS):
         raise NotHere
     given = n.ints("axes") if n.get(1) is None else n.known_ints(1)
     axes = _axes(n, given, x.ndim)
@@ -88,6 +91,7 @@ def _reduce(n: Call) -> Value:
     value = n.op(before, x) if before else x
     if axes and reduce:
         value = n.op(reduce, value, axes=list(axes), keepdims=bool(n.attr("keepdims", 1)))
+        value = value if value.dtype == x.dtype else n.op("cast", value, dtype=x.dtype)
     return n.op(after, value) if after else value
 
 
@@ -163,15 +167,16 @@ def _running_on_host(n: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarr
 @lowers("CumSum", "CumProd")
 def _running(n: Call) -> Value:
     axis = n.known_ints(1)
-    if not axis or not n[0].is_float:
+    if not axis:
         raise NotHere
-    return n.op(
+    made = n.op(
         n.node.op.lower(),
         n[0],
         axis=n.axis(axis[0], n[0].ndim),
         exclusive=bool(n.attr("exclusive", 0)),
         reverse=bool(n.attr("reverse", 0)),
     )
+    return made if made.dtype == n[0].dtype else n.op("cast", made, dtype=n[0].dtype)
 
 
 # -- along an axis ---------------------------------------------------------------------------------

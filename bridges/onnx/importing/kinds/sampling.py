@@ -63,7 +63,9 @@ def _grid_sample(n: Attributes, x: np.ndarray, grid: np.ndarray) -> np.ndarray:
     rows = np.arange(len(x)).reshape((-1,) + (1,) * len(sizes))
     made: Any = 0
     for combination in itertools.product(*taps):
-        weight, inside, where = 1.0, True, []
+        weight: Any = 1.0
+        inside: Any = True
+        where: list[Any] = []
         for (ids, w), size in zip(combination, sizes, strict=True):
             if padding == "zeros":
                 inside = inside & (ids >= 0) & (ids < size)
@@ -74,6 +76,72 @@ def _grid_sample(n: Attributes, x: np.ndarray, grid: np.ndarray) -> np.ndarray:
         values = np.moveaxis(x, 1, -1)[(rows, *where)]
         made = made + values * (weight * inside)[..., None]
     return np.moveaxis(made, -1, 1).astype(x.dtype)
+
+
+@lowers("GridSample")
+def _grid_sample_here(n: Call) -> Value:
+    """Weighted sums of gathered places; the weights carry the gradient of the grid."""
+    x, grid = n[0], n[1]
+    mode, padding = n.attr("mode", "linear"), n.attr("padding_mode", "zeros")
+    align, dtype = bool(n.attr("align_corners", 0)), grid.dtype
+    if mode not in ("linear", "bilinear", "nearest") or padding not in ("zeros", "border"):
+        raise NotHere
+    if x.dtype != dtype or not x.is_float:
+        raise NotHere
+    sizes, outs = x.shape[2:], grid.shape[1:-1]
+    rank = len(sizes)
+    taps: list[list[tuple[Value, Value | None]]] = []
+    for axis, size in enumerate(sizes):
+        part = n.op("slice", grid, axes=[rank + 1], starts=[rank - 1 - axis], ends=[rank - axis])
+        at = n.op("reshape", part, shape=[x.shape[0], *outs])
+        half = (size - 1) / 2 if align else size / 2
+        at = n.op("scale", at, scale=half, bias=half if align else half - 0.5)
+        if padding == "border":
+            at = n.op("clip", at, minimum=0.0, maximum=size - 1.0)
+        if mode == "nearest":
+            taps.append([(n.op("round", at), None)])
+            continue
+        low = n.op("floor", at)
+        ratio = n.op("sub", at, low)
+        rest = n.op("scale", ratio, scale=-1.0, bias=1.0)
+        taps.append([(low, rest), (n.op("scale", low, bias=1.0), ratio)])
+    perm = [0, *range(2, rank + 2), 1]
+    rows = n.op("reshape", n.op("transpose", x, perm=perm), shape=[-1, x.shape[1]])
+    first = np.arange(x.shape[0]).reshape(-1, *[1] * rank) * int(np.prod(sizes))
+    total: Value | None = None
+    for combination in itertools.product(*taps):
+        made = _tap_here(n, rows, first, combination, sizes, padding == "zeros")
+        total = made if total is None else n.op("add", total, made)
+    assert total is not None
+    return n.op("transpose", total, perm=[0, rank + 1, *range(1, rank + 1)])
+
+
+def _tap_here(
+    n: Call,
+    rows: Value,
+    first: np.ndarray,
+    combination: Sequence[tuple[Value, Value | None]],
+    sizes: Sequence[int],
+    zeros: bool,
+) -> Value:
+    """One place for each of the grid's points, by its weight."""
+    weight: Value | None = None
+    ids: Value = n.const(first, np.int64)
+    step, dtype = int(np.prod(sizes)), rows.dtype
+    for (place, factor), size in zip(combination, sizes, strict=True):
+        step //= size
+        inner = n.op("clip", place, minimum=0.0, maximum=size - 1.0)
+        whole = n.op("cast", inner, dtype=np.dtype("int64"))
+        ids = n.op("add", ids, n.op("mul", whole, n.const(step, np.int64)))
+        factors = [] if factor is None else [factor]
+        if zeros:
+            factors.append(n.op("cast", n.op("equal", place, inner), dtype=dtype))
+        for each in factors:
+            weight = each if weight is None else n.op("mul", weight, each)
+    values = n.op("gather", rows, ids, axis=0)
+    if weight is None:
+        return values
+    return n.op("mul", values, n.op("reshape", weight, shape=[*weight.shape, 1]))
 
 
 def _base_grid(sizes: Sequence[int], align: bool) -> np.ndarray:

@@ -28,14 +28,22 @@ def _gather(n: Call) -> Value:
     return n.op("gather", x, ids, axis=axis, from_end=True)
 
 
-def _counted(ids: np.ndarray, size: int) -> np.ndarray:
+def _counted(ids: np.ndarray, size: Any) -> np.ndarray:
     return np.where(ids < 0, ids + size, ids)
+
+
+def _counted_here(n: Call, ids: Value, sizes: Any) -> Value:
+    """Ids counted from the front, those of a net's input too."""
+    if ids.array is not None:
+        return n.const(_counted(ids.array, sizes))
+    zero, more = n.const(0, ids.dtype), n.const(sizes, ids.dtype)
+    return n.op("where", n.op("less", ids, zero), n.op("add", ids, more), ids)
 
 
 @evaluates("GatherElements")
 def _gather_elements(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
     axis = n.axis(n.attr("axis", 0), x.ndim)
-    where = list(np.indices(ids.shape))
+    where: list[Any] = list(np.indices(ids.shape))
     where[axis] = _counted(ids, x.shape[axis])
     return x[tuple(where)]
 
@@ -44,9 +52,9 @@ def _gather_elements(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarra
 def _gather_elements_here(n: Call) -> Value:
     x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
     others = [(a, b) for i, (a, b) in enumerate(zip(x.shape, ids.shape, strict=True)) if i != axis]
-    if any(a != b for a, b in others) or ids.array is None:
+    if any(a != b for a, b in others):
         raise NotHere
-    return n.op("take_along_axis", x, _counted(ids.array, x.shape[axis]), axis=axis)
+    return n.op("take_along_axis", x, _counted_here(n, ids, x.shape[axis]), axis=axis)
 
 
 @evaluates("GatherND")
@@ -59,12 +67,9 @@ def _gather_nd(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 @lowers("GatherND")
 def _gather_nd_here(n: Call) -> Value:
-    ids = n[1]
-    if ids.array is None:
-        raise NotHere
-    dims = n.attr("batch_dims", 0)
+    ids, dims = n[1], n.attr("batch_dims", 0)
     sizes = np.array(n[0].shape[dims : dims + ids.shape[-1]])
-    return n.op("gather_nd", n[0], _counted(ids.array, sizes), batch_dims=dims)
+    return n.op("gather_nd", n[0], _counted_here(n, ids, sizes), batch_dims=dims)
 
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -86,7 +91,7 @@ def _scatter_elements(
     n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarray
 ) -> np.ndarray:
     axis = n.axis(n.attr("axis", 0), x.ndim)
-    where = list(np.indices(ids.shape))
+    where: list[Any] = list(np.indices(ids.shape))
     where[axis] = _counted(ids, x.shape[axis])
     return _scatter(n, x.copy(), tuple(where), updates)
 
@@ -96,9 +101,9 @@ def _scatter_elements_here(n: Call) -> Value:
     x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
     how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
     others = [(a, b) for i, (a, b) in enumerate(zip(x.shape, ids.shape, strict=True)) if i != axis]
-    if how is None or ids.array is None or any(a != b for a, b in others):
+    if how is None or any(a != b for a, b in others):
         raise NotHere
-    where = _counted(ids.array, x.shape[axis])
+    where = _counted_here(n, ids, x.shape[axis])
     return n.op("put_along_axis", x, where, n[2], axis=axis, mode=how)
 
 
@@ -112,9 +117,9 @@ def _scatter_nd(n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarr
 def _scatter_nd_here(n: Call) -> Value:
     ids = n[1]
     how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
-    if how is None or ids.array is None:
+    if how is None:
         raise NotHere
-    where = _counted(ids.array, np.array(n[0].shape[: ids.shape[-1]]))
+    where = _counted_here(n, ids, np.array(n[0].shape[: ids.shape[-1]]))
     return n.op("scatter_nd", n[0], where, n[2], mode=how)
 
 
@@ -148,6 +153,23 @@ def _one_hot_on_host(
     shape = [1] * (ids.ndim + 1)
     shape[axis] = count
     return np.where(where == np.arange(count).reshape(shape), values[1], values[0])
+
+
+@lowers("OneHot")
+def _one_hot(n: Call) -> Value:
+    ids, values = n[0], n[2]
+    count = (n.known_ints(1) or [0])[0]
+    if ids.dtype.kind not in "iu":
+        ids = n.op("cast", ids, dtype=np.dtype("int64"))
+    axis = n.axis(n.attr("axis", -1), ids.ndim + 1)
+    check_fill([*ids.shape, count], values.dtype.itemsize, n.node.title())
+    where = _counted_here(n, ids, count)
+    where = n.op("reshape", where, shape=[*ids.shape[:axis], 1, *ids.shape[axis:]])
+    shape = [1] * (ids.ndim + 1)
+    shape[axis] = count
+    hot = n.op("equal", where, n.const(np.arange(count).reshape(shape), ids.dtype))
+    off, on = (n.op("slice", values, axes=[0], starts=[i], ends=[i + 1]) for i in (0, 1))
+    return n.op("where", hot, on, off)
 
 
 @evaluates("NonZero")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .....framework.base.untrusted.values import check_fill
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from ..calls import Attributes, Call, Value, evaluates, lowers
 
 
 def _prod(dims: Sequence[int]) -> int:
@@ -32,8 +32,8 @@ def _new_shape(n: Attributes, x: Sequence[int], wanted: Sequence[int]) -> list[i
 
 @evaluates("Reshape")
 def _reshape_on_host(n: Attributes, x: np.ndarray, shape: Any = None) -> np.ndarray:
-    wanted = n.ints("shape", []) if shape is None else shape.reshape(-1)
-    return x.reshape(_new_shape(n, x.shape, wanted or [] if shape is None else wanted))
+    wanted = n.ints("shape") if shape is None else shape.reshape(-1).tolist()
+    return x.reshape(_new_shape(n, x.shape, wanted or []))
 
 
 @lowers("Reshape")
@@ -121,7 +121,7 @@ def _transpose(n: Call) -> Value:
     return n.op("transpose", n[0], perm=perm)
 
 
-def _expanded(shape: Sequence[int], wanted: Sequence[int]) -> list[int]:
+def _expanded(shape: Sequence[int], wanted: Any) -> list[int]:
     return list(np.broadcast_shapes(tuple(shape), tuple(int(dim) for dim in wanted)))
 
 
@@ -330,9 +330,11 @@ def _trilu_on_host(n: Attributes, x: np.ndarray, k: Any = None) -> np.ndarray:
 
 @lowers("Trilu")
 def _trilu(n: Call) -> Value:
-    if not n[0].is_float:
-        raise NotHere
     at = (n.known_ints(1) or [0])[0]
+    if not n[0].is_float:
+        whole = np.ones(n[0].shape[-2:], bool)
+        kept = np.triu(whole, at) if n.attr("upper", 1) else np.tril(whole, at)
+        return n.op("where", n.const(kept), n[0], n.const(0, n[0].dtype))
     return n.op("triu" if n.attr("upper", 1) else "tril", n[0], diagonal=at)
 
 

@@ -21,7 +21,7 @@ def _complex(x: np.ndarray) -> np.ndarray:
 
 
 def _pairs(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    return np.stack([x.real, x.imag], -1).astype(dtype)
+    return np.stack([np.real(x), np.imag(x)], -1).astype(dtype)
 
 
 @evaluates("DFT")

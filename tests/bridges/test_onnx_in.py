@@ -1,0 +1,316 @@
+"""ONNX in: models that run, train and are saved; graphs inside nodes; bad files in one error."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opscope
+from campaign.readers.onnx_targets import graphs, layers
+from opscope import NetBuilder
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes, write_model
+from opscope.bridges.onnx.importing.model import model_of_bytes
+from opscope.framework.base.errors import (
+    FormatError,
+    RunError,
+    ShapeError,
+    VariableError,
+)
+from opscope.proto import onnx_pb2 as pb
+
+
+def imported(graph: Graph) -> Any:
+    return model_of_bytes(model_bytes(graph), "m.onnx")
+
+
+def x_of(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+def with_ort(data: bytes, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    ort = pytest.importorskip("onnxruntime")
+    return ort.InferenceSession(data).run(None, feed)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_layers_run_as_elsewhere(rows: int) -> None:
+    data, feed = model_bytes(layers()), {"x": x_of(rows, 2, 6, 6)}
+    model = model_of_bytes(data)
+    assert model.is_one_net(feed)
+    np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_branches_and_loops(condition: bool) -> None:
+    data, feed = model_bytes(graphs()), {"x": x_of(2, 3), "c": np.array(condition)}
+    model = model_of_bytes(data)
+    np.testing.assert_allclose(model.run(feed)["z"], with_ort(data, feed)[0], rtol=1e-5)
+
+
+def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    write_model(path, layers(), external=True)
+    model = opscope.from_onnx(path)
+    assert [(i.name, i.dtype, i.shape) for i in model.inputs] == [
+        ("x", np.dtype("float32"), ("N", 2, 6, 6))
+    ]
+    assert set(model.parameters) == {"w", "v"}
+    assert model.run({"x": x_of(1, 2, 6, 6)}, ["y"])["y"].shape == (1, 16)
+    next(tmp_path.glob("*.data")).unlink()
+    with pytest.raises(FormatError, match=r"m.onnx: tensor '\w': external data .*No such file"):
+        opscope.from_onnx(path)
+
+
+def test_it_trains_and_is_saved(tmp_path: Path) -> None:
+    model = imported(layers())
+    b = NetBuilder.from_desc(model.op_list())
+    label = b.input("label", [-1], "int64")
+    loss = b.mean(b.cross_entropy(b.var("y"), label), name="loss")
+    b.backward_from(loss)
+    b.add_optimization(0.02, "adam")
+    feed = {"x": x_of(8, 2, 6, 6), "label": np.arange(8) % 4}
+    before = model.run({"x": feed["x"]})["y"]
+    history = opscope.train(b, [feed], epochs=20, scope=model.scope, progress=False)
+    losses = [row["loss"] for row in history.rows]
+    assert losses[-1] < 0.5 * losses[0]
+    after = model.run({"x": feed["x"]})["y"]
+    assert np.abs(after - before).max() > 0.1
+    model.save(tmp_path / "saved")
+    loaded = opscope.load(tmp_path / "saved")
+    np.testing.assert_allclose(loaded.predict({"x": feed["x"]})["y"], after, atol=1e-6)
+
+
+def test_the_gradient_of_a_loop_and_a_scan() -> None:
+    """z = x (1 + w)^3 by a loop, its running sums by a scan; both have the gradient of w."""
+    g = Graph("g")
+    x, w = g.input("x", np.float32, [2, 3]), g.constant([[0.5, 1.0, 2.0]], "w", np.float32)
+    body = g.sub_graph("body")
+    body.input("i", np.int64, [])
+    body.input("go", np.bool_, [])
+    body.input("h", np.float32, [2, 3])
+    body.output(body.node("Identity", ["go"], "go_on"), np.bool_)
+    grown = body.node("Add", ["h", body.node("Mul", ["h", w])], "grown")
+    body.output(grown, np.float32)
+    z = g.node("Loop", [g.constant(3, dtype=np.int64), g.constant(True), x], "z", body=body)
+    step = g.sub_graph("step")
+    step.input("s", np.float32, [3])
+    step.input("row", np.float32, [3])
+    total = step.node("Add", ["s", "row"], "total")
+    step.output(total, np.float32)
+    step.output(step.node("Identity", [total], "copy"), np.float32)
+    zero = g.constant(np.zeros(3), "zero", np.float32)
+    outs = g.node("Scan", [zero, z], outputs=["last", "sums"], num_scan_inputs=1, body=step)
+    g.output(outs[1], np.float32)
+    data, feed = model_bytes(g), {"x": x_of(2, 3)}
+    model = model_of_bytes(data)
+    np.testing.assert_allclose(model.run(feed)["sums"], with_ort(data, feed)[0], rtol=1e-5)
+    b = NetBuilder.from_desc(model.op_list())
+    b.backward_from(b.mean(b.var("sums")))
+    fetched = b.run(model.scope, feed=feed, fetch=["sums", b.gradient("w")])
+    np.testing.assert_allclose(fetched["sums"], model.run(feed)["sums"], rtol=1e-5)
+    wanted = 3 * (1 + np.array([0.5, 1, 2])) ** 2 * (2 * feed["x"][0] + feed["x"][1]) / 6
+    np.testing.assert_allclose(fetched[b.gradient("w")][0], wanted, rtol=1e-4)
+
+
+def test_what_hangs_on_data() -> None:
+    """Rows that are not zero, then a product: two nets and a node on the host."""
+    g = Graph("g")
+    x, w = g.input("x", np.float32, ["N"]), g.constant(x_of(1, 4), "w")
+    at = g.node("NonZero", [g.node("Relu", [x])])
+    kept = g.node("Gather", [x, g.node("Squeeze", [at, g.ints(0)])], axis=0)
+    rows = g.node("Unsqueeze", [kept, g.ints(1)])
+    g.output(g.node("MatMul", [rows, w], "y"), np.float32)
+    data = model_bytes(g)
+    model = model_of_bytes(data)
+    for size in (5, 9):
+        feed = {"x": x_of(size)}
+        np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], atol=1e-6)
+        assert not model.is_one_net(feed)
+    with pytest.raises(ShapeError, match=r"hangs on data.*NonZero"):
+        model.op_list({"x": (5,)})
+
+
+def test_types_that_nets_cannot_hold() -> None:
+    g = Graph("g")
+    x = g.input("x", np.uint32, [3])
+    y = g.node("Add", [x, g.constant([1, 2, 3], dtype=np.uint32)])
+    g.output(g.node("Sqrt", [g.node("Cast", [y], to=1)], "y"), np.float32)
+    found = imported(g).run({"x": np.array([3, 7, 13], np.uint32)})["y"]
+    np.testing.assert_allclose(found, [2, 3, 4])
+
+
+def test_a_small_input_becomes_part_of_the_signature() -> None:
+    g = Graph("g")
+    x, size = g.input("x", np.float32, [6]), g.input("size", np.int64, [2])
+    g.output(g.node("Reshape", [x, size], "y"), np.float32)
+    model = imported(g)
+    for shape in ((2, 3), (3, 2), (6, 1)):
+        assert model.run({"x": x_of(6), "size": np.array(shape)})["y"].shape == shape
+    with pytest.raises(ShapeError, match="shapes hang on the value of size: give an array"):
+        model.op_list({"x": (6,)})
+    assert model.op_list({"x": (6,), "size": np.array([2, 3])}).ops
+
+
+def test_wrong_feeds() -> None:
+    model = imported(layers())
+    with pytest.raises(VariableError, match="no input 'z'.*it has x"):
+        model.run({"z": 1})
+    with pytest.raises(VariableError, match="no value of the inputs x"):
+        model.run({})
+    with pytest.raises(VariableError, match="no output 'z'"):
+        model.run({"x": x_of(1, 2, 6, 6)}, ["z"])
+    with pytest.raises(ShapeError, match=r"'x' is \[N, 2, 6, 6\]; fed was \[1, 2, 6\]"):
+        model.run({"x": x_of(1, 2, 6)})
+    with pytest.raises(ShapeError, match="wants float32, not int64"):
+        model.run({"x": np.zeros((1, 2, 6, 6), np.int64)})
+
+
+def test_a_node_that_fails_is_named() -> None:
+    g = Graph("g")
+    x, at = g.input("x", np.float32, [3]), g.input("at", np.int64, [1])
+    g.output(g.node("Gather", [x, at], "y", axis=0), np.float32)
+    with pytest.raises(RunError, match="y"):
+        imported(g).run({"x": x_of(3), "at": np.array([7])})
+
+
+def test_all_that_is_not_here_is_named_at_once() -> None:
+    g = Graph("g")
+    x = g.input("x", np.float32, [3])
+    y = g.node("NoSuchThing", [g.node("Frob", [x], "first")], "second")
+    branch = g.sub_graph("b")
+    branch.output(branch.node("Wobble", [y], "third"), np.float32)
+    g.output(g.node("If", [g.constant(True)], then_branch=branch, else_branch=branch), np.float32)
+    with pytest.raises(FormatError) as caught:
+        imported(g)
+    for text in ("'first' (Frob, opset 17)", "'second' (NoSuchThing", "'third' (Wobble"):
+        assert text in str(caught.value)
+
+
+def _deep(model: pb.ModelProto) -> None:
+    graph = model.graph
+    for _ in range(150):
+        inner = pb.GraphProto()
+        inner.CopyFrom(graph)
+        del graph.node[:]
+        node = graph.node.add(op_type="If", input=["x"], output=["y"], name="n")
+        node.attribute.add(name="then_branch", type=5).g.CopyFrom(inner)
+
+
+def _calls_itself(model: pb.ModelProto) -> None:
+    function = model.functions.add(name="F", domain="own", input=["a"], output=["b"])
+    function.node.add(op_type="F", domain="own", input=["a"], output=["b"])
+    function.opset_import.add(domain="own", version=1)
+    model.opset_import.add(domain="own", version=1)
+    model.graph.node.add(op_type="F", domain="own", input=["x"], output=["z"])
+
+
+def _many_calls(model: pb.ModelProto) -> None:
+    """Functions that call one another twice: 2^40 nodes."""
+    for number in range(40):
+        function = model.functions.add(name=f"F{number}", domain="own", input=["a"], output=["c"])
+        op, domain = (f"F{number + 1}", "own") if number < 39 else ("Neg", "")
+        function.node.add(op_type=op, domain=domain, input=["a"], output=["b"])
+        function.node.add(op_type=op, domain=domain, input=["b"], output=["c"])
+        function.opset_import.add(domain="own", version=1)
+        function.opset_import.add(version=17)
+    model.opset_import.add(domain="own", version=1)
+    model.graph.node.add(op_type="F0", domain="own", input=["x"], output=["z"])
+
+
+def _huge(model: pb.ModelProto) -> None:
+    model.graph.initializer[0].dims[0] = 1 << 40
+
+
+BAD = {
+    "no such input": (
+        lambda m: m.graph.node[0].input.__setitem__(0, "w0"),
+        r"node 'h' \(Conv\): nothing makes the input 'w0'.*did you mean",
+    ),
+    "a cycle": (
+        lambda m: m.graph.node[0].input.__setitem__(0, "y"),
+        "input 'y' is made by a later node or by itself",
+    ),
+    "a name twice": (
+        lambda m: m.graph.node[1].output.__setitem__(0, "h"),
+        r"value 'h' is defined twice",
+    ),
+    "no such output": (
+        lambda m: setattr(m.graph.output[0], "name", "q"),
+        "no node makes the output 'q'",
+    ),
+    "too deep": (_deep, "nest|not an ONNX file"),
+    "a function that calls itself": (_calls_itself, "nest"),
+    "too many nodes": (_many_calls, "nodes of functions and inner graphs.*20000"),
+    "beyond the file": (_huge, r"tensor 'w' has \d+ bytes; \d+ are wanted"),
+    "a newer opset": (
+        lambda m: setattr(m.opset_import[0], "version", 99),
+        "operator set 99 is newer than 28",
+    ),
+    "an unknown domain": (
+        lambda m: setattr(m.graph.node[0], "domain", "com.acme"),
+        "its domain 'com.acme' is none of the model's operator sets",
+    ),
+    "an attribute twice": (
+        lambda m: m.graph.node[0].attribute.add().CopyFrom(m.graph.node[0].attribute[0]),
+        "attribute 'kernel_shape' is given twice",
+    ),
+    "4 bits": (
+        lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 22),
+        "type INT4 are not supported",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_files(what: str) -> None:
+    change, message = BAD[what]
+    model = pb.ModelProto.FromString(model_bytes(layers()))
+    change(model)
+    begin = time.monotonic()
+    with pytest.raises(FormatError, match=message):
+        model_of_bytes(model.SerializeToString(), "m.onnx")
+    assert time.monotonic() - begin < 5  # 2 s where nothing else runs
+
+
+def test_a_wrong_attribute_is_told_when_it_runs() -> None:
+    model = pb.ModelProto.FromString(model_bytes(layers()))
+    model.graph.node[0].attribute[0].type = pb.AttributeProto.FLOAT
+    loaded = model_of_bytes(model.SerializeToString(), "m.onnx")
+    with pytest.raises(FormatError, match=r"node 'h' \(Conv, opset 17\): attribute"):
+        loaded.run({"x": x_of(1, 2, 6, 6)})
+
+
+def test_the_table_of_the_docs() -> None:
+    """docs/onnx_in.md lists every operator in the column where it belongs."""
+    from opscope.bridges.onnx.importing.calls import KINDS
+
+    page = Path(__file__).parents[2] / "docs" / "onnx_in.md"
+    rows = [line.split("|")[2:4] for line in page.read_text().splitlines() if line[:1] == "|"]
+    here, host = (
+        {name.strip() for row in rows[2:-1] for name in row[i].split(",")} for i in (0, 1)
+    )
+    names = {f"{domain}.{name}".lstrip("."): kind for (domain, name), kind in KINDS.items()}
+    assert here - {""} == {name for name, kind in names.items() if kind.lower}
+    assert host - {""} == {name for name, kind in names.items() if not kind.lower}
+    assert len(names) >= 130
+
+
+def test_ever_new_lengths_are_not_written_out() -> None:
+    """After a dozen lengths a recurrent layer runs in a loop on the host, with the same result."""
+    g = Graph("g")
+    x = g.input("x", np.float32, ["T", 1, 3])
+    w, r = g.constant(0.3 * x_of(1, 16, 3), "w"), g.constant(0.3 * x_of(1, 16, 4), "r")
+    g.output(g.node("LSTM", [x, w, r], outputs=["y"], hidden_size=4), np.float32)
+    data = model_bytes(g)
+    model = model_of_bytes(data)
+    lengths = range(20, 36)
+    for length in lengths:
+        feed = {"x": x_of(length, 1, 3)}
+        np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], atol=1e-5)
+    whole = [model.is_one_net({"x": x_of(length, 1, 3)}) for length in (20, 35)]
+    assert whole == [True, False]

@@ -1,0 +1,125 @@
+"""ONNX in: gradients through imported nodes, against differences of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope import NetBuilder
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing.model import model_of_bytes
+
+RNG = np.random.default_rng(3)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape)
+
+
+def recurrent(kind: str, gates: int, **attributes: Any) -> Callable[[Graph, str], str]:
+    def build(g: Graph, x: str) -> str:  # x [4, 2, 3]
+        w, r = g.constant(normal(2, gates * 5, 3), "w"), g.constant(normal(2, gates * 5, 5), "r")
+        bias = g.constant(normal(2, 2 * gates * 5), "b")
+        values = [x, w, r, bias]
+        return g.node(
+            kind, values, outputs=["y"], hidden_size=5, direction="bidirectional", **attributes
+        )
+
+    return build
+
+
+def resized(mode: str, **attributes: Any) -> Callable[[Graph, str], str]:
+    def build(g: Graph, x: str) -> str:
+        image = g.node(
+            "Reshape", [g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")]), g.ints(1, 2, 4, 3)]
+        )
+        scales = g.constant([1, 1, 1.5, 2], dtype=np.float32)
+        return g.node("Resize", [image, None, scales], "y", mode=mode, **attributes)
+
+    return build
+
+
+def sampled(g: Graph, x: str) -> str:
+    grid = g.constant(RNG.uniform(-1.2, 1.2, (1, 3, 3, 2)), "w")
+    image = g.node("Reshape", [x, g.ints(1, 2, 4, 3)])
+    return g.node("GridSample", [image, grid], "y", mode="bilinear")
+
+
+def attended(g: Graph, x: str) -> str:
+    rows = g.node("MatMul", [x, g.constant(normal(3, 8), "w")])
+    return g.node(
+        "Attention", [rows, rows, rows], outputs=["y"], q_num_heads=4, kv_num_heads=4, is_causal=1
+    )
+
+
+def turned(g: Graph, x: str) -> str:
+    rows = g.node("MatMul", [x, g.constant(normal(3, 8), "w")])
+    tables = [g.constant(normal(4, 2, 2)), g.constant(normal(4, 2, 2))]
+    return g.node("RotaryEmbedding", [rows, *tables], "y", num_heads=2)
+
+
+def picked(g: Graph, x: str) -> str:
+    w = g.constant(normal(4, 2, 3), "w")
+    at = g.constant(np.array([[[0, -1]], [[3, 1]]]))
+    chosen = g.node("GatherND", [g.node("Mul", [x, w]), at])
+    where = g.constant(np.array([[[0, 2, 1]], [[1, 0, 2]]]))
+    return g.node("ScatterElements", [chosen, where, g.node("Exp", [chosen])], "y", axis=2)
+
+
+def transposed(g: Graph, x: str) -> str:
+    values = [x, g.constant(normal(2, 3, 3), "w"), g.constant(normal(3), "b")]
+    return g.node("ConvTranspose", values, "y", strides=[2], output_padding=[1], pads=[1, 0])
+
+
+def spectrum(g: Graph, x: str) -> str:
+    wave = g.node(
+        "Reshape", [g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")]), g.ints(1, 24, 1)]
+    )
+    step, window = g.constant(4, dtype=np.int64), g.constant(np.hanning(8))
+    return g.node("STFT", [wave, step, window], "y")
+
+
+CASES: dict[str, tuple[Callable[[Graph, str], str], int]] = {
+    "LSTM": (recurrent("LSTM", 4), 17),
+    "GRU": (recurrent("GRU", 3, linear_before_reset=1), 17),
+    "RNN": (recurrent("RNN", 1), 17),
+    "Resize linear": (resized("linear"), 17),
+    "Resize cubic": (resized("cubic", coordinate_transformation_mode="align_corners"), 17),
+    "GridSample": (sampled, 20),
+    "Attention": (attended, 23),
+    "RotaryEmbedding": (turned, 23),
+    "GatherND, ScatterElements": (picked, 18),
+    "ConvTranspose": (transposed, 17),
+    "STFT": (spectrum, 17),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient(name: str) -> None:
+    build, opset = CASES[name]
+    g = Graph("g", opset)
+    g.output(build(g, g.input("x", np.float64, [4, 2, 3])), np.float64)
+    model = model_of_bytes(model_bytes(g))
+    (out,) = (info.name for info in model.outputs)
+    b = NetBuilder.from_desc(model.op_list())
+    weights = b.input("weights", list(b.var(out).shape), "float64")
+    b.backward_from(b.reduce_sum(b.mul(b.var(out), weights)))
+    feed = {"x": normal(4, 2, 3)}
+    weight = normal(*model.run(feed)[out].shape)
+    trained = {key: value for key, value in model.parameters.items() if key in ("w", "r", "b")}
+    assert trained
+    for parameter, value in trained.items():
+        gradient = b.gradient(parameter)
+        found = b.run(model.scope, feed={**feed, "weights": weight}, fetch=[gradient])[gradient]
+        step = 1e-6 * normal(*value.shape)
+        ends = []
+        for sign in (1, -1):
+            model.scope.var(parameter).set(value + sign * step)
+            ends.append(float((model.run(feed)[out] * weight).sum()))
+        model.scope.var(parameter).set(value)
+        wanted = (ends[0] - ends[1]) / 2
+        np.testing.assert_allclose((found * step).sum(), wanted, rtol=1e-4, atol=1e-12)
