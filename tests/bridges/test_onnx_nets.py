@@ -100,9 +100,7 @@ def test_simple_cells(tmp_path, activation):
 def test_recurrent_nets(tmp_path, delay, reverse):
     """A RecurrentNet by itself; one that looks three steps back is a Scan."""
     net = simple(memory={"delay": delay, "boot_value": 0.5}, reverse=reverse, dtype="float32")
-    net.steps[0].net.vars.append(
-        opscope.framework.ir.desc.make_var("x", [-1, 2], "float32")
-    )
+    net.steps[0].net.vars.append(opscope.framework.ir.desc.make_var("x", [-1, 2], "float32"))
     scope, rng = Scope(), np.random.default_rng(0)
     scope.var("u").set(rng.normal(size=(2, 3)).astype("f4"))
     scope.var("w").set(rng.normal(size=(3, 3)).astype("f4"))
@@ -153,7 +151,9 @@ def test_images_in_every_opset(tmp_path, opset):
     h = b.max_pool2d(h, kernel=2, stride=2, ceil_mode=True)
     h = b.group_norm(h, groups=2)
     h = b.adaptive_avg_pool2d(h, size=2)
-    h = b.concat([h, b.reduce_max(h, axes=[2, 3], keepdims=True) * b.fill_like(h, value=1.0)], axis=1)
+    h = b.concat(
+        [h, b.reduce_max(h, axes=[2, 3], keepdims=True) * b.fill_like(h, value=1.0)], axis=1
+    )
     parts = b.split(b.reduce_sum(h, axes=[3]), axis=2, sections=[1, 1])
     h = b.reduce_mean(h, axes=[2]) + b.sum(parts)
     out = b.normalize(b.flatten(h), name="out")

@@ -90,7 +90,11 @@ def random_cases(run: NetRun, seed: int = 0) -> list[Case]:
     rng = np.random.default_rng(seed)
     found: list[Case] = []
     why: OpscopeError | None = None
-    tried = _OTHERS if any(min((var.shape or ())[1:], default=0) < 0 for var in inference.inputs) else (1,)
+    tried = (
+        _OTHERS
+        if any(min((var.shape or ())[1:], default=0) < 0 for var in inference.inputs)
+        else (1,)
+    )
     for rows, steps in _SIZES:
         for other in tried:
             inputs: dict[str, np.ndarray] = {}
