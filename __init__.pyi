@@ -7,6 +7,7 @@ from . import nnet3 as nnet3
 from . import operators as operators
 from . import proto as proto
 from . import python_api as python_api
+from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .framework.base.backend import CPUPlace as CPUPlace
 from .framework.base.backend import GPUPlace as GPUPlace
 from .framework.base.context import OpContext as OpContext

@@ -163,7 +163,7 @@ def test_what_is_refused(tmp_path):
 
 
 def test_a_model_of_cntk(tmp_path):
-    """Slot filling: 943 words, an LSTM, 129 labels; its 893 real sentences as CNTK computes them."""
+    """Slot filling: 943 words, an LSTM, 129 labels; its real sentences as CNTK computes them."""
     folder = DATA / "cntk"
     if not (folder / "slu.forward.cmf").exists():
         pytest.skip("the model is not there")

@@ -217,8 +217,8 @@ def graph_of(
     for variable in sorted(externals - given):
         if variable not in arrays:
             raise VariableError(
-                f"ONNX: {variable!r} has no value: give the scope that was trained or loaded, or run"
-                " the net once"
+                f"ONNX: {variable!r} has no value: give the scope that was trained or loaded, or"
+                " run the net once"
             )
         values.arrays[variable] = np.asarray(arrays[variable])
     for var in inference.inputs:
