@@ -181,6 +181,18 @@ def test_sequences_become_one(tmp_path):
     export(b, tmp_path, outputs=[str(out), str(pooled)], inputs=real)
 
 
+def test_sequences_of_different_lengths(tmp_path):
+    b = NetBuilder("net")
+    x, y = b.input("x", [-1, 3], levels=1), b.input("y", [-1, 3], levels=1)
+    far = b.sequence_expand(b.sequence_pool(y), x)
+    b.add(x, far, name="both")
+    _, path = export(b, tmp_path, scope=Scope(), outputs=["both"])
+    inputs = read_model(path).model.graph.input
+    assert [one.type.tensor_type.shape.dim[0].dim_param for one in inputs] == ["T_x", "T_y"]
+    real = {"x": np.ones((4, 3), "f4"), "y": np.ones((9, 3), "f4")}
+    export(b, tmp_path, scope=Scope(), outputs=["both"], inputs=[real])
+
+
 def test_synchronised_statistics_are_those_of_training(tmp_path):
     b = NetBuilder("net")
     b.batch_norm(b.input("x", [-1, 3]), name="norm")

@@ -61,7 +61,12 @@ class CntkRun:
             if name not in specs:
                 rows = () if node.axis is None else (-1,)
                 specs[name] = ((*rows, *dims(node)), net.dtype)
-        self.inference: Inference = replace(form, specs=specs)
+        axes = {node.name: node.axis for node in lowered.inputs}
+        named = {axes[name]: "T" for name in form.steps}
+        if len(named) > 1:
+            named = {axis: f"T_{axis.name if axis else 'none'}" for axis in named}
+        steps = {name: named[axes[name]] for name in form.steps}
+        self.inference: Inference = replace(form, specs=specs, steps=steps)
         self.arrays: dict[str, np.ndarray] = {
             name: np.full(one[0], one[2], one[1]) for name, one in lowered.states.items()
         }
