@@ -11,6 +11,7 @@ from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
 from .bridges.view.viewing import Page as Page
 from .bridges.view.viewing import view as view
+from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .framework.base.backend import CPUPlace as CPUPlace
 from .framework.base.backend import GPUPlace as GPUPlace
 from .framework.base.context import OpContext as OpContext

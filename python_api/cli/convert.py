@@ -1,4 +1,4 @@
-"""The command `opscope convert`."""
+"""The commands that write a net in another format: `opscope convert`, `opscope to-onnx`."""
 
 from __future__ import annotations
 
@@ -61,3 +61,52 @@ def convert(
     context = dict(_frames(window) for window in windows)
     for line in convert_file(source, target, outputs, context, transition_model, not text):
         click.echo(line)
+
+
+@click.command()
+@click.argument("file")
+@click.argument("target", type=click.Path(dir_okay=False))
+@click.option(
+    "--output", "outputs", multiple=True, metavar="NAME", help="An output. Several times."
+)
+@click.option("--opset", type=int, help="Version of the operators, 17 to 22; by default 17.")
+@click.option("--external", is_flag=True, help="Put the arrays into a file beside TARGET.")
+@click.option(
+    "--inputs",
+    "inputs",
+    multiple=True,
+    type=click.Path(exists=True),
+    metavar="FILE.npz",
+    help="Real inputs to check with, an array each. Several times.",
+)
+@click.option(
+    "--bound",
+    type=click.FloatRange(0, min_open=True),
+    help="Largest error, of values above 1 relative to them; by default 1e-4.",
+)
+def to_onnx(
+    file: str,
+    target: str,
+    outputs: tuple[str, ...],
+    opset: int | None,
+    external: bool,
+    inputs: tuple[str, ...],
+    bound: float | None,
+) -> None:
+    """Write the net in FILE (saved by opscope, or of CNTK) as ONNX to TARGET, once its outputs have
+    been compared with ours. Losses, labels and all of training fall away."""
+    from ...bridges.onnx.export.checking import BOUND
+    from ...bridges.onnx.export.exporting import to_onnx as export
+    from ...bridges.onnx.files.graph import OPSET
+    from .files import read_arrays
+
+    check = export(
+        file,
+        target,
+        outputs=outputs or None,
+        opset=OPSET if opset is None else opset,
+        external=external or None,
+        inputs=[read_arrays(path) for path in inputs] or None,
+        bound=BOUND if bound is None else bound,
+    )
+    click.echo(f"{target}: {check}")

@@ -29,7 +29,7 @@ _COMMANDS = {
     "launch": (".launch", "Run a script or command as several ranks that train together."),
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
     "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),
-    "to-onnx": (".to_onnx", "Write a net as ONNX, once its outputs have been compared."),
+    "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
     "cntk": (".cntk", "Read CNTK's configs and scripts, and check and lay them out."),
     "nnet3": (".nnet3_recipe", "Train an nnet3 network in one command; list component types."),
     "links": (".links", "Make executables with the names of Kaldi's programs."),

@@ -100,9 +100,7 @@ def test_simple_cells(tmp_path, activation):
 def test_recurrent_nets(tmp_path, delay, reverse):
     """A RecurrentNet by itself; one that looks three steps back is a Scan."""
     net = simple(memory={"delay": delay, "boot_value": 0.5}, reverse=reverse, dtype="float32")
-    net.steps[0].net.vars.append(
-        opscope.framework.ir.desc.make_var("x", [-1, 2], "float32")
-    )
+    net.steps[0].net.vars.append(opscope.framework.ir.desc.make_var("x", [-1, 2], "float32"))
     scope, rng = Scope(), np.random.default_rng(0)
     scope.var("u").set(rng.normal(size=(2, 3)).astype("f4"))
     scope.var("w").set(rng.normal(size=(3, 3)).astype("f4"))
@@ -153,7 +151,9 @@ def test_images_in_every_opset(tmp_path, opset):
     h = b.max_pool2d(h, kernel=2, stride=2, ceil_mode=True)
     h = b.group_norm(h, groups=2)
     h = b.adaptive_avg_pool2d(h, size=2)
-    h = b.concat([h, b.reduce_max(h, axes=[2, 3], keepdims=True) * b.fill_like(h, value=1.0)], axis=1)
+    h = b.concat(
+        [h, b.reduce_max(h, axes=[2, 3], keepdims=True) * b.fill_like(h, value=1.0)], axis=1
+    )
     parts = b.split(b.reduce_sum(h, axes=[3]), axis=2, sections=[1, 1])
     h = b.reduce_mean(h, axes=[2]) + b.sum(parts)
     out = b.normalize(b.flatten(h), name="out")
@@ -179,6 +179,18 @@ def test_sequences_become_one(tmp_path):
     out = b.concat([near, b.sequence_expand(pooled, near), b.sequence_shift(x, by=-2)], axis=1)
     real = {"x": np.random.default_rng(3).normal(size=(17, 3)).astype("f4")}
     export(b, tmp_path, outputs=[str(out), str(pooled)], inputs=real)
+
+
+def test_sequences_of_different_lengths(tmp_path):
+    b = NetBuilder("net")
+    x, y = b.input("x", [-1, 3], levels=1), b.input("y", [-1, 3], levels=1)
+    far = b.sequence_expand(b.sequence_pool(y), x)
+    b.add(x, far, name="both")
+    _, path = export(b, tmp_path, scope=Scope(), outputs=["both"])
+    inputs = read_model(path).model.graph.input
+    assert [one.type.tensor_type.shape.dim[0].dim_param for one in inputs] == ["T_x", "T_y"]
+    real = {"x": np.ones((4, 3), "f4"), "y": np.ones((9, 3), "f4")}
+    export(b, tmp_path, scope=Scope(), outputs=["both"], inputs=[real])
 
 
 def test_synchronised_statistics_are_those_of_training(tmp_path):

@@ -36,8 +36,6 @@ ELSEWHERE = {
     "cntk.batch_norm": "test_onnx_cntk.py",
     "cntk.dropout_mask": "test_onnx_cntk.py",
     "cntk.is_training": "a constant",
-    "cntk.join_steps": "test_onnx_cntk.py",
-    "cntk.split_steps": "test_onnx_cntk.py",
 }
 """Operators without an operator test whose cases fit; where they are tested."""
 UNDEFINED = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -90,12 +91,19 @@ def random_cases(run: NetRun, seed: int = 0) -> list[Case]:
     rng = np.random.default_rng(seed)
     found: list[Case] = []
     why: OpscopeError | None = None
-    tried = _OTHERS if any(min((var.shape or ())[1:], default=0) < 0 for var in inference.inputs) else (1,)
+    tried = (
+        _OTHERS
+        if any(min((var.shape or ())[1:], default=0) < 0 for var in inference.inputs)
+        else (1,)
+    )
+    apart = sorted(set(inference.steps.values()))
     for rows, steps in _SIZES:
-        for other in tried:
+        for other, gap in itertools.product(tried, (3, 0) if len(apart) > 1 else (0,)):
             inputs: dict[str, np.ndarray] = {}
             for var in inference.inputs:
-                first = steps if var.sequence_levels else 1 if sequences else rows
+                first = 1 if sequences else rows
+                if var.sequence_levels:  # of different lengths, if the net allows that
+                    first = steps + gap * apart.index(inference.steps[var.name])
                 inputs[var.name] = _random(rng, var, first, other, limits.get(var.name, 2))
                 if var.name in run.one_hot:
                     inputs[var.name] = _words(inputs[var.name])

@@ -2,7 +2,7 @@
 
 A sample of CNTK's shape [d1 x ... x dk] is an array [dk, ..., d1]. An input with a dynamic axis is
 [T, dk, ..., d1], the samples of one sequence, or, where nothing looks along the sequence,
-[N, dk, ..., d1], any samples.
+[N, dk, ..., d1], any samples. Values are float32, of networks in double precision too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from ....cntk.lower import Lowered, Sparse, lower
 from ....cntk.lower.emitter import dims, size
+from ....cntk.lower.table import TABLE
 from ....cntk.network.network import Network
 from ....cntk.network.nodes.node import Node
 from ....cntk.run.runtime import CntkNet
@@ -40,6 +41,7 @@ class CntkRun:
     """
 
     def __init__(self, net: CntkNet, outputs: Iterable[str] | None = None) -> None:
+        net = net if net.dtype == np.float32 else _single(net)
         self._net = net
         self._roots = _roots(net.network, outputs)
         lowered = lower(net.network, self._roots, net.dtype)
@@ -59,7 +61,12 @@ class CntkRun:
             if name not in specs:
                 rows = () if node.axis is None else (-1,)
                 specs[name] = ((*rows, *dims(node)), net.dtype)
-        self.inference: Inference = replace(form, specs=specs)
+        axes = {node.name: node.axis for node in lowered.inputs}
+        named = {axes[name]: "T" for name in form.steps}
+        if len(named) > 1:
+            named = {axis: f"T_{axis.name if axis else 'none'}" for axis in named}
+        steps = {name: named[axes[name]] for name in form.steps}
+        self.inference: Inference = replace(form, specs=specs, steps=steps)
         self.arrays: dict[str, np.ndarray] = {
             name: np.full(one[0], one[2], one[1]) for name, one in lowered.states.items()
         }
@@ -81,9 +88,18 @@ class CntkRun:
         return values
 
 
+def _single(net: CntkNet) -> CntkNet:
+    """The network in float32, for which runtimes have all kernels."""
+    made = CntkNet(net.network, dtype=np.float32)
+    for name, node in net.network.nodes.items():
+        if net.scope.find(node.name) is not None and (node.is_parameter or node.kind.precompute):
+            made.set(name, net.get(name))
+    return made
+
+
 def _roots(network: Network, outputs: Iterable[str] | None) -> list[Node]:
     if outputs is None:
-        found = list(network.groups["output"])
+        found = [node for node in network.groups["output"] if not _is_criterion(node)]
         if not found:
             raise VariableError("ONNX: the network has no output nodes: name those to export")
         return found
@@ -95,6 +111,11 @@ def _roots(network: Network, outputs: Iterable[str] | None) -> list[Node]:
             raise VariableError(f"ONNX: the network has no node {name!r}{hint}")
         found.append(node)
     return found
+
+
+def _is_criterion(node: Node) -> bool:
+    lowering = TABLE.get(node.operation)
+    return lowering is not None and lowering.__module__.endswith("criteria")
 
 
 def _dense(lowered: Lowered, roots: list[Node]) -> tuple[OpList, list[str]]:

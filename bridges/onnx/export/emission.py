@@ -125,6 +125,7 @@ class Emission:
         self.values, self.graph, self.op = values, values.graph, op
         self.attrs: dict[str, Any] = op.attrs
         self._first = len(values.graph.message.node)
+        self._given: set[str] = set()  # values of this operator's nodes that have their names
 
     # -- what is read --------------------------------------------------------------------------
 
@@ -209,16 +210,18 @@ class Emission:
             outputs = list(nodes[index].output)
             if value not in outputs:
                 continue
-            if value in self.values.names.values():
+            if value in self._given:
                 return value
             name = self.graph.unique(self.values.prefix + variable)
+            self._given.add(name)
             nodes[index].output[outputs.index(value)] = name
             if outputs[0] == value:
                 nodes[index].name = name
-            for later in list(nodes)[index + 1 :]:
-                for at, read in enumerate(later.input):
+            for number in range(index + 1, len(nodes)):
+                inputs = nodes[number].input
+                for at, read in enumerate(inputs):
                     if read == value:
-                        later.input[at] = name
+                        inputs[at] = name
             return name
         return value
 

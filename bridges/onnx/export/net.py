@@ -53,6 +53,7 @@ class Inference:
         inputs: declarations, in the order of the net. outputs: names.
         specs: shape (-1: unknown) and dtype of each variable, where that is known.
         whole: the net that it was cut from, in plain operators.
+        steps: inputs that hold a sequence -> the name of its length; equal ones are equally long.
     """
 
     net: OpList
@@ -61,6 +62,7 @@ class Inference:
     inputs: list[VarDecl]
     outputs: list[str]
     specs: dict[str, ArraySpec]
+    steps: dict[str, str]
 
 
 def inference_form(net: OpList, outputs: Iterable[str] | None = None) -> Inference:
@@ -110,7 +112,9 @@ def inference_form(net: OpList, outputs: Iterable[str] | None = None) -> Inferen
     cut.ops = kept
     used = externals | {name for op in kept for name in op.output_names()}
     cut.vars = [var for var in whole.vars if var.name in used or var.view is not None]
-    return Inference(cut, whole, operators, inputs, wanted, specs)
+    long = [var.name for var in inputs if var.sequence_levels]
+    steps = {name: "T" if len(long) == 1 else f"T_{name}" for name in long}
+    return Inference(cut, whole, operators, inputs, wanted, specs, steps)
 
 
 def _reads(op: OpNode) -> list[str]:
@@ -217,12 +221,14 @@ def graph_of(
     for variable in sorted(externals - given):
         if variable not in arrays:
             raise VariableError(
-                f"ONNX: {variable!r} has no value: give the scope that was trained or loaded, or run"
-                " the net once"
+                f"ONNX: {variable!r} has no value: give the scope that was trained or loaded, or"
+                " run the net once"
             )
         values.arrays[variable] = np.asarray(arrays[variable])
     for var in inference.inputs:
-        values.names[var.name] = graph.input(var.name, *_declared(var))
+        values.names[var.name] = graph.input(
+            var.name, *_declared(var, inference.steps.get(var.name))
+        )
     emit_operators(values, _folded(values, inference.operators))
     if values.refused:
         count = len(values.refused)
@@ -296,15 +302,16 @@ def _names_read(node: Any) -> set[str]:
     return found
 
 
-def _declared(var: VarDecl) -> tuple[np.dtype, list[int | str]]:
-    """Dtype and dimensions of an input: N rows or, of a sequence, T; others by the variable."""
+def _declared(var: VarDecl, steps: str | None) -> tuple[np.dtype, list[int | str]]:
+    """Dtype and dimensions of an input: N rows or, of a sequence, its length; others are called
+    after the variable."""
     if var.shape is None or var.dtype is None:
         raise ExportError(f"ONNX: input {var.name!r} has no declared shape or dtype")
     if var.sequence_levels > 1:
         raise ExportError(
             f"ONNX: input {var.name!r} holds sequences of sequences; a graph takes one sequence"
         )
-    first = "T" if var.sequence_levels else "N"
+    first = steps or "N"
     dims: list[int | str] = []
     for axis, size in enumerate(var.shape):
         unknown = first if axis == 0 else f"{var.name}_{axis}"

@@ -252,7 +252,8 @@ def find_cell(
         arrays: parameters among its static links. specs: of its variables.
     """
     widths: dict[str, int] = {}
-    for name in [*step.inputs, *(memory.previous for memory in step.memories)]:
+    links = [name for name in step.inputs if name not in arrays]
+    for name in [*links, *(memory.previous for memory in step.memories)]:
         shape = specs[name][0]
         if len(shape) != 2 or shape[1] < 0:
             return None

@@ -82,16 +82,6 @@ def initial_state(e: Emission) -> None:
     e.set("out", e.unsqueeze(e["x"], 0))
 
 
-@emits("cntk.join_steps")
-def join_steps(e: Emission) -> None:
-    e.set("out", e.unsqueeze(e["x"], 0))
-
-
-@emits("cntk.split_steps")
-def split_steps(e: Emission) -> None:
-    e.set("out", e.squeeze(e["x"], 0))
-
-
 @emits("cntk.is_training")
 def is_training(e: Emission) -> None:
     e.set("out", e.graph.constant(np.zeros(1, e.attrs["dtype"])))
@@ -116,6 +106,21 @@ def unfold(e: Emission) -> None:
     e.set("out", e.node("Gather", x, e.graph.constant(places), axis=1))
 
 
+@emits("cntk.fold")
+def fold(e: Emission) -> None:
+    """A Gather of what lies on each element, with zeros where there is less, and a sum."""
+    a = e.attrs
+    size, numbers = math.prod(a["shape"]), table(a).reshape(-1)
+    own = [np.flatnonzero(numbers == place) for place in range(size)]
+    most = max(map(len, own))
+    places = np.full((size, max(most, 1)), len(numbers), np.int64)
+    for row, found in zip(places, own, strict=True):
+        row[: len(found)] = found
+    x = e.node("Pad", e.reshape(e["x"], 0, -1), e.ints(0, 0, 0, 1))
+    parts = e.node("Gather", x, e.graph.constant(places), axis=1)
+    e.set("out", e.reduce("ReduceSum", parts, [2]))
+
+
 @emits("cntk.cos_distance")
 def cos_distance(e: Emission) -> None:
     if e.attrs["negatives"]:
@@ -128,10 +133,17 @@ def cos_distance(e: Emission) -> None:
 refuses(
     "criteria and evaluations are of training; export the outputs before them",
     "cntk.classification_error", "cntk.cross_entropy_with_softmax", "cntk.logistic", "cntk.ctc",
-    "cntk.best_path", "cntk.crf", "cntk.edit_error", "cntk.class_cross_entropy",
+    "cntk.crf", "cntk.edit_error", "cntk.class_cross_entropy",
     "cntk.given_gradient", "cntk.noise_contrastive", "cntk.word_score", "cntk.lattice_criterion",
     "cntk.first_gain", "cntk.lambda_rank",
 )  # fmt: skip
+refuses(
+    "a recurrence along an axis of samples runs over many sequences, and a graph has one; make that"
+    " axis the dynamic one",
+    "cntk.join_steps",
+    "cntk.split_steps",
+)
+refuses("a search for the best path has no equal in ONNX", "cntk.best_path")
 refuses("an unpooling by the places of maxima has no equal in ONNX", "cntk.max_unpool")
 refuses("regions are rounded otherwise than by ONNX's MaxRoiPool", "cntk.region_pool")
 refuses(

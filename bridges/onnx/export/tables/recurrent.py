@@ -58,12 +58,19 @@ def recurrent(e: Emission) -> None:
         e.refuse("sums over its steps are of gradients")
     statics = dict(zip(loop.step.statics, e.op.inputs.get("static", ()), strict=True))
     arrays = {inner: e.values.array_of(outer) for inner, outer in statics.items()}
+    arrays.update({name: np.ones(1) for name in _ones(loop)})
     known = {name: array for name, array in arrays.items() if array is not None}
     cell = find_cell(loop.step, known, loop.specs)
     if cell is not None and set(loop.step.outputs) <= {cell.output}:
         _emit_cell(loop, cell)
     else:
         _emit_scan(loop)
+
+
+def _ones(loop: _Loop) -> set[str]:
+    """In-links that are 1 everywhere at inference."""
+    links = zip(loop.step.inputs, loop.e.op.inputs["x"], strict=True)
+    return {inner for inner, outer in links if loop.e.values.is_ones(outer)}
 
 
 def _emit_cell(loop: _Loop, cell: Cell) -> None:
@@ -112,8 +119,11 @@ def _emit_scan(loop: _Loop) -> None:
             inner.arrays[name] = array
     for memory in step.memories:
         inner.names[memory.previous] = _body_input(inner, memory.previous)
-    slices = [_body_input(inner, name) for name in step.inputs]
-    for name, value in zip(step.inputs, slices, strict=True):
+    inner.ones.update(_ones(loop))
+    links = dict(zip(step.inputs, e.op.inputs["x"], strict=True))
+    sliced = [name for name in step.inputs if name not in inner.ones]
+    slices = [_body_input(inner, name) for name in sliced]
+    for name, value in zip(sliced, slices, strict=True):
         rows = [value, body.ints(0)]
         inner.names[name] = body.node("Unsqueeze", rows, f"{inner.prefix}{name}/row")
     emit_operators(inner, step.operators)
@@ -132,8 +142,9 @@ def _emit_scan(loop: _Loop) -> None:
     direction = int(step.reverse)
     starts = [loop.start(number) for number in range(count)]
     found = e.node(
-        "Scan", *starts, *e.list("x"), outputs=count + len(step.outputs), body=body,
-        num_scan_inputs=len(step.inputs), scan_input_directions=[direction] * len(step.inputs),
+        "Scan", *starts, *(e.values.name_of(links[name]) for name in sliced),
+        outputs=count + len(step.outputs), body=body, num_scan_inputs=len(sliced),
+        scan_input_directions=[direction] * len(sliced),
         scan_output_directions=[direction] * len(step.outputs) or None,
     )  # fmt: skip
     found = found if isinstance(found, list) else [found]
