@@ -268,11 +268,7 @@ class RowReader:
         return Value(made, found.dim)
 
     def padded(self, value: Value, left: int, right: int, key: str) -> Value:
-        """Rows of zeros on both sides."""
-        if self.streaming and right:
-            raise NotExportedError("a stream does not know which rows are missing at the end")
-        if not left and not right:
-            return value
+        """Rows of zeros on both sides; a negative number drops rows."""
         pads = self.e.graph.ints(0, 0, left, 0, 0, right)
         made = self.e.op("Pad", self.e.name(value), pads, name=f"{key}.padded")
         return Value(made, value.dim)
