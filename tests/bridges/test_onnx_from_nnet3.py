@@ -218,7 +218,7 @@ def test_priors_and_metadata():
 def test_one_row_for_all_frames():
     layers = (
         "relu-batchnorm-layer name=t dim=7 input=Append(-1,0,1)\n"
-        "stats-layer name=s config=mean+stddev(0:1:1:10000)\n"
+        "stats-layer name=s config=mean+stddev(0:1:1:80)\n"
         "relu-batchnorm-layer name=a dim=6 input=s"
     )
     from opscope.nnet3.cache.computers import ComputerCache
