@@ -65,6 +65,23 @@ def test_layers(name, subsampling):
     assert_exports(layer_net(LAYERS[name]), (1, 4, 11), subsampling, name not in NO_STREAM, bound)
 
 
+@pytest.mark.parametrize("name", ["renorm", "stats", "attention", "conv", "fast_lstmp", "fast_gru"])
+@pytest.mark.parametrize("opset", [13, 18, 21])
+def test_opsets(name, opset):
+    nnet = layer_net(LAYERS[name])
+    x = np.random.default_rng(3).normal(size=(9, 6)).astype(np.float32)
+    wanted = OnnxNet(nnet3_graph(nnet)).whole(x)
+    np.testing.assert_allclose(OnnxNet(nnet3_graph(nnet, opset=opset)).whole(x), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "operator"), [("fast_lstm_plain", "LSTM"), ("fast_gru", "GRU"), ("lstmp", "Scan")]
+)
+def test_operators_of_recurrent_layers(name, operator):
+    found = {node.op_type for node in nnet3_graph(layer_net(LAYERS[name])).message.node}
+    assert found & {"LSTM", "GRU", "Scan"} == {operator}
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_random_networks(seed):
     nnet = with_statistics(random_net(seed), seed)

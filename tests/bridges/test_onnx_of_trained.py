@@ -81,4 +81,3 @@ def test_vosk_model(vosk):
         for size in (3, 9, 51, 999):
             streamed = chunked.streamed(part, size, ivector)
             np.testing.assert_allclose(streamed, found, atol=2e-5, rtol=0)
-

@@ -274,4 +274,3 @@ def _describe(
             }
         )
     graph.metadata |= {key: str(value) for key, value in told.items()}
-

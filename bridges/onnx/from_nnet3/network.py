@@ -78,7 +78,9 @@ class NetworkWriter:
         node = self.topology.nodes[number]
         if node.kind != "component" or node.component.type != EXTRACTION:
             return False
-        needed = [reader for reader in self.topology.readers_of[number] if reader in self.plan.grids]
+        needed = [
+            reader for reader in self.topology.readers_of[number] if reader in self.plan.grids
+        ]
         return all(self._pools(reader, number) for reader in needed)
 
     def _pools(self, reader: int, number: int) -> bool:

@@ -117,7 +117,9 @@ class Plan:
             for loop in find_loops(self.topology):
                 self.loops |= dict.fromkeys(loop.members, loop)
         except IrregularError as error:
-            raise NotExportedError(f"a loop of the network is no recurrent layer: {error}") from None
+            raise NotExportedError(
+                f"a loop of the network is no recurrent layer: {error}"
+            ) from None
         for members, _ in self.topology.stages:
             for node in members:
                 self.reach[node] = self._reach(node)

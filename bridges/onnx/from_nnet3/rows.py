@@ -158,8 +158,15 @@ class RowReader:
         if odd or start < 0 or grid.step % have.step:
             raise NotExportedError(f"rows {grid} at {first} do not lie among {have}")
         if not grid.moving:
-            return self._cut(value, start, start + (grid.rows(0) - 1) * (grid.step // have.step)
-                             + (last - first) // have.step + 1, rows)
+            return self._cut(
+                value,
+                start,
+                start
+                + (grid.rows(0) - 1) * (grid.step // have.step)
+                + (last - first) // have.step
+                + 1,
+                rows,
+            )
         drop, odd = divmod(have.last - grid.last - last, have.step)
         if odd or drop < 0:
             raise NotExportedError(f"rows {grid} up to {last} do not lie among {have}")

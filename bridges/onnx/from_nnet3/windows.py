@@ -34,9 +34,7 @@ def _input(w: NetworkWriter, number: int, border: Border) -> tuple[Rows, Grid]:
     return Rows(w.e.plain(value), grid, name), grid
 
 
-def write_convolution(
-    w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border
-) -> Value:
+def write_convolution(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border) -> Value:
     """TimeHeightConvolutionComponent as a convolution of images [filters, heights, times]."""
     e, name = w.e, w.topology.nodes[number].name
     rows, have = _input(w, number, border)
@@ -95,8 +93,7 @@ def write_attention(w: NetworkWriter, number: int, c: Any, grid: Grid, border: B
     _, _, query, scores = read[c.num_left_inputs]
     query = e.op("Mul", query, e.number(c.key_scale), name=f"{name}.query")
     products = [
-        e.op("ReduceSum", e.op("Mul", query, key), e.graph.ints(2), keepdims=1)
-        for key, *_ in read
+        e.op("ReduceSum", e.op("Mul", query, key), e.graph.ints(2), keepdims=1) for key, *_ in read
     ]
     joined = e.op("Concat", *products, axis=2, name=f"{name}.products")
     weights = e.op("Softmax", e.op("Add", joined, scores), axis=2, name=f"{name}.weights")
