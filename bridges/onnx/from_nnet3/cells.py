@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....nnet3.graph.loops import Loop, Term
 from .chains import Chains
 from .emit import F32, Value
-from .rows import Rows
+from .rows import Rows, Writer
 from .rowwise import AFFINE, affine_of, diagonal
-
-if TYPE_CHECKING:
-    from .network import NetworkWriter
 
 Outside = Callable[[Term], Value]
 _LSTM_GATES = (0, 3, 1, 2)  # ONNX's i, o, f, c among Kaldi's i, f, c, o
@@ -32,7 +29,7 @@ class _Gates:
         widths: columns of these.
     """
 
-    def __init__(self, w: NetworkWriter, loop: Loop, state: Term, cells: int) -> None:
+    def __init__(self, w: Writer, loop: Loop, state: Term, cells: int) -> None:
         self.w, self.loop, self.state, self.cells = w, loop, state, cells
         self.terms: list[Term] = []
         self.widths: list[int] = []
@@ -77,7 +74,7 @@ class _Gates:
         )
 
 
-def write_cell(w: NetworkWriter, loop: Loop, outside: Outside, wanted: Sequence[int]) -> bool:
+def write_cell(w: Writer, loop: Loop, outside: Outside, wanted: Sequence[int]) -> bool:
     """Write a layer as LSTM or GRU and set the rows of `wanted`; False where it is neither."""
     kinds = {
         w.topology.nodes[number].component.type: number
@@ -99,7 +96,7 @@ def write_cell(w: NetworkWriter, loop: Loop, outside: Outside, wanted: Sequence[
     return True
 
 
-def _columns_of(w: NetworkWriter, number: int, cell: int) -> tuple[int, int]:
+def _columns_of(w: Writer, number: int, cell: int) -> tuple[int, int]:
     """The columns of a cell's output that a member is, (first, how many)."""
     node = w.topology.nodes[number]
     if number == cell:
@@ -117,7 +114,7 @@ def _columns_of(w: NetworkWriter, number: int, cell: int) -> tuple[int, int]:
     return _columns_of(w, read[0], cell)
 
 
-def _second_halves(w: NetworkWriter, loop: Loop, cell: int, wanted: Sequence[int]) -> list[int]:
+def _second_halves(w: Writer, loop: Loop, cell: int, wanted: Sequence[int]) -> list[int]:
     """Nodes with the second half of a cell's columns, for members that are read elsewhere.
 
     Where others read the second half of a member alone, these column ranges stand for it.
@@ -144,7 +141,7 @@ def _single(terms: Sequence[Term]) -> Term:
     return terms[0]
 
 
-def _lstm(w: NetworkWriter, loop: Loop, cell: int, outside: Outside, wanted: Sequence[int]) -> None:
+def _lstm(w: Writer, loop: Loop, cell: int, outside: Outside, wanted: Sequence[int]) -> None:
     c = w.topology.nodes[cell].component
     cells, parts = int(c.cell_dim), loop.parts[cell - 1]
     grid = w.plan.grids[cell]
@@ -190,7 +187,7 @@ def _lstm(w: NetworkWriter, loop: Loop, cell: int, outside: Outside, wanted: Seq
         w.reader.set_new(f"cache_{w.topology.nodes[before.node].name}_state", kept)
 
 
-def _gru(w: NetworkWriter, loop: Loop, cell: int, outside: Outside, wanted: Sequence[int]) -> None:
+def _gru(w: Writer, loop: Loop, cell: int, outside: Outside, wanted: Sequence[int]) -> None:
     c = w.topology.nodes[cell].component
     cells, parts = int(c.cell_dim), loop.parts[cell - 1]
     if c.recurrent_dim != cells or len(parts) != 4 or len(loop.states) != 1:
@@ -237,7 +234,7 @@ def _gru(w: NetworkWriter, loop: Loop, cell: int, outside: Outside, wanted: Sequ
         sides.keep(state, rows)
 
 
-def _before_sigmoid(w: NetworkWriter, loop: Loop, term: Term) -> int:
+def _before_sigmoid(w: Writer, loop: Loop, term: Term) -> int:
     node = w.topology.nodes[term.node]
     if term.node not in loop.members or term.offset or node.kind != "component":
         raise _NoCellError
@@ -251,7 +248,7 @@ def _biases(bias: np.ndarray) -> np.ndarray:
 
 
 def _inputs(
-    w: NetworkWriter, gates: _Gates, outside: Outside, chains: int, loop: Loop
+    w: Writer, gates: _Gates, outside: Outside, chains: int, loop: Loop
 ) -> tuple[str, Chains]:
     """What the cell reads outside, side by side, as chains."""
     if not gates.terms:
@@ -262,11 +259,11 @@ def _inputs(
     return sides.blocks(joined), sides
 
 
-def _unsqueezed(w: NetworkWriter, name: str) -> str:
+def _unsqueezed(w: Writer, name: str) -> str:
     return w.e.op("Unsqueeze", name, w.e.graph.ints(0))
 
 
-def _set(w: NetworkWriter, sides: Chains, y: str, cell: int, wanted: Sequence[int]) -> str:
+def _set(w: Writer, sides: Chains, y: str, cell: int, wanted: Sequence[int]) -> str:
     node = w.topology.nodes[cell]
     cells = node.dim // 2
     rows = sides.rows(w.e.op("Squeeze", y, w.e.graph.ints(1)), cells, node.name)

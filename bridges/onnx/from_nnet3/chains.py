@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from .emit import F32, Value
-from .rows import Cache
-
-if TYPE_CHECKING:
-    from .network import NetworkWriter
+from .rows import Cache, Writer
 
 
 class Chains:
@@ -23,7 +18,7 @@ class Chains:
         backward: whether the layer begins with the last row.
     """
 
-    def __init__(self, w: NetworkWriter, like: Value, chains: int, backward: bool) -> None:
+    def __init__(self, w: Writer, like: Value, chains: int, backward: bool) -> None:
         self.w, self.chains, self.backward = w, chains, backward
         e, g = w.e, w.e.graph
         shape = e.op("Shape", like.name, name="rows_of_loop")

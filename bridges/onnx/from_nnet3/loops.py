@@ -7,7 +7,7 @@ side, like more sequences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from .chains import Chains
 from .emit import F32, Emitter, Value
 from .grids import Grid
 from .reads import NotExportedError, Read
+from .rows import Writer
 from .rowwise import AFFINE, affine_of, constant, matrix, row_by_row
-
-if TYPE_CHECKING:
-    from .network import NetworkWriter
 
 
 class _Step:
@@ -33,7 +31,7 @@ class _Step:
         inputs: the names that the rows have in the step.
     """
 
-    def __init__(self, w: NetworkWriter, loop: Loop, grid: Grid) -> None:
+    def __init__(self, w: Writer, loop: Loop, grid: Grid) -> None:
         self.w, self.loop, self.grid = w, loop, grid
         self.e = Emitter(w.e.graph.sub_graph("step"), 2)
         self.members: dict[int, Value] = {}
@@ -158,7 +156,7 @@ class _Step:
                 self.members[number] = row_by_row(self.e, node.component, parts, node.name)
 
 
-def write_loop(w: NetworkWriter, loop: Loop) -> None:
+def write_loop(w: Writer, loop: Loop) -> None:
     """Write all members of a recurrent layer, and set the rows of those that others read."""
     grid = w.plan.grids[loop.members[0]]
     step = _Step(w, loop, grid)
@@ -198,7 +196,7 @@ def _named(step: _Step, value: Value) -> Value:
     return Value(step.e.op("Identity", plain.name, name=f"{plain.name}.out"), plain.dim)
 
 
-def _read_elsewhere(w: NetworkWriter, loop: Loop) -> list[int]:
+def _read_elsewhere(w: Writer, loop: Loop) -> list[int]:
     """The members that nodes outside of the loop read; of column ranges their own."""
     inside = set(loop.members)
     found: list[int] = []
@@ -213,7 +211,7 @@ def _read_elsewhere(w: NetworkWriter, loop: Loop) -> list[int]:
 
 
 def _run(
-    w: NetworkWriter,
+    w: Writer,
     step: _Step,
     loop: Loop,
     chains: int,
