@@ -68,6 +68,12 @@ class Emitter:
         """Add an operator of one output; returns its name."""
         return self.graph.node(op_type, inputs, plain_name(name), **attributes)
 
+    def reduced(self, op_type: str, value: str, axis: int, keep: bool, name: str) -> str:
+        """A reduction over an axis, which newer opsets want as an input."""
+        if self.graph.opset < 18:
+            return self.op(op_type, value, name=name, axes=[axis], keepdims=int(keep))
+        return self.op(op_type, value, self.graph.ints(axis), name=name, keepdims=int(keep))
+
     def vector(self, values: Any, name: str = "") -> str:
         """A constant with a number for each column."""
         array = np.asarray(values, F32).reshape(-1)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ....framework.base.errors import OpscopeError, check_kind
+from ....nnet3.graph.topology import Topology
 from ....nnet3.network.for_inference import Model, chosen_priors, for_inference, opened
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.model_check import refuse_diverged
 from ....nnet3.network.nnet import Nnet
-from ....nnet3.graph.topology import Topology
 from ..files.graph import OPSET, Graph, plain_name
 from .emit import F32, Emitter, Value
 from .folding import Folding
@@ -90,9 +90,8 @@ def nnet3_graph(
     topology = nnet.topology()
     _refuse_all(topology, _outputs(topology, outputs))
     context = (0, 0) if whole else nnet.context()
-    request = _Request(
-        *(nnet, frame_subsampling_factor, *context, _outputs(topology, outputs), whole)
-    )
+    unit, (left, right) = frame_subsampling_factor, context
+    request = _Request(nnet, unit, left, right, _outputs(topology, outputs), whole)
     chosen = chosen_priors(priors, given)
     logs = None if chosen is None else np.log(np.asarray(chosen, np.float64))
     if logs is not None and logs.shape != (nnet.output_dim("output"),):
@@ -274,4 +273,3 @@ def _describe(
             }
         )
     graph.metadata |= {key: str(value) for key, value in told.items()}
-

@@ -7,19 +7,18 @@ side, like more sequences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....nnet3.graph.loops import Loop, Term
+from .cells import write_cell
+from .chains import Chains
 from .emit import F32, Emitter, Value
 from .grids import Grid
 from .reads import NotExportedError, Read
-from .rows import Cache
+from .rows import Writer
 from .rowwise import AFFINE, affine_of, constant, matrix, row_by_row
-
-if TYPE_CHECKING:
-    from .network import NetworkWriter
 
 
 class _Step:
@@ -32,7 +31,7 @@ class _Step:
         inputs: the names that the rows have in the step.
     """
 
-    def __init__(self, w: NetworkWriter, loop: Loop, grid: Grid) -> None:
+    def __init__(self, w: Writer, loop: Loop, grid: Grid) -> None:
         self.w, self.loop, self.grid = w, loop, grid
         self.e = Emitter(w.e.graph.sub_graph("step"), 2)
         self.members: dict[int, Value] = {}
@@ -157,20 +156,22 @@ class _Step:
                 self.members[number] = row_by_row(self.e, node.component, parts, node.name)
 
 
-def write_loop(w: NetworkWriter, loop: Loop) -> None:
-    """Write all members of a recurrent layer, and set their rows."""
+def write_loop(w: Writer, loop: Loop) -> None:
+    """Write all members of a recurrent layer, and set the rows of those that others read."""
     grid = w.plan.grids[loop.members[0]]
     step = _Step(w, loop, grid)
     chains = abs(loop.offset) // grid.step
     if w.reader.streaming and loop.offset > 0:
         raise NotExportedError("a layer that runs backwards cannot be streamed")
     dims = w.topology.nodes
+    wanted = _read_elsewhere(w, loop)
+    if write_cell(w, loop, step.outside, wanted):
+        return
     for term in loop.states:
         name = f"{step.name(term.node)}.before.{len(step.states)}"
         step.states[term] = Value(name, dims[term.node].dim)
     for number in loop.members:
         step.member(number)
-    wanted = _read_elsewhere(w, loop)
     body = step.e.graph
     kept = [step.states[term] for term in loop.states]
     for value in kept:
@@ -195,7 +196,7 @@ def _named(step: _Step, value: Value) -> Value:
     return Value(step.e.op("Identity", plain.name, name=f"{plain.name}.out"), plain.dim)
 
 
-def _read_elsewhere(w: NetworkWriter, loop: Loop) -> list[int]:
+def _read_elsewhere(w: Writer, loop: Loop) -> list[int]:
     """The members that nodes outside of the loop read; of column ranges their own."""
     inside = set(loop.members)
     found: list[int] = []
@@ -210,7 +211,7 @@ def _read_elsewhere(w: NetworkWriter, loop: Loop) -> list[int]:
 
 
 def _run(
-    w: NetworkWriter,
+    w: Writer,
     step: _Step,
     loop: Loop,
     chains: int,
@@ -218,21 +219,13 @@ def _run(
     given: list[Value],
 ) -> None:
     """The Scan, its inputs in its order of axes, and its outputs in ours."""
-    e, g = w.e, w.e.graph
     backward = int(loop.offset > 0)
     if not step.taken:
         raise NotExportedError("a loop reads nothing but itself")
-    like = step.taken[0].name
-    shape = e.op("Shape", like, name="rows_of_loop")
-    batch = e.op("Slice", shape, g.ints(0), g.ints(1), name="sequences")
-    count = e.op("Slice", shape, g.ints(2), g.ints(3), name="steps")
-    missing = ""
-    if chains > 1:
-        negative = e.op("Neg", count)
-        missing = e.op("Mod", negative, g.ints(chains), name="rows_missing")
-    xs = [_blocks(e, value, chains, missing, backward) for value in step.taken]
-    firsts = [_first_states(w, step, term, chains, batch) for term in loop.states]
-    outputs = g.node(
+    sides = Chains(w, step.taken[0], chains, bool(backward))
+    xs = [sides.blocks(value) for value in step.taken]
+    firsts = [sides.first(step.name(term.node), step.states[term].dim) for term in loop.states]
+    outputs = w.e.graph.node(
         "Scan",
         [*firsts, *xs],
         "loop",
@@ -246,46 +239,7 @@ def _run(
     found = outputs[len(firsts) :]
     for number, value, rows in zip(numbers, given, found, strict=True):
         name = step.name(number)
-        if chains > 1:
-            rows = e.op("Reshape", rows, e.op("Concat", g.ints(-1), batch, g.ints(value.dim), axis=0))
-        rows = e.op("Transpose", rows, perm=[1, 2, 0], name=name)
-        if chains > 1:
-            begin, end = (missing, g.ints(2**62)) if backward else (g.ints(0), count)
-            rows = e.op("Slice", rows, begin, end, g.ints(2), name=name)
+        rows = sides.rows(rows, value.dim, name)
         w.set(number, Value(rows, value.dim))
         if w.reader.streaming and any(term.node == number for term in loop.states):
-            cache = f"cache_{name}_state"
-            whole = e.op("Concat", cache, rows, axis=2)
-            w.reader.set_new(cache, w.reader.last(whole, chains))
-
-
-def _blocks(e: Emitter, value: Value, chains: int, missing: str, backward: int) -> str:
-    """[N, columns, times] as [times / chains, chains * N, columns]."""
-    g = e.graph
-    rows = e.op("Transpose", value.name, perm=[2, 0, 1])
-    if chains == 1:
-        return rows
-    sides = (missing, g.ints(0, 0, 0, 0, 0)) if backward else (g.ints(0, 0, 0), missing)
-    pads = e.op("Concat", *sides, *([] if backward else [g.ints(0, 0)]), axis=0)
-    rows = e.op("Pad", rows, pads)
-    shape = e.op("Shape", value.name)
-    batch = e.op("Slice", shape, g.ints(0), g.ints(1))
-    many = e.op("Mul", batch, g.ints(chains))
-    wanted = e.op("Concat", g.ints(-1), many, g.ints(value.dim), axis=0)
-    return e.op("Reshape", rows, wanted)
-
-
-def _first_states(w: NetworkWriter, step: _Step, term: Term, chains: int, batch: str) -> str:
-    """What a step reads of itself where there is nothing yet: zeros, or what a stream keeps."""
-    e, g = w.e, w.e.graph
-    name, dim = step.name(term.node), step.states[term].dim
-    if w.reader.streaming:
-        cache = f"cache_{name}_state"
-        if cache not in w.reader.caches:
-            g.input(cache, F32, ["N", dim, chains])
-            w.reader.caches[cache] = Cache(cache, dim, chains, chains, "zeros")
-        rows = e.op("Transpose", cache, perm=[2, 0, 1])
-        return e.op("Reshape", rows, g.ints(-1, dim))
-    many = batch if chains == 1 else e.op("Mul", batch, g.ints(chains))
-    shape = e.op("Concat", many, g.ints(dim), axis=0)
-    return e.op("ConstantOfShape", shape, value=np.zeros(1, F32), name=f"{name}.zeros")
+            sides.keep(name, rows)

@@ -7,7 +7,7 @@ utterance as one chunk: outputs at 0, subsampling, ...; the input with its conte
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -67,7 +67,7 @@ class Border:
 
     Attributes:
         inner: the grid that is computed.
-        left, right: rows of zeros around it; used where not `masked`.
+        left, right: rows of zeros around it, where not `masked`; a negative one drops rows.
         masked: more is computed than is there; zeros take the place of the rest.
         reach: what is there.
     """
@@ -117,13 +117,16 @@ class Plan:
             for loop in find_loops(self.topology):
                 self.loops |= dict.fromkeys(loop.members, loop)
         except IrregularError as error:
-            raise NotExportedError(f"a loop of the network is no recurrent layer: {error}") from None
+            raise NotExportedError(
+                f"a loop of the network is no recurrent layer: {error}"
+            ) from None
         for members, _ in self.topology.stages:
             for node in members:
                 self.reach[node] = self._reach(node)
         for node in outputs:
             wanted = Grid(0, self.unit, 0, not self.whole)
-            if not self.reach[node].covers(wanted):
+            short = self.reach[node].low > 0 if self.whole else not self.reach[node].covers(wanted)
+            if short:
                 name = self.topology.nodes[node].name
                 raise NotExportedError(f"output '{name}' cannot be computed with the context found")
             self._need(node, wanted)
@@ -146,6 +149,8 @@ class Plan:
 
     def _reach(self, number: int) -> Reach:
         node = self.topology.nodes[number]
+        if self._is_source(number):
+            return Reach()
         if number in self.loops:
             return self._reach_of_loop(self.loops[number])
         if node.kind == "input":
@@ -182,7 +187,8 @@ class Plan:
     def _reach_of_read(self, read: Read, text: str) -> Reach:
         source = self.reach[read.node]
         if read.at is not None:
-            if not source.low <= read.at <= source.high:
+            last = inf if self.whole and not source.still else source.high
+            if not source.low <= read.at <= last:
                 raise NotExportedError(f"'{text}' reads time {read.at}, which is not always there")
             return Reach()
         if source.still:
@@ -223,7 +229,7 @@ class Plan:
         for term in loop.reads:
             if not term.optional:
                 source = self.reach[term.node]
-                if source.still and not self._is_constant(term.node):
+                if source.still:
                     raise NotExportedError("a loop reads an iVector at its own times")
                 found &= source.behind(term.offset)
         name = self.topology.nodes[loop.members[0]].name
@@ -233,8 +239,12 @@ class Plan:
             raise NotExportedError(f"where the loop of '{name}' begins follows from the length")
         return found
 
-    def _is_constant(self, node: int) -> bool:
-        return self.topology.inputs_of[node] == []
+    def _is_source(self, number: int) -> bool:
+        """Whether a node is a component that reads nothing, or the descriptor before one."""
+        node = self.topology.nodes[number]
+        if node.kind == "descriptor" and not node.is_output:
+            node = self.topology.nodes[number + 1]
+        return node.kind == "component" and node.reads.offsets == ()
 
     # What is asked for
 
@@ -247,8 +257,10 @@ class Plan:
             return Border(grid, 0, 0, False, reach)
         if not reach.exact or reach.still:
             raise NotExportedError("whether optional rows are there follows from the length")
-        inner = grid.clipped(reach.low, reach.high).settled(self.unit)
-        grid = grid.settled(self.unit)
+        inner = grid.clipped(reach.low, reach.high)
+        if not inner.never_empty and inner.first <= reach.high:
+            inner = replace(inner, last=inner.first)  # one row more than is read, for short inputs
+        grid, inner = grid.settled(self.unit), inner.settled(self.unit)
         even = not (grid.moving and self.unit % grid.step)
         if grid.moving and inner.last < grid.last:
             self.exact_end = True
@@ -261,6 +273,8 @@ class Plan:
 
     def _demand(self, number: int, grid: Grid) -> None:
         node = self.topology.nodes[number]
+        if self._is_source(number):
+            return
         if node.kind == "dim-range":
             self._need(node.source, grid)
         elif node.kind == "descriptor":
@@ -303,11 +317,16 @@ class Plan:
             first = -((left - grid.first) // step) * step
             wanted = Grid(first, step, grid.last + right, grid.moving or right > 0)
             return self._available(source, wanted)
-        assert reads.offsets is not None
+        assert reads.offsets is not None and reads.required is not None
         found: Grid | None = None
         for offset in reads.offsets:
             found = merged(found, grid.moved(offset))
-        return None if found is None else self.border(source, found.settled(self.unit))
+        if found is None:
+            return None
+        found = found.settled(self.unit)
+        if all(reads.required):
+            return Border(found, 0, 0, False, source)
+        return self.border(source, found)
 
     def _available(self, source: Reach, wanted: Grid) -> Border:
         """The rows of a window that are there, however few."""

@@ -1,13 +1,16 @@
-"""Reading rows of values: windows of a grid, with what a stream keeps from one chunk to the next."""
+"""Reading rows of values: windows of a grid, with what a stream keeps between chunks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
+from ....nnet3.graph.topology import Topology
 from .emit import F32, Emitter, Value
 from .grids import Grid
+from .plan import Plan
 from .reads import NotExportedError, Read
 
 
@@ -142,7 +145,7 @@ class RowReader:
         self.e, self.clock, self.unit, self.streaming = e, clock, unit, streaming
         self.caches: dict[str, Cache] = {}
         self.new_caches: dict[str, str] = {}
-        self.edges = (0, 0)
+        self.edges: tuple[int, int] = (0, 0)
         self._with_older: dict[str, str] = {}
 
     def window(self, rows: Rows, grid: Grid, first: int, last: int) -> Value:
@@ -158,8 +161,15 @@ class RowReader:
         if odd or start < 0 or grid.step % have.step:
             raise NotExportedError(f"rows {grid} at {first} do not lie among {have}")
         if not grid.moving:
-            return self._cut(value, start, start + (grid.rows(0) - 1) * (grid.step // have.step)
-                             + (last - first) // have.step + 1, rows)
+            return self._cut(
+                value,
+                start,
+                start
+                + (grid.rows(0) - 1) * (grid.step // have.step)
+                + (last - first) // have.step
+                + 1,
+                rows,
+            )
         drop, odd = divmod(have.last - grid.last - last, have.step)
         if odd or drop < 0:
             raise NotExportedError(f"rows {grid} up to {last} do not lie among {have}")
@@ -268,11 +278,36 @@ class RowReader:
         return Value(made, found.dim)
 
     def padded(self, value: Value, left: int, right: int, key: str) -> Value:
-        """Rows of zeros on both sides."""
-        if self.streaming and right:
-            raise NotExportedError("a stream does not know which rows are missing at the end")
-        if not left and not right:
-            return value
+        """Rows of zeros on both sides; a negative number drops rows."""
         pads = self.e.graph.ints(0, 0, left, 0, 0, right)
         made = self.e.op("Pad", self.e.name(value), pads, name=f"{key}.padded")
         return Value(made, value.dim)
+
+
+class Writer(Protocol):
+    """Writes the nodes of a network; what modules for kinds of nodes use of it.
+
+    Attributes:
+        plan: the rows of all nodes.
+        topology: of the network.
+        e: the emitter. reader: of rows.
+        rows: of the nodes that are written.
+    """
+
+    plan: Plan
+    topology: Topology
+    e: Emitter
+    reader: RowReader
+    rows: dict[int, Rows]
+
+    def set(self, number: int, value: Value) -> None:
+        """Take note of the value of a node."""
+        ...
+
+    def descriptor(self, number: int, grid: Grid, name: str) -> Value:
+        """The value of a descriptor node on a grid."""
+        ...
+
+    def with_border(self, value: Value, left: int, right: int, grid: Grid, name: str) -> Value:
+        """Rows with zeros around them, which makes them those of a grid."""
+        ...

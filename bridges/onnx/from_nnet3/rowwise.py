@@ -75,7 +75,7 @@ def _normalize(e: Emitter, c: Any, parts: Parts, name: str) -> Value:
     blocked = c.block_dim != c.input_dim
     x = e.blocks(value, c.input_dim // c.block_dim, c.block_dim) if blocked else value.name
     axes = [2] if blocked else [1]
-    squares = e.op("ReduceMean", e.op("Mul", x, x), axes=axes, keepdims=1, name=f"{name}.power")
+    squares = e.reduced("ReduceMean", e.op("Mul", x, x), axes[0], True, f"{name}.power")
     if c.target_rms != 1:
         squares = e.op("Mul", squares, e.number(1 / c.target_rms**2))
     floored = e.op("Max", squares, e.number(SQUARED_NORM_FLOOR))
@@ -146,7 +146,7 @@ def _permute(e: Emitter, c: Any, parts: Parts, name: str) -> Value:
 def _pnorm(e: Emitter, c: Any, parts: Parts, name: str) -> Value:
     value = e.join(parts, name)
     blocks = e.blocks(value, c.output_dim, c.input_dim // c.output_dim)
-    made = e.op("ReduceL2", blocks, axes=[2], keepdims=0, name=name)
+    made = e.reduced("ReduceL2", blocks, 2, False, name)
     return Value(made, c.output_dim, value.still)
 
 

@@ -74,7 +74,9 @@ class Stream:
             size: frames of a chunk, a multiple of the subsampling; the last one may be shorter.
         """
         if size < 1 or size % self.subsampling:
-            raise OpscopeError(f"chunks of {size} frames; a multiple of {self.subsampling} is wanted")
+            raise OpscopeError(
+                f"chunks of {size} frames; a multiple of {self.subsampling} is wanted"
+            )
         features = np.asarray(features, F32)
         features = features if features.ndim == 3 else features[None]
         frames = features.shape[1]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .emit import F32, Value
 from .grids import Grid
+from .plan import Border
 from .reads import NotExportedError, Read
-from .rows import Rows
-
-if TYPE_CHECKING:
-    from .network import NetworkWriter
-    from .plan import Border
+from .rows import Rows, Writer
 
 
-def _input(w: NetworkWriter, number: int, border: Border) -> tuple[Rows, Grid]:
+def _input(w: Writer, number: int, border: Border) -> tuple[Rows, Grid]:
     """The input of a component with zeros where rows are missing, and its grid with these."""
     name = f"{w.topology.nodes[number].name}.input"
     if border.masked:
@@ -34,9 +31,7 @@ def _input(w: NetworkWriter, number: int, border: Border) -> tuple[Rows, Grid]:
     return Rows(w.e.plain(value), grid, name), grid
 
 
-def write_convolution(
-    w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border
-) -> Value:
+def write_convolution(w: Writer, number: int, c: Any, grid: Grid, border: Border) -> Value:
     """TimeHeightConvolutionComponent as a convolution of images [filters, heights, times]."""
     e, name = w.e, w.topology.nodes[number].name
     rows, have = _input(w, number, border)
@@ -78,7 +73,7 @@ def write_convolution(
     return e.flat(turned, c.output_dim, x.still)
 
 
-def write_attention(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border) -> Value:
+def write_attention(w: Writer, number: int, c: Any, grid: Grid, border: Border) -> Value:
     """RestrictedAttentionComponent: a softmax over the places of a window, for each head."""
     e, name = w.e, w.topology.nodes[number].name
     rows, _ = _input(w, number, border)
@@ -95,8 +90,7 @@ def write_attention(w: NetworkWriter, number: int, c: Any, grid: Grid, border: B
     _, _, query, scores = read[c.num_left_inputs]
     query = e.op("Mul", query, e.number(c.key_scale), name=f"{name}.query")
     products = [
-        e.op("ReduceSum", e.op("Mul", query, key), e.graph.ints(2), keepdims=1)
-        for key, *_ in read
+        e.op("ReduceSum", e.op("Mul", query, key), e.graph.ints(2), keepdims=1) for key, *_ in read
     ]
     joined = e.op("Concat", *products, axis=2, name=f"{name}.products")
     weights = e.op("Softmax", e.op("Add", joined, scores), axis=2, name=f"{name}.weights")
@@ -111,7 +105,7 @@ def write_attention(w: NetworkWriter, number: int, c: Any, grid: Grid, border: B
     return e.flat(found, c.output_dim, False)
 
 
-def _sums(w: NetworkWriter, x: str, have: Grid, begins: str, ends: str, name: str) -> str:
+def _sums(w: Writer, x: str, have: Grid, begins: str, ends: str, name: str) -> str:
     """Sums of the rows of x, float64 [N, columns, times], from times `begins` to before `ends`."""
     e, g = w.e, w.e.graph
     total = e.op("CumSum", x, g.constant(np.array(2, np.int64)))
@@ -121,7 +115,7 @@ def _sums(w: NetworkWriter, x: str, have: Grid, begins: str, ends: str, name: st
     return e.op("Sub", last, first, name=f"{name}.sums")
 
 
-def _clipped(w: NetworkWriter, times: str, have: Grid) -> str:
+def _clipped(w: Writer, times: str, have: Grid) -> str:
     """How many rows there are before some times, int64."""
     e, g = w.e, w.e.graph
     moved = e.op("Sub", times, g.ints(have.first))
@@ -130,7 +124,7 @@ def _clipped(w: NetworkWriter, times: str, have: Grid) -> str:
     return e.op("Min", e.op("Max", moved, g.ints(0)), w.reader.clock.count(have))
 
 
-def _doubles(w: NetworkWriter, number: int, have: Grid, squares: bool) -> str:
+def _doubles(w: Writer, number: int, have: Grid, squares: bool) -> str:
     """The rows of an extraction's input beside their squares, float64 [N, columns, times].
 
     Deviations are small differences of large sums, so that float32 would lose them.
@@ -145,13 +139,13 @@ def _doubles(w: NetworkWriter, number: int, have: Grid, squares: bool) -> str:
     return e.op("Concat", wide, e.op("Mul", wide, wide), axis=1, name=f"{name}.with_squares")
 
 
-def _counts(w: NetworkWriter, have: Grid, begins: str, ends: str) -> str:
+def _counts(w: Writer, have: Grid, begins: str, ends: str) -> str:
     """How many rows there are from times `begins` to before `ends`, float64 [rows]."""
     there = w.e.op("Sub", _clipped(w, ends, have), _clipped(w, begins, have))
     return w.e.op("Cast", there, to=_DOUBLE)
 
 
-def write_extraction(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border) -> Value:
+def write_extraction(w: Writer, number: int, c: Any, grid: Grid, border: Border) -> Value:
     """StatisticsExtractionComponent: count, sums and sums of squares of periods."""
     e, g, name = w.e, w.e.graph, w.topology.nodes[number].name
     _check_times(name, grid, c.output_period)
@@ -169,7 +163,7 @@ def _check_times(name: str, grid: Grid, period: int) -> None:
         raise NotExportedError(f"'{name}' is read at times that are no multiples of its period")
 
 
-def _bounds(w: NetworkWriter, grid: Grid, first: int, behind: int) -> tuple[str, str]:
+def _bounds(w: Writer, grid: Grid, first: int, behind: int) -> tuple[str, str]:
     """The first times of windows, and the times behind their last ones."""
     if w.reader.streaming:
         raise NotExportedError("statistics take the future as far as it is there: no streams")
@@ -178,7 +172,7 @@ def _bounds(w: NetworkWriter, grid: Grid, first: int, behind: int) -> tuple[str,
     return e.op("Add", times, g.ints(first)), e.op("Add", times, g.ints(behind))
 
 
-def write_pooling(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Border) -> Value:
+def write_pooling(w: Writer, number: int, c: Any, grid: Grid, border: Border) -> Value:
     """StatisticsPoolingComponent: means and deviations of windows.
 
     Where it reads an extraction alone, sums are those of the extraction's input.
@@ -216,7 +210,7 @@ def write_pooling(w: NetworkWriter, number: int, c: Any, grid: Grid, border: Bor
     return Value(e.op("Cast", means, to=_FLOAT, name=name), c.output_dim)
 
 
-def extraction_of(w: NetworkWriter, number: int) -> int | None:
+def extraction_of(w: Writer, number: int) -> int | None:
     """The extraction that a pooling reads, and nothing else, in the same periods."""
     read = w.topology.inputs_of[number - 1]
     node = w.topology.nodes[read[0]]

