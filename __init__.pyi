@@ -1,5 +1,6 @@
 """Written by `python build.py stubs`; do not edit."""
 
+from . import bridges as bridges
 from . import cntk as cntk
 from . import framework as framework
 from . import metrics as metrics
@@ -7,11 +8,11 @@ from . import nnet3 as nnet3
 from . import operators as operators
 from . import proto as proto
 from . import python_api as python_api
+from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
 from .bridges.view.viewing import Page as Page
 from .bridges.view.viewing import view as view
-from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .framework.base.backend import CPUPlace as CPUPlace
 from .framework.base.backend import GPUPlace as GPUPlace
 from .framework.base.context import OpContext as OpContext

@@ -49,6 +49,51 @@ class BuilderMethods:
         given: dict[str, Any],
     ) -> Callable[..., Any] | None:
         """The layer that `add_op` should call; None where there is none or parameters are given."""
+    def sum(
+        self,
+        x: Var | str | Sequence[Var | str],
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Sum of x over axes, over all where none is given; of a list of variables, their sum."""
+    def mean(
+        self,
+        x: Var | str,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
+    def where(
+        self,
+        condition: Any,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Elements of x where a condition holds, else of y. Shapes broadcast as in NumPy."""
+    def maximum(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Larger of two, element by element; NaN where either is. The gradient of a tie belongs
+        to x."""
+    def minimum(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Smaller of two, element by element; NaN where either is. The gradient of a tie belongs
+        to x."""
     def rnn_cell(
         self,
         x: Var | str,
@@ -724,51 +769,6 @@ class BuilderMethods:
         memory_key_padding_mask: Var | str | None = None,
     ) -> Var:
         """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
-    def sum(
-        self,
-        x: Var | str | Sequence[Var | str],
-        axes: int | Sequence[int] = ...,
-        keepdims: bool = False,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Sum of x over axes, over all where none is given; of a list of variables, their sum."""
-    def mean(
-        self,
-        x: Var | str,
-        axes: int | Sequence[int] = ...,
-        keepdims: bool = False,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
-    def where(
-        self,
-        condition: Any,
-        x: Any,
-        y: Any,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Elements of x where a condition holds, else of y. Shapes broadcast as in NumPy."""
-    def maximum(
-        self,
-        x: Any,
-        y: Any,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Larger of two, element by element; NaN where either is. The gradient of a tie belongs
-        to x."""
-    def minimum(
-        self,
-        x: Any,
-        y: Any,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Smaller of two, element by element; NaN where either is. The gradient of a tie belongs
-        to x."""
     def abs(
         self,
         x: Var | str,
