@@ -98,7 +98,7 @@ def to_onnx(
     from ...bridges.onnx.export.checking import BOUND
     from ...bridges.onnx.export.exporting import to_onnx as export
     from ...bridges.onnx.files.graph import OPSET
-    from .files import read_arrays
+    from ...framework.files.array_files import read_arrays
 
     check = export(
         file,
@@ -106,7 +106,7 @@ def to_onnx(
         outputs=outputs or None,
         opset=OPSET if opset is None else opset,
         external=external or None,
-        inputs=[read_arrays(path) for path in inputs] or None,
+        inputs=[dict(read_arrays(path)) for path in inputs] or None,
         bound=BOUND if bound is None else bound,
     )
     click.echo(f"{target}: {check}")
