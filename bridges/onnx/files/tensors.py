@@ -16,7 +16,7 @@ from ....framework.base.untrusted.values import in_range, open_file, shown, whol
 from ....proto import onnx_pb2 as pb
 
 _TYPES = pb.TensorProto.DataType
-_PLAIN = {
+_PLAIN: dict[int, str] = {
     _TYPES.FLOAT: "float32",
     _TYPES.UINT8: "uint8",
     _TYPES.INT8: "int8",
@@ -34,7 +34,7 @@ _PLAIN = {
 }
 """Types whose elements NumPy has itself."""
 _NUMBERS = {np.dtype(name): number for number, name in _PLAIN.items()}
-_FOUR_BITS = {_TYPES.UINT4: "uint8", _TYPES.INT4: "int8"}
+_FOUR_BITS: dict[int, str] = {_TYPES.UINT4: "uint8", _TYPES.INT4: "int8"}
 """Two elements a byte, the first one in the lower half."""
 _MOST_DIMS = 64
 
