@@ -14,6 +14,7 @@ from ....nnet3.network.for_inference import Model, chosen_priors, for_inference,
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.model_check import refuse_diverged
 from ....nnet3.network.nnet import Nnet
+from ....proto import onnx_pb2 as pb
 from ..files.graph import OPSET, Graph, plain_name
 from .emit import F32, Emitter, Value
 from .folding import Folding
@@ -106,7 +107,20 @@ def nnet3_graph(
             break
         exact = plan.exact_end
     _describe(graph, request, given, reader, streaming)
+    used = _names_read(graph.message)
+    graph.arrays = {key: array for key, array in graph.arrays.items() if key in used}
     return graph
+
+
+def _names_read(message: pb.GraphProto) -> set[str]:
+    """The values that operators of a graph read, or those of graphs inside."""
+    found: set[str] = set()
+    for node in message.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _names_read(attribute.g)
+    return found
 
 
 def _outputs(topology: Topology, outputs: Iterable[str] | None) -> tuple[str, ...]:
