@@ -21,7 +21,7 @@ from .folding import Folding
 from .grids import Grid
 from .loops import write_loop
 from .network import NetworkWriter, exported_kinds, why_not_source
-from .plan import Plan
+from .plan import Plan, needed_by
 from .reads import NotExportedError
 from .rows import Clock, RowReader, Rows
 from .rowwise import why_not
@@ -140,13 +140,7 @@ def _outputs(topology: Topology, outputs: Iterable[str] | None) -> tuple[str, ..
 
 def _refuse_all(topology: Topology, outputs: Sequence[str]) -> None:
     """Name everything that has no form in ONNX at once."""
-    needed: set[int] = set()
-    queue = [topology.number(each) for each in outputs]
-    while queue:
-        number = queue.pop()
-        if number not in needed:
-            needed.add(number)
-            queue += topology.inputs_of[number]
+    needed = needed_by(topology, [topology.number(each) for each in outputs])
     told: list[str] = []
     for number in sorted(needed):
         node = topology.nodes[number]
