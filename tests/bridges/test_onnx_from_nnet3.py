@@ -250,6 +250,20 @@ def test_streams_refuse_odd_chunks_and_other_models():
         Stream.of(graph.metadata).initial_caches(np.zeros((0, 6), np.float32))
 
 
+def test_networks_for_whole_utterances_say_so():
+    text = """
+        input-node name=input dim=3
+        component name=a type=AffineComponent input-dim=3 output-dim=3
+        component-node name=a component=a input=input
+        output-node name=x input=a
+    """
+    with pytest.raises(OpscopeError, match="output"):
+        nnet3_graph(Nnet.from_config_text(text, 1))
+    later = descriptor_net("Offset(b, 900)", 3)
+    with pytest.raises(OpscopeError, match="wants whole=True"):
+        nnet3_graph(later)
+
+
 def test_refusals_name_the_node():
     loop = """
         input-node name=input dim=3

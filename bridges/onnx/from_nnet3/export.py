@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....framework.base.errors import OpscopeError, check_kind
+from ....framework.base.errors import OpscopeError, ShapeError, check_kind
 from ....nnet3.graph.topology import Topology
 from ....nnet3.network.for_inference import Model, chosen_priors, for_inference, opened
 from ....nnet3.network.model import AmNnetSimple
@@ -90,7 +90,7 @@ def nnet3_graph(
     refuse_diverged(nnet)
     topology = nnet.topology()
     _refuse_all(topology, _outputs(topology, outputs))
-    context = (0, 0) if whole else nnet.context()
+    context = (0, 0) if whole else _context(nnet)
     unit, (left, right) = frame_subsampling_factor, context
     request = _Request(nnet, unit, left, right, _outputs(topology, outputs), whole)
     chosen = chosen_priors(priors, given)
@@ -110,6 +110,14 @@ def nnet3_graph(
     used = _names_read(graph.message)
     graph.arrays = {key: array for key, array in graph.arrays.items() if key in used}
     return graph
+
+
+def _context(nnet: Nnet) -> tuple[int, int]:
+    try:
+        return nnet.context()
+    except ShapeError as error:
+        told = f"{error}; a network that gives one row for all frames wants whole=True"
+        raise NotExportedError(told) from None
 
 
 def _names_read(message: pb.GraphProto) -> set[str]:
