@@ -9,6 +9,7 @@ from nnet3_onnx import OnnxNet, assert_exports, ours, with_statistics
 from nnet3_runs import random_net
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
+from opscope.bridges.onnx.from_nnet3.streams import Stream
 from opscope.framework.base.errors import OpscopeError
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig.configs import xconfig_to_config
@@ -218,6 +219,63 @@ def test_several_sequences_and_outputs():
     np.testing.assert_allclose(found["output-xent"], 2 * found["output"], rtol=1e-6)
     for one, wanted in zip(x, found["output"], strict=True):
         np.testing.assert_allclose(net.whole(one), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["tdnnf", "conv", "attention", "stats", "fast_lstmp", "fast_gru"])
+def test_several_sequences_are_computed_side_by_side(name):
+    nnet = layer_net(LAYERS[name])
+    net = OnnxNet(nnet3_graph(nnet))
+    x = np.random.default_rng(1).normal(size=(3, 8, 6)).astype(np.float32)
+    single = np.stack([net.whole(one) for one in x])
+    np.testing.assert_allclose(net.run(input=x)["output"], single, atol=1e-5)
+    if name in NO_STREAM:
+        return
+    chunked = OnnxNet(nnet3_graph(nnet, True))
+    stream = Stream.of(chunked.graph.metadata)
+    caches, found = stream.initial_caches(x), []
+    for chunk in stream.chunks(x, 3):
+        results = chunked.run(input=chunk, **caches)
+        found.append(results["output"])
+        caches = {cache: results[f"new_{cache}"] for cache in caches}
+    np.testing.assert_allclose(np.concatenate(found, 1), single, atol=1e-5)
+
+
+def test_streams_refuse_odd_chunks_and_other_models():
+    graph = nnet3_graph(layer_net(LAYERS["tdnnf"]), True, frame_subsampling_factor=3)
+    with pytest.raises(OpscopeError, match="chunks of 4 frames; a multiple of 3"):
+        next(Stream.of(graph.metadata).chunks(np.zeros((9, 6), np.float32), 4))
+    with pytest.raises(OpscopeError, match="not exported for streams"):
+        Stream.of(nnet3_graph(layer_net(LAYERS["tdnnf"])).metadata)
+    with pytest.raises(OpscopeError, match="wants a first frame"):
+        Stream.of(graph.metadata).initial_caches(np.zeros((0, 6), np.float32))
+
+
+def test_networks_for_whole_utterances_say_so():
+    text = """
+        input-node name=input dim=3
+        component name=a type=AffineComponent input-dim=3 output-dim=3
+        component-node name=a component=a input=input
+        output-node name=x input=a
+    """
+    with pytest.raises(OpscopeError, match="output"):
+        nnet3_graph(Nnet.from_config_text(text, 1))
+    later = descriptor_net("Offset(b, 900)", 3)
+    with pytest.raises(OpscopeError, match="wants whole=True"):
+        nnet3_graph(later)
+
+
+def test_refusals_name_the_node():
+    loop = """
+        input-node name=input dim=3
+        component name=a type=AffineComponent input-dim=9 output-dim=3
+        component-node name=a component=a input=Append(input, IfDefined(Offset(a, -1)), \
+            IfDefined(Offset(a, -2)))
+        output-node name=output input=a
+    """.replace("\\\n            ", "")
+    with pytest.raises(NotExportedError, match="no recurrent layer: .* several offsets"):
+        nnet3_graph(Nnet.from_config_text(loop, 1))
+    with pytest.raises(NotExportedError, match=r"'a.*': .*statistics take the future"):
+        nnet3_graph(layer_net(LAYERS["stats"]), True)
 
 
 def test_priors_and_metadata():

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kaldi_data import need, read_archive
-from nnet3_onnx import OnnxNet, ours
+from nnet3_onnx import OnnxNet, ours, with_statistics
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
+from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
 from opscope.nnet3.network.nnet import Nnet
 from reference_folders import DATA
 
@@ -81,3 +83,27 @@ def test_vosk_model(vosk):
         for size in (3, 9, 51, 999):
             streamed = chunked.streamed(part, size, ivector)
             np.testing.assert_allclose(streamed, found, atol=2e-5, rtol=0)
+
+
+REFUSED = "Distribute|'Failover.* is no sum of rows|a loop reads itself at several offsets"
+
+
+def test_kaldi_random_networks():
+    """Kaldi's random networks agree, but those that are refused for a known reason."""
+    agreed = 0
+    for case in sorted(need("random_nets").iterdir())[::4]:
+        nnet = with_statistics(Nnet.read(case / "model.raw"))
+        rng = np.random.default_rng(1)
+        features = rng.normal(size=(12, nnet.input_dim("input"))).astype(np.float32)
+        columns = nnet.input_dim("ivector")
+        ivector = rng.normal(size=columns).astype(np.float32) if columns > 0 else None
+        try:
+            net = OnnxNet(nnet3_graph(nnet))
+        except NotExportedError as error:
+            assert re.search(REFUSED, str(error)), (case.name, str(error))
+            continue
+        wanted = ours(nnet, features, ivector)
+        found = net.whole(features, ivector if "ivector" in net.inputs else None)
+        np.testing.assert_allclose(found, wanted, atol=2e-5, rtol=2e-5, err_msg=case.name)
+        agreed += 1
+    assert agreed >= 15

@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....framework.base.errors import OpscopeError, check_kind
+from ....framework.base.errors import OpscopeError, ShapeError, check_kind
 from ....nnet3.graph.topology import Topology
 from ....nnet3.network.for_inference import Model, chosen_priors, for_inference, opened
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.model_check import refuse_diverged
 from ....nnet3.network.nnet import Nnet
+from ....proto import onnx_pb2 as pb
 from ..files.graph import OPSET, Graph, plain_name
 from .emit import F32, Emitter, Value
 from .folding import Folding
 from .grids import Grid
 from .loops import write_loop
 from .network import NetworkWriter, exported_kinds, why_not_source
-from .plan import Plan
+from .plan import Plan, needed_by
 from .reads import NotExportedError
 from .rows import Clock, RowReader, Rows
 from .rowwise import why_not
@@ -89,7 +90,7 @@ def nnet3_graph(
     refuse_diverged(nnet)
     topology = nnet.topology()
     _refuse_all(topology, _outputs(topology, outputs))
-    context = (0, 0) if whole else nnet.context()
+    context = (0, 0) if whole else _context(nnet)
     unit, (left, right) = frame_subsampling_factor, context
     request = _Request(nnet, unit, left, right, _outputs(topology, outputs), whole)
     chosen = chosen_priors(priors, given)
@@ -106,7 +107,28 @@ def nnet3_graph(
             break
         exact = plan.exact_end
     _describe(graph, request, given, reader, streaming)
+    used = _names_read(graph.message)
+    graph.arrays = {key: array for key, array in graph.arrays.items() if key in used}
     return graph
+
+
+def _context(nnet: Nnet) -> tuple[int, int]:
+    try:
+        return nnet.context()
+    except ShapeError as error:
+        told = f"{error}; a network that gives one row for all frames wants whole=True"
+        raise NotExportedError(told) from None
+
+
+def _names_read(message: pb.GraphProto) -> set[str]:
+    """The values that operators of a graph read, or those of graphs inside."""
+    found: set[str] = set()
+    for node in message.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _names_read(attribute.g)
+    return found
 
 
 def _outputs(topology: Topology, outputs: Iterable[str] | None) -> tuple[str, ...]:
@@ -126,13 +148,7 @@ def _outputs(topology: Topology, outputs: Iterable[str] | None) -> tuple[str, ..
 
 def _refuse_all(topology: Topology, outputs: Sequence[str]) -> None:
     """Name everything that has no form in ONNX at once."""
-    needed: set[int] = set()
-    queue = [topology.number(each) for each in outputs]
-    while queue:
-        number = queue.pop()
-        if number not in needed:
-            needed.add(number)
-            queue += topology.inputs_of[number]
+    needed = needed_by(topology, [topology.number(each) for each in outputs])
     told: list[str] = []
     for number in sorted(needed):
         node = topology.nodes[number]

@@ -20,7 +20,7 @@ from .affine import Taps, write_taps
 from .emit import Emitter, Value
 from .folding import Folding
 from .grids import Grid
-from .plan import Plan
+from .plan import Plan, named
 from .reads import NotExportedError, Read
 from .rows import RowReader, Rows
 from .rowwise import AFFINE, affine_of, constant, row_by_row
@@ -71,7 +71,8 @@ class NetworkWriter:
             for number in members:
                 wanted = number in self.plan.grids and number not in self.rows
                 if wanted and not self._only_pooled(number):
-                    self._write_node(number)
+                    with named(self.topology, number):
+                        self._write_node(number)
 
     def _only_pooled(self, number: int) -> bool:
         """Whether a node is an extraction whose poolings read its input themselves."""

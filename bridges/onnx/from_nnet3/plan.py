@@ -7,6 +7,8 @@ utterance as one chunk: outputs at 0, subsampling, ...; the input with its conte
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -120,9 +122,12 @@ class Plan:
             raise NotExportedError(
                 f"a loop of the network is no recurrent layer: {error}"
             ) from None
+        needed = needed_by(self.topology, outputs)
         for members, _ in self.topology.stages:
             for node in members:
-                self.reach[node] = self._reach(node)
+                if node in needed:
+                    with named(self.topology, node):
+                        self.reach[node] = self._reach(node)
         for node in outputs:
             wanted = Grid(0, self.unit, 0, not self.whole)
             short = self.reach[node].low > 0 if self.whole else not self.reach[node].covers(wanted)
@@ -137,7 +142,8 @@ class Plan:
                 continue
             for node in wanted:
                 self.grids[node] = self.grids[node].settled(self.unit)
-                self._demand(node, self.grids[node])
+                with named(self.topology, node):
+                    self._demand(node, self.grids[node])
 
     def reads(self, leaf: Any) -> list[Read]:
         """The reads of a leaf of a descriptor."""
@@ -366,3 +372,24 @@ class Plan:
             if term.optional:
                 wanted = self.border(self.reach[term.node], wanted).inner
             self._need(term.node, wanted)
+
+
+def needed_by(topology: Topology, outputs: Iterable[int]) -> set[int]:
+    """The nodes that some outputs need, themselves included."""
+    needed: set[int] = set()
+    queue = list(outputs)
+    while queue:
+        number = queue.pop()
+        if number not in needed:
+            needed.add(number)
+            queue += topology.inputs_of[number]
+    return needed
+
+
+@contextmanager
+def named(topology: Topology, number: int) -> Iterator[None]:
+    """A context in which refusals say which node they are about."""
+    try:
+        yield
+    except NotExportedError as error:
+        raise NotExportedError(f"'{topology.nodes[number].name}': {error}") from None

@@ -336,6 +336,8 @@ def why_not(component: Any) -> str:
         return "; ".join(filter(None, (why_not(part) for part in component.components)))
     if kind in _ROWS or diagonal(component) is not None:
         return ""
+    if kind == "DistributeComponent":
+        return f"{kind} reads rows of another x, and an ONNX model has times alone"
     if getattr(component, "test_mode", True) is False:
         return f"{kind} is in training mode: its result is random or follows from the batch"
     return f"{kind} has no form in ONNX here"
