@@ -18,6 +18,7 @@ import numpy as np
 from ....proto import onnx_pb2 as pb
 from ..files.graph import Graph
 from .checking import Case, ExportError, error_of, runner, runtime_name
+from .net import drop_unread
 
 _PRODUCTS = {"MatMul": 1, "Gemm": 1, "Conv": 0}
 """Nodes whose second input is quantised if it is a constant -> the axis of its results."""
@@ -72,9 +73,7 @@ def to_int8(graph: Graph, cases: Sequence[Case]) -> Int8Report:
         if node.output[0] in names:
             _quantise(graph, node, ranges, known)
         graph.message.node.append(node)
-    for name in {node.input[1] for node in nodes if node.output[0] in names}:
-        if not any(name in node.input for node in graph.message.node):
-            graph.arrays.pop(name, None)
+    drop_unread(graph)
     return _report(graph, cases, len(chosen), kinds - len(chosen))
 
 
