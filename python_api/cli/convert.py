@@ -84,6 +84,7 @@ def convert(
     type=click.FloatRange(0, min_open=True),
     help="Largest error, of values above 1 relative to them; by default 1e-4.",
 )
+@click.option("--int8", is_flag=True, help="Quantise products; tells what that costs.")
 def to_onnx(
     file: str,
     target: str,
@@ -92,6 +93,7 @@ def to_onnx(
     external: bool,
     inputs: tuple[str, ...],
     bound: float | None,
+    int8: bool,
 ) -> None:
     """Write the net in FILE (saved by opscope, or of CNTK) as ONNX to TARGET, once its outputs have
     been compared with ours. Losses, labels and all of training fall away."""
@@ -108,5 +110,6 @@ def to_onnx(
         external=external or None,
         inputs=[dict(read_arrays(path)) for path in inputs] or None,
         bound=BOUND if bound is None else bound,
+        int8=int8,
     )
     click.echo(f"{target}: {check}")

@@ -276,6 +276,39 @@ def test_external_arrays(tmp_path):
     assert files[1] == "m.onnx" and files[0].endswith(".data")
 
 
+def test_int8(tmp_path):
+    """Products become integer ones; what that costs is told, and is little."""
+    b = NetBuilder("net")
+    x = b.input("x", [-1, 1, 8, 8])
+    h = b.relu(b.conv2d(x, 8, 3, padding=1))
+    h = b.fc(b.flatten(h), size=64, activation="relu")
+    h = b.fc(h, size=64, activation="tanh")
+    b.fc(h, size=10, name="y")
+    scope, rng = shaken(b), np.random.default_rng(0)
+    real = [{"x": rng.normal(size=(50, 1, 8, 8)).astype("f4")} for _ in range(3)]
+    how = {"outputs": ["y"], "inputs": real}
+    plain = opscope.to_onnx(b, tmp_path / "plain.onnx", scope, **how)
+    check = opscope.to_onnx(b, tmp_path / "m.onnx", scope, **how, int8=True)
+    assert check.error == plain.error < 1e-4
+    assert check.note.startswith("int8: 4 of 4 products, maximum error ")
+    found = operators(tmp_path / "m.onnx")
+    assert found.count("QuantizeLinear") == 4 and found.count("DequantizeLinear") == 8
+    assert 2 * (tmp_path / "m.onnx").stat().st_size < (tmp_path / "plain.onnx").stat().st_size
+    (ours,) = b.predict(real[0], ["y"], scope=scope).values()
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(tmp_path / "m.onnx"))
+    (theirs,) = session.run(None, real[0])
+    assert 1e-4 < np.linalg.norm(ours - theirs) / np.linalg.norm(ours) < 0.1
+    assert "random inputs" in opscope.to_onnx(b, tmp_path / "r.onnx", scope, int8=True).note
+
+
+def test_int8_wants_products(tmp_path):
+    b = NetBuilder("net")
+    b.relu(b.input("x", [-1, 3]), name="r")
+    with pytest.raises(ExportError, match="no product with a constant matrix"):
+        opscope.to_onnx(b, tmp_path / "m.onnx", Scope(), int8=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_names_are_kept_and_unique(tmp_path):
     """An output that is an input of another name, one that is a parameter's product, equal ones."""
     b = NetBuilder("net")

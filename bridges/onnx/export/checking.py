@@ -48,19 +48,22 @@ class Check:
         runtime: what ran it, "" for nothing.
         cases: how many inputs were tried.
         nodes: of the graph, those of sub-graphs not counted.
+        note: what else is to be told.
     """
 
     error: float
     runtime: str
     cases: int
     nodes: int
+    note: str = ""
 
     def __str__(self) -> str:
         nodes = f"{self.nodes} node{'s' * (self.nodes != 1)}"
         if not self.runtime:
             return f"{nodes}, not checked: neither onnxruntime nor onnx is installed"
         cases = f"{self.cases} input{'s' * (self.cases != 1)}"
-        return f"{nodes}, maximum error {self.error:.3g} on {cases} in {self.runtime}"
+        note = f"; {self.note}" if self.note else ""
+        return f"{nodes}, maximum error {self.error:.3g} on {cases} in {self.runtime}{note}"
 
 
 def runtime_name() -> str:
@@ -103,24 +106,23 @@ def check_export(
             stacklevel=2,
         )
         return math.nan
-    with tempfile.TemporaryDirectory() as folder:
-        run = _runner(graph, folder, description)
-        worst = 0.0
-        for number, (inputs, expected) in enumerate(cases, 1):
-            where = f"input {number} of {len(cases)}"
-            names = [name for name in _outputs(graph) if name in expected]
-            unknown = sorted(set(expected) - set(names))
-            if unknown:
-                raise ExportError(f"ONNX: the graph has no output {', '.join(map(repr, unknown))}")
-            try:
-                found = run(names, dict(inputs))
-            except Exception as error:  # whatever a runtime raises
-                shapes = ", ".join(f"{k} {list(v.shape)}" for k, v in inputs.items())
-                raise ExportError(
-                    f"ONNX: {runtime_name()} fails on {where} ({shapes}): {_told(error)}"
-                ) from error
-            for name, value in zip(names, found, strict=True):
-                worst = max(worst, _compare(name, value, expected[name], bound, where))
+    run = runner(graph, description)
+    worst = 0.0
+    for number, (inputs, expected) in enumerate(cases, 1):
+        where = f"input {number} of {len(cases)}"
+        names = [name for name in _outputs(graph) if name in expected]
+        unknown = sorted(set(expected) - set(names))
+        if unknown:
+            raise ExportError(f"ONNX: the graph has no output {', '.join(map(repr, unknown))}")
+        try:
+            found = run(names, dict(inputs))
+        except Exception as error:  # whatever a runtime raises
+            shapes = ", ".join(f"{k} {list(v.shape)}" for k, v in inputs.items())
+            raise ExportError(
+                f"ONNX: {runtime_name()} fails on {where} ({shapes}): {_told(error)}"
+            ) from error
+        for name, value in zip(names, found, strict=True):
+            worst = max(worst, _compare(name, value, expected[name], bound, where))
     return worst
 
 
@@ -193,17 +195,29 @@ def _outputs(graph: Graph) -> list[str]:
     return [info.name for info in graph.message.output]
 
 
-def _runner(graph: Graph, folder: str, description: str) -> Callable[[list[str], Any], list[Any]]:
-    """A function from the names of outputs and inputs to values."""
-    model: Any = None
-    if sum(array.nbytes for array in graph.arrays.values()) <= _MOST_IN_MEMORY:
-        model = model_bytes(graph, description)
-    else:
-        model = os.path.join(folder, "model.onnx")
-        write_model(model, graph, description)
+def runner(
+    graph: Graph, description: str = "", *, validate: bool = True
+) -> Callable[[list[str], Any], list[Any]]:
+    """A function from the names of outputs, and arrays by input, to values.
+
+    Args:
+        validate: whether onnx checks the graph first; it wants the rank of every output.
+
+    Raises:
+        ExportError: the graph is not valid.
+    """
     try:
-        _validate(model)
-        return _session(model)
+        if sum(array.nbytes for array in graph.arrays.values()) <= _MOST_IN_MEMORY:
+            model = model_bytes(graph, description)
+            if validate:
+                _validate(model)
+            return _session(model)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            write_model(path, graph, description)
+            if validate:
+                _validate(path)
+            return _session(path)
     except Exception as error:
         raise ExportError(f"ONNX: the exported graph is not valid: {_told(error)}") from error
 

@@ -25,9 +25,19 @@ from ....framework.runtime.initialize import persistent_vars
 from ....nnet3.files.kaldi_io import is_nnet3
 from ....proto.net_pb2 import NetDesc
 from ..files.graph import OPSET, Graph
+from ..files.writing import write_model
 from .cases import NetRun, OwnRun, random_cases, real_cases
-from .checking import BOUND, Case, Check, ExportError, write_checked
+from .checking import (
+    BOUND,
+    Case,
+    Check,
+    ExportError,
+    check_export,
+    runtime_name,
+    write_checked,
+)
 from .cntk_nets import CntkRun
+from .int8 import to_int8
 from .net import graph_of, inference_form
 
 Feeds = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -44,6 +54,7 @@ class Export:
     inputs: Feeds | None = None
     bound: float = BOUND
     name: str = ""
+    int8: bool = False
 
 
 def to_onnx(
@@ -57,6 +68,7 @@ def to_onnx(
     inputs: Feeds | None = None,
     bound: float = BOUND,
     name: str = "",
+    int8: bool = False,
 ) -> Check:
     """Write a net in inference form as an ONNX file, once it has been run.
 
@@ -80,6 +92,9 @@ def to_onnx(
             Where they are given, random ones that the net does not run on are left aside.
         bound: the largest error, `|onnx - here| / max(1, |here|)`.
         name: of the graph.
+        int8: whether products with constant matrices are quantised (QDQ). The float graph is
+            checked first; `Check.note` then tells what the integers cost. The ranges of activations
+            are those on `inputs`, so give real ones.
 
     Returns:
         The maximum error, and what has run the graph; `print` shows it.
@@ -91,7 +106,7 @@ def to_onnx(
     """
     names = (outputs,) if isinstance(outputs, str) else outputs
     asked = None if names is None else tuple(map(str, names))
-    export = Export(asked, opset, external, inputs, bound, name)
+    export = Export(asked, opset, external, inputs, bound, name, int8)
     if isinstance(net, (str, os.PathLike)):
         return export_file(net, path, export)
     return _written(path, _run_of(net, scope, export), export)
@@ -224,4 +239,12 @@ def _written(path: PathLike, run: NetRun, export: Export) -> Check:
     except ExportError:
         if not given:
             raise
-    return write_checked(path, graph, cases, bound=export.bound, external=export.external)
+    if not export.int8:
+        return write_checked(path, graph, cases, bound=export.bound, external=export.external)
+    error = check_export(graph, cases, export.bound)
+    seen = cases[: len(given)] or cases
+    report = to_int8(graph, seen)
+    write_model(path, graph, external=export.external)
+    ranges = "" if given else " (ranges of random inputs: give real ones)"
+    nodes = len(graph.message.node)
+    return Check(error, runtime_name(), len(cases), nodes, f"{report}{ranges}")
