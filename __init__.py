@@ -59,6 +59,8 @@ _HOMES = {
     **dict.fromkeys(("from_onnx", "OnnxModel"), ".bridges.onnx.importing.model"),
     "to_onnx": ".bridges.onnx.export.exporting",
     "NetBuilder": ".python_api.builder",
+    "open": ".bridges.recognise.opening",
+    "FileInfo": ".bridges.recognise.info",
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",
@@ -84,7 +86,7 @@ _HOMES = {
     **dict.fromkeys(_ERRORS, ".framework.base.errors"),
 }
 _SUBMODULES = ("bridges", "cntk", "framework", "metrics", "nnet3", "operators", "proto", "python_api")
-__all__ = [*_HOMES, *_SUBMODULES]
+__all__ = [name for name in (*_HOMES, *_SUBMODULES) if name != "open"]  # `import *` keeps Python's
 
 
 def __getattr__(name):
@@ -102,4 +104,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "open"})
