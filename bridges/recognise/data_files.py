@@ -97,9 +97,10 @@ def fst(info: FileInfo) -> None:
 
     with open_file(info.path) as file:  # what is not read here may be large
         head = file.read(_HEAD)
-    if head[:1] == FST_MAGIC[:1]:
-        reader = Reader(head, name=info.path, binary=False)
-        reader.read_bytes(4)
+    start = 2 if head.startswith(b"\0B") else 0  # Kaldi's header
+    if head[start:].startswith(FST_MAGIC):
+        reader = Reader(head, name=info.path, binary=False, offset=start)
+        reader.read_bytes(len(FST_MAGIC))
         kind, arc = _name(reader), _name(reader)
         version, _, _, _, states, arcs = _HEADER.unpack(reader.read_bytes(_HEADER.size))
         info.version = f"{plain(kind)} {version}, arcs {plain(arc)}"
@@ -111,7 +112,7 @@ def fst(info: FileInfo) -> None:
     else:
         info.version = "text"
     data = read_file(info.path, regular=True)
-    found = read_fst(Reader(data, name=info.path, binary=False))
+    found = read_fst(Reader(data, name=info.path, binary=False, offset=start))
     what = "acceptor" if np.array_equal(found.ilabel, found.olabel) else "transducer"
     finals = int(np.isfinite(found.final).sum())
     info.facts += [

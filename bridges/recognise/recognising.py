@@ -80,7 +80,7 @@ def _binary(path: str, file: BinaryIO, head: bytes, size: int) -> str:
         return "transition model"
     if kind:
         return kind
-    if head.startswith(FST_MAGIC):
+    if head.removeprefix(b"\0B").startswith(FST_MAGIC):
         return "fst"
     if is_safetensors(head, size):
         return "checkpoint" if b'"opscope.checkpoint"' in head else "safetensors"
