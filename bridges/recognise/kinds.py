@@ -31,13 +31,17 @@ _ALL = (
         "nnet3",
         "Kaldi nnet3 network (raw)",
         "<Nnet3> at its beginning",
-        (*_NET, "opscope nnet3-info {file}", "opscope convert {file} OUT.dnn"),
+        (*_NET, "opscope nnet3-info {file}", "opscope convert {file} OUT.dnn  # feed-forward nets"),
     ),
     FileKind(
         "acoustic model",
         "Kaldi nnet3 acoustic model (mdl)",
         "<TransitionModel> at its beginning, <Nnet3> behind it",
-        (*_NET, "opscope nnet3-am-info {file}", "opscope convert {file} OUT.dnn"),
+        (
+            *_NET,
+            "opscope nnet3-am-info {file}",
+            "opscope convert {file} OUT.dnn  # feed-forward nets",
+        ),
     ),
     FileKind(
         "transition model",
@@ -69,7 +73,11 @@ _ALL = (
         "model",
         "CNTK model",
         'BCN, or "primitive_functions" of CNTK 2.0',
-        (*_NET, "opscope convert {file} OUT.raw", "opscope to-onnx {file} OUT.onnx"),
+        (
+            *_NET,
+            "opscope convert {file} OUT.raw  # feed-forward nets",
+            "opscope to-onnx {file} OUT.onnx",
+        ),
     ),
     FileKind("cntk checkpoint", "CNTK checkpoint", "BCKP or BVersion at its beginning", _TEXT),
     FileKind(

@@ -8,6 +8,7 @@ from collections import Counter
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.untrusted.values import read_file, shown, whole_number
 from .info import FileInfo, Port, first_line, listed, not_finite
+from .recognising import check_language
 
 _BESIDE = "frame_subsampling_factor"
 _INPUTS = ("InputValue", "SparseInputValue")
@@ -116,6 +117,7 @@ def cntk_script(info: FileInfo) -> None:
     from ...cntk.programs.files import networks_of
 
     try:
+        check_language(info.path, info.kind)
         networks = networks_of(info.path)
     except OpscopeError as error:
         info.unusual.append(f"no network can be made of it alone: {first_line(error)}")

@@ -19,6 +19,7 @@ _MOST_TEXT = 1 << 16
 FST_MAGIC = b"\xd6\xfd\xb2\x7e"
 _NNET3_BEHIND = b"<Nnet3>"
 _CNTK = {"model": "model", "v2 model": "model", "checkpoint": "cntk checkpoint"}
+_LANGUAGES = {"ndl": ".ndl", "mel": ".mel", "brainscript": ".bs"}
 _NAMED = {
     **{".pb": "net", ".checkpoint": "checkpoint", ".onnx": "onnx", ".safetensors": "safetensors"},
     **{".ark": "archive", ".scp": "script file"},
@@ -62,6 +63,19 @@ def known_kind(path: str) -> str:
         what = "a folder that is" if os.path.isdir(path) else "a file that is"
         raise FormatError(f"{path}: {what} of no known kind; looked for: {looked}")
     return kind
+
+
+def check_language(path: str, kind: str) -> None:
+    """Refuse a script of CNTK's whose name does not tell its language, by which networks are built.
+
+    Raises:
+        FormatError: `kind` is one of these languages, and the name has another suffix.
+    """
+    suffix = _LANGUAGES.get(kind, "")
+    if not path.lower().endswith(suffix):
+        raise FormatError(
+            f"{path}: {KINDS[kind].title} by its content: networks are built of files NAME{suffix}"
+        )
 
 
 def acoustic_model_of(folder: str) -> str:

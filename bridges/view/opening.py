@@ -17,7 +17,7 @@ from ...framework.files.saved import HasOpList, load_desc, load_parts, op_list_o
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.initialize import persistent_vars
 from ..recognise.kinds import KINDS
-from ..recognise.recognising import acoustic_model_of, kind_of
+from ..recognise.recognising import acoustic_model_of, check_language, kind_of
 from .graph import Facts
 from .texts import count_text
 
@@ -134,6 +134,7 @@ def _file(path: str, network: str) -> Opened:
         return _operators(checkpoint.op_list, checkpoint.values, title)
     net_path, tensor_path = paths_of(path)
     if kind in _CNTK:
+        check_language(path, kind)
         found = _cntk_file(path, network)
     elif kind in _KALDI:
         found = _kaldi_file(acoustic_model_of(path) if kind == "vosk" else path, kind)

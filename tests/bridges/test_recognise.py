@@ -253,3 +253,24 @@ def test_commands_that_are_told_run(tmp_path):
         words = command.split()[1:]
         if words[0] in ("show", "verify", "summary"):
             assert CliRunner().invoke(main, words).exit_code == 0
+
+
+def test_a_language_that_the_name_does_not_tell(tmp_path):
+    """It is told, and no command takes it for a config."""
+    path = tmp_path / "net.txt"
+    path.write_text("run = net\nnet = [\n x = Input(2)\n y = Times(x, x)\n]\n")
+    info = opscope.open(path)
+    assert info.kind == "ndl" and "networks are built of files NAME.ndl" in info.unusual[0]
+    with pytest.raises(FormatError, match=r"net.txt: .*by its content: .* files NAME.ndl"):
+        opscope.view(path)
+    result = CliRunner().invoke(main, ["show", str(path)])
+    assert result.exit_code == 1 and "files NAME.ndl" in result.output
+
+
+def test_commands_say_what_a_file_is_that_they_do_not_read(tmp_path):
+    path = tmp_path / "a"
+    path.write_text('#!MLF!#\n"a.lab"\n0 100 x\n.\n')
+    result = CliRunner().invoke(main, ["show", str(path)])
+    assert result.exit_code == 1 and "HTK master label file: it holds no net" in result.output
+    with pytest.raises(FormatError, match="HTK master label file: it holds no net to look at"):
+        opscope.view(path)
