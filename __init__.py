@@ -59,6 +59,7 @@ _HOMES = {
     **dict.fromkeys(("from_onnx", "OnnxModel"), ".bridges.onnx.importing.model"),
     "to_onnx": ".bridges.onnx.export.exporting",
     "NetBuilder": ".python_api.builder",
+    **dict.fromkeys(("compare", "Comparison"), ".bridges.compare.comparing"),
     "open": ".bridges.recognise.opening",
     "FileInfo": ".bridges.recognise.info",
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
