@@ -59,6 +59,9 @@ _HOMES = {
     **dict.fromkeys(("from_onnx", "OnnxModel"), ".bridges.onnx.importing.model"),
     "to_onnx": ".bridges.onnx.export.exporting",
     "NetBuilder": ".python_api.builder",
+    **dict.fromkeys(("compare", "Comparison"), ".bridges.compare.comparing"),
+    "open": ".bridges.recognise.opening",
+    "FileInfo": ".bridges.recognise.info",
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",
@@ -93,7 +96,7 @@ _SUBMODULES = (
     "proto",
     "python_api",
 )
-__all__ = [*_HOMES, *_SUBMODULES]
+__all__ = [name for name in (*_HOMES, *_SUBMODULES) if name != "open"]  # `import *` keeps Python's
 
 
 def __getattr__(name):
@@ -111,4 +114,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "open"})

@@ -55,6 +55,10 @@ from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
 from .python_api.generate.generation import Generator as Generator
+from .bridges.compare.comparing import Comparison as Comparison
+from .bridges.compare.comparing import compare as compare
+from .bridges.recognise.info import FileInfo as FileInfo
+from .bridges.recognise.opening import open as open
 from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState
 from .python_api.train.early_stop import EarlyStop as EarlyStop

@@ -16,12 +16,17 @@ from ...framework.files.checkpoint import SUFFIX, read_checkpoint
 from ...framework.files.saved import HasOpList, load_desc, load_parts, op_list_of, paths_of
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.initialize import persistent_vars
+from ..recognise.kinds import KINDS
+from ..recognise.recognising import acoustic_model_of, check_language, kind_of
 from .graph import Facts
 from .texts import count_text
 
 if TYPE_CHECKING:
     from ...cntk.network.network import Network
     from ...nnet3.network.nnet import Nnet
+
+_KALDI = ("nnet3", "acoustic model", "transition model", "config", "xconfig", "vosk")
+_CNTK = ("model", "cntk config", "ndl", "mel", "brainscript")
 
 
 @dataclass
@@ -119,23 +124,29 @@ def _network(network: Network, title: str) -> Opened:
 
 
 def _file(path: str, network: str) -> Opened:
-    """A net from a file of any kind that describes one."""
-    title = os.path.basename(path)
-    found = _cntk_file(path, network)
-    if found is None and network:
+    """A net from a file of any kind that describes one, or from the folder of a Vosk model."""
+    title = os.path.basename(path.rstrip("/"))
+    kind = kind_of(path) if os.path.exists(path) else ""
+    if network and kind not in _CNTK:
         raise FormatError(f"{path}: no config of CNTK's, so it has no network {network!r}")
     if path.endswith(SUFFIX):
         checkpoint = read_checkpoint(path)
         return _operators(checkpoint.op_list, checkpoint.values, title)
-    found = found or _kaldi_file(path)
-    if found is not None:
-        found.title = title
-        found.facts.insert(0, ("file", title))
-        return found
     net_path, tensor_path = paths_of(path)
-    if os.path.isfile(path) and not os.path.isfile(net_path):
+    if kind in _CNTK:
+        check_language(path, kind)
+        found = _cntk_file(path, network)
+    elif kind in _KALDI:
+        found = _kaldi_file(acoustic_model_of(path) if kind == "vosk" else path, kind)
+    elif os.path.isfile(net_path) or not os.path.exists(path):
+        return _saved(path, tensor_path, title)
+    elif kind:
+        raise FormatError(f"{path}: {KINDS[kind].title}: it holds no net to look at")
+    else:
         raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
-    return _saved(path, tensor_path, title)
+    found.title = title
+    found.facts.insert(0, ("file", title))
+    return found
 
 
 def _saved(path: str, tensor_path: str, title: str) -> Opened:
@@ -153,38 +164,21 @@ def _saved(path: str, tensor_path: str, title: str) -> Opened:
     return opened
 
 
-def _kaldi_file(path: str) -> Opened | None:
+def _kaldi_file(path: str, kind: str) -> Opened:
     """A model, config or xconfig of Kaldi's."""
-    from ...nnet3.files.kaldi_io import is_nnet3
     from ...nnet3.network.nnet import Nnet
 
-    if is_nnet3(path):
-        return _nnet(Nnet.read(path), path)
-    if path.endswith((".pb", SUFFIX)):
-        return None
-    from ...nnet3.programs.base.file_kinds import kind_of_file
-
-    kind = kind_of_file(path)
     if kind in ("config", "xconfig"):
         from ...nnet3.programs.listing import read_network
 
         return _nnet(read_network(path, kind), path)
-    if kind:
-        raise FormatError(f"{path}: a {kind} of Kaldi's, which holds no net to look at")
-    return None
+    return _nnet(Nnet.read(path), path)
 
 
-def _cntk_file(path: str, wanted: str) -> Opened | None:
+def _cntk_file(path: str, wanted: str) -> Opened:
     """A model, config or network description of CNTK's; of several networks the one wanted."""
-    if path.endswith((".pb", SUFFIX)):
-        return None
-    from ...cntk.programs.files import kind_of_file, networks_of
+    from ...cntk.programs.files import networks_of
 
-    kind = kind_of_file(path)
-    if not kind:
-        return None
-    if kind == "checkpoint":
-        raise FormatError(f"{path}: a checkpoint of CNTK's, without the model that lies beside it")
     networks = networks_of(path)
     names = ", ".join(networks) or "none"
     if wanted:

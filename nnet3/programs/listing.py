@@ -34,9 +34,9 @@ def listing(name: str, kind: str) -> Iterator[str]:
     if kind == "request":
         yield read_request(name).to_kaldi().rstrip("\n")
     elif kind == "value":
-        yield describe(_value(name))
+        yield describe(read_value(name))
     elif kind == "table":
-        for key, value in _entries(name):
+        for key, value in entries(name):
             yield f"{key}  {describe(value)}"
     else:
         from ...framework.ir.printer import net_text
@@ -58,7 +58,7 @@ def check(name: str, kind: str) -> Iterator[str]:
         counts = [sum(len(io.indexes) for io in ios) for ios in (request.inputs, request.outputs)]
         yield f"{name}: a request with {counts[0]} input rows and {counts[1]} output rows, no error"
     elif kind == "value":
-        value = _value(name)
+        value = read_value(name)
         yield from _suspicions(name, value)
         yield f"{name}: {describe(value)}, no error"
     elif kind == "table":
@@ -105,7 +105,7 @@ def read_network(name: str, kind: str) -> Nnet:
     return Nnet.from_configs([name], 0)
 
 
-def _value(name: str) -> Any:
+def read_value(name: str) -> Any:
     reader = Files(None).reader(name)
     if reader.peek() == "[":  # a matrix as text
         from ..files.matrix_io import read_matrix
@@ -117,7 +117,7 @@ def _value(name: str) -> Any:
     return value
 
 
-def _entries(name: str) -> Iterator[tuple[str, Any]]:
+def entries(name: str) -> Iterator[tuple[str, Any]]:
     """Keys and values of a table; its kind is that of the first value."""
     if not TABLE.match(name):
         name = f"{'scp' if name.endswith('.scp') else 'ark'}:{name}"
@@ -180,7 +180,7 @@ def _frames(indexes: np.ndarray) -> str:
 def _check_table(name: str) -> Iterator[str]:
     seen: set[str] = set()
     rows, widths = 0, set()
-    for key, value in _entries(name):
+    for key, value in entries(name):
         if key in seen:
             raise FormatError(f"{name}: the key {key!r} comes twice, again as entry {len(seen)}")
         seen.add(key)

@@ -39,6 +39,13 @@ def read_marked(path: str) -> tuple[OpList, str]:
         return model_desc(path), ""
     net_path = paths_of(path)[0]
     if os.path.isfile(path) and not os.path.isfile(net_path):
+        from ...bridges.recognise.kinds import KINDS
+        from ...bridges.recognise.recognising import check_language, kind_of
+
+        kind = kind_of(path)
+        if kind:
+            check_language(path, kind)
+            raise FormatError(f"{path}: {KINDS[kind].title}: it holds no net that is read here")
         raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
     return load_marked(path)
 

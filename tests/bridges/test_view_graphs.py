@@ -276,7 +276,7 @@ def test_what_is_no_net_is_refused(tmp_path):
         open_net(3)
     archive = tmp_path / "a.ark"
     archive.write_bytes(b"key \0BFM \4\1\0\0\0\4\1\0\0\0\0\0\0\0")
-    with pytest.raises(FormatError, match="a table of Kaldi's, which holds no net"):
+    with pytest.raises(FormatError, match="Kaldi archive: it holds no net"):
         open_net(archive)
     config = tmp_path / "two.cntk"
     config.write_text('command=a\na=[action="dumpNode"]\n')

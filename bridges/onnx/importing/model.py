@@ -186,15 +186,16 @@ def model_of_bytes(data: bytes, path: str = "model", folder: str = ".") -> OnnxM
 def model_of(file: ModelFile) -> OnnxModel:
     """The model of a file that was read."""
     model = check_model(file)
-    refused = list(dict.fromkeys(_refused(model.graph)))
-    if refused:
-        shown = "\n  ".join(refused[:50])
-        more = f"\n  and {len(refused) - 50} more" if len(refused) > 50 else ""
+    missing = list(dict.fromkeys(refused(model.graph)))
+    if missing:
+        shown = "\n  ".join(missing[:50])
+        more = f"\n  and {len(missing) - 50} more" if len(missing) > 50 else ""
         raise FormatError(f"{file.path}: not supported:\n  {shown}{more}")
     return OnnxModel(model)
 
 
-def _refused(graph: Graph) -> list[str]:
+def refused(graph: Graph) -> list[str]:
+    """The operators of a graph, and of graphs inside it, that are not known here."""
     found = []
     for node in graph.nodes:
         if (node.domain, node.op) not in KINDS and (node.domain or node.op not in CONTROL):
@@ -202,7 +203,7 @@ def _refused(graph: Graph) -> list[str]:
         for value in node.attrs.values():
             for inner in value if isinstance(value, list) else [value]:
                 if isinstance(inner, Graph):
-                    found += _refused(inner)
+                    found += refused(inner)
     return found
 
 

@@ -1,0 +1,60 @@
+"""What is told of a Vosk model's folder."""
+
+from __future__ import annotations
+
+import os
+
+from ...framework.base.untrusted.values import read_file, whole_number
+from . import networks
+from .info import FileInfo
+from .recognising import acoustic_model_of
+
+_PARTS = {
+    "ivector/final.ie": "an iVector extractor",
+    "graph/HCLG.fst": "a whole graph",
+    "graph/HCLr.fst": "a graph with look-ahead",
+    "graph/Gr.fst": "a grammar beside it",
+    "rescore/G.carpa": "a language model to rescore with",
+    "rnnlm/final.raw": "a recurrent language model",
+}
+_FACTOR = "--frame-subsampling-factor"
+
+
+def vosk(info: FileInfo) -> None:
+    """The acoustic model, and what lies beside it."""
+    folder = info.path
+    info.path = acoustic_model_of(folder)
+    info.kind = "acoustic model"
+    networks.nnet3(info)
+    info.path, info.kind, model = folder, "vosk", info.path
+    info.facts.insert(0, ("model", os.path.relpath(model, folder)))
+    there = [text for name, text in _PARTS.items() if os.path.isfile(os.path.join(folder, name))]
+    info.facts.append(("beside", ", ".join(there) or "nothing to decode with"))
+    settings = {**options(os.path.join(folder, "conf", "mfcc.conf"))}
+    if settings:
+        told = [
+            f"{name[2:]} {settings[name]}"
+            for name in ("--num-ceps", "--num-mel-bins")
+            if name in settings
+        ]
+        info.facts.append(("features", f"MFCC {', '.join(told)}".strip()))
+    decoding = options(os.path.join(folder, "conf", "model.conf"))
+    if _FACTOR in decoding:
+        info.subsampling = whole_number(decoding[_FACTOR], f"{folder}/conf/model.conf", 1, 1000)
+    info.commands = [
+        command.format(file=model)
+        for command in (
+            "opscope view {file}",
+            "opscope nnet3-am-info {file}",
+            "opscope score {file} scp:FEATS OUT",
+        )
+    ]
+
+
+def options(path: str) -> dict[str, str]:
+    """The options in a file of `--name=value`, by name; none where there is no such file."""
+    if not os.path.isfile(path):
+        return {}
+    text = read_file(path, regular=True).decode("utf-8", "replace")
+    pairs = (line.split("#")[0].strip().partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals}

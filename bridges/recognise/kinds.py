@@ -1,0 +1,123 @@
+"""The kinds of files that are recognised: their names, their signs, and what takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes:
+        name: short, for programs.
+        title: for people.
+        sign: how such a file is known.
+        commands: what takes it, `{file}` being its name.
+    """
+
+    name: str
+    title: str
+    sign: str
+    commands: tuple[str, ...] = ()
+
+
+_LOOK = ("opscope view {file}", "opscope show {file}")
+_NET = (*_LOOK, "opscope verify {file}")
+_TEXT = ("opscope show {file}", "opscope verify {file}")
+
+_ALL = (
+    FileKind(
+        "nnet3",
+        "Kaldi nnet3 network (raw)",
+        "<Nnet3> at its beginning",
+        (*_NET, "opscope nnet3-info {file}", "opscope convert {file} OUT.dnn  # feed-forward nets"),
+    ),
+    FileKind(
+        "acoustic model",
+        "Kaldi nnet3 acoustic model (mdl)",
+        "<TransitionModel> at its beginning, <Nnet3> behind it",
+        (
+            *_NET,
+            "opscope nnet3-am-info {file}",
+            "opscope convert {file} OUT.dnn  # feed-forward nets",
+        ),
+    ),
+    FileKind(
+        "transition model",
+        "Kaldi transition model without an nnet3 network",
+        "<TransitionModel> at its beginning",
+        ("opscope hmm-info {file}",),
+    ),
+    FileKind("tree", "Kaldi decision tree", "ContextDependency", ("opscope tree-info {file}",)),
+    FileKind("topology", "Kaldi topology of HMMs", "<Topology>"),
+    FileKind("fst", "OpenFst FST", "OpenFst's magic number, or lines of arcs between tabs"),
+    FileKind(
+        "request", "Kaldi computation request", "<ComputationRequest>, input and output", _TEXT
+    ),
+    FileKind("config", "Kaldi nnet3 config", "lines `component name=...`", _NET),
+    FileKind(
+        "xconfig",
+        "Kaldi xconfig",
+        "lines `relu-layer name=...`",
+        (*_NET, "opscope nnet3-xconfig-to-config {file} OUT"),
+    ),
+    FileKind("archive", "Kaldi archive", "keys with values behind them", _TEXT),
+    FileKind("script file", "Kaldi script file", "lines of a key and a file name", _TEXT),
+    FileKind("value", "Kaldi matrix, vector or other value", "the bytes \\0B, or `[`", _TEXT),
+    FileKind("options", "options of Kaldi's programs", "lines `--name=value`"),
+    FileKind(
+        "vosk", "Vosk model folder", "a folder with am/final.mdl or final.mdl, and conf/ or graph/"
+    ),
+    FileKind(
+        "model",
+        "CNTK model",
+        'BCN, or "primitive_functions" of CNTK 2.0',
+        (
+            *_NET,
+            "opscope convert {file} OUT.raw  # feed-forward nets",
+            "opscope to-onnx {file} OUT.onnx",
+        ),
+    ),
+    FileKind("cntk checkpoint", "CNTK checkpoint", "BCKP or BVersion at its beginning", _TEXT),
+    FileKind(
+        "cntk config",
+        "CNTK config",
+        "`command =`, `action =`, sections in brackets",
+        (*_NET, "opscope cntk configFile={file}"),
+    ),
+    FileKind("ndl", "CNTK network description (NDL)", "`run =`, macros, `name = Op(...)`", _NET),
+    FileKind("mel", "CNTK model editing script (MEL)", "LoadModel and other calls of MEL", _TEXT),
+    FileKind("brainscript", "BrainScript", "definitions in braces", _NET),
+    FileKind("ctf", "CNTK text format", "lines of `|name values`"),
+    FileKind("lattice archive", "CNTK lattice archive", "LAT at its beginning"),
+    FileKind("htk features", "HTK parameter file", "an HTK header that fits the size of the file"),
+    FileKind("mlf", "HTK master label file", "#!MLF!#"),
+    FileKind("htk lattice", "HTK lattice", "`N=` and `L=`, then nodes and links"),
+    FileKind("htk list", "list of HTK parameter files", "lines `name=path[first,last]`"),
+    FileKind("onnx", "ONNX model", "the fields of ONNX's ModelProto", ()),
+    FileKind("safetensors", "safetensors file", "its header of JSON"),
+    FileKind(
+        "checkpoint",
+        "opscope checkpoint",
+        "a safetensors file with the mark of a checkpoint",
+        (*_NET, "opscope summary {file}", "opscope run {file} --feed NAME=ARRAY.npy"),
+    ),
+    FileKind(
+        "net",
+        "opscope net",
+        "the fields of opscope's NetDesc",
+        (
+            *_NET,
+            "opscope summary {file}",
+            "opscope run {file} --feed NAME=ARRAY.npy",
+            "opscope to-onnx {file} OUT.onnx",
+        ),
+    ),
+)
+
+KINDS = {kind.name: kind for kind in _ALL}
+"""All kinds by name."""
+
+SCORED = ("nnet3", "acoustic model", "model", "net")
+"""Kinds that `opscope score` takes as a model."""

@@ -1,0 +1,278 @@
+"""What is told of models: Kaldi's, CNTK's, those of opscope and of ONNX."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.untrusted.values import read_file, shown, whole_number
+from .info import FileInfo, Port, first_line, listed, not_finite
+from .recognising import check_language
+
+_BESIDE = "frame_subsampling_factor"
+_INPUTS = ("InputValue", "SparseInputValue")
+_RECURRENT = ("PastValue", "FutureValue")
+
+
+# -- Kaldi
+
+
+def nnet3(info: FileInfo) -> None:
+    """A raw network, an acoustic model, or a config or xconfig."""
+    from ...nnet3.files.kaldi_io import Reader
+    from ...nnet3.network.model import AmNnetSimple
+    from ...nnet3.network.nnet import Nnet
+
+    if info.kind in ("config", "xconfig"):
+        from ...nnet3.programs.listing import read_network
+
+        try:
+            tell_nnet(info, read_network(info.path, info.kind))
+        except OpscopeError as error:
+            info.unusual.append(f"no network can be made of it alone: {first_line(error)}")
+            return
+        info.facts.append(("note", "its parameters are drawn when a network is made of it"))
+        return
+    reader = Reader(info.path)
+    info.version = "binary" if bytes(reader.data[:2]) == b"\0B" else "text"
+    if info.kind == "nnet3":
+        tell_nnet(info, Nnet.read_from(reader))
+    else:
+        from ...nnet3.files.transition_model import TransitionModel
+
+        model = AmNnetSimple.read_from(reader)
+        tell_nnet(info, model.nnet)
+        found = TransitionModel.read_from(
+            Reader(model.transition_model, name=info.path, binary=model.binary)
+        )
+        tell_transitions(info, found)
+        priors = f"{model.priors.size:,}" if model.priors.size else "none"
+        info.facts.append(("priors", priors))
+        stored = model.left_context, model.right_context
+        if info.context is not None and stored != info.context:
+            info.unusual.append("the file tells of context {}, {}".format(*stored))
+    info.subsampling = _subsampling_beside(info.path)
+
+
+def tell_nnet(info: FileInfo, nnet: object) -> None:
+    """Facts about a network of Kaldi's."""
+    from ...nnet3.network.nnet import Nnet
+
+    assert isinstance(nnet, Nnet)
+    dims = nnet.node_dims()
+    info.inputs = [Port(node.name, (node.dim,)) for node in nnet.inputs()]
+    info.outputs = [Port(n.name, (dims[n.name],), str(n.objective)) for n in nnet.outputs()]
+    info.parameters = nnet.num_parameters
+    info.types = dict(Counter(component.type for component in nnet.components.values()))
+    info.facts.append(("size", f"{len(nnet.nodes)} nodes, {len(nnet.components)} components"))
+    for line in nnet.summary().splitlines():
+        name, _, text = line.partition(" ")
+        if name == "unusual":
+            info.unusual.append(text.strip())
+        elif name == "context" and "unknown" in text:
+            info.facts.append((name, text.strip()))
+    if nnet.is_simple() and not any(name == "context" for name, _ in info.facts):
+        info.context = nnet.context()
+    if (period := nnet.modulus()) > 1:
+        info.facts.append(("period", f"the network repeats itself every {period} frames"))
+
+
+def tell_transitions(info: FileInfo, model: object) -> None:
+    """Facts about a transition model."""
+    from ...nnet3.files.transition_model import TransitionModel
+
+    assert isinstance(model, TransitionModel)
+    pdfs = int(model.tuples[:, 2:].max()) + 1
+    info.facts.append(
+        (
+            "transitions",
+            f"{len(model.phones):,} phones, {pdfs:,} pdfs, {len(model.tuples):,} states",
+        )
+    )
+
+
+def _subsampling_beside(path: str) -> int | None:
+    """What the file that Kaldi's scripts put beside a model says."""
+    beside = os.path.join(os.path.dirname(path), _BESIDE)
+    if not os.path.isfile(beside):
+        return None
+    text = read_file(beside, regular=True)[:64].decode("utf-8", "replace").strip()
+    return whole_number(text, beside, 1)
+
+
+# -- CNTK
+
+
+def cntk(info: FileInfo) -> None:
+    """A model of CNTK's."""
+    from ...cntk.models.open_model import open_model
+
+    network, info.version = open_model(info.path)
+    tell_network(info, network)
+
+
+def cntk_script(info: FileInfo) -> None:
+    """A config or a description of networks."""
+    from ...cntk.programs.files import networks_of
+
+    try:
+        check_language(info.path, info.kind)
+        networks = networks_of(info.path)
+    except OpscopeError as error:
+        info.unusual.append(f"no network can be made of it alone: {first_line(error)}")
+        return
+    info.facts.append(("networks", listed(list(networks)) or "none"))
+    if len(networks) == 1:
+        tell_network(info, next(iter(networks.values())))
+
+
+def tell_network(info: FileInfo, network: object) -> None:
+    """Facts about a network of CNTK's."""
+    from ...cntk.network.network import Network
+
+    assert isinstance(network, Network)
+    roles = {
+        node.name: role
+        for role in ("feature", "label")
+        for node in network.groups[role]
+        if node.operation in _INPUTS
+    }
+    nodes = network.nodes.values()
+    info.inputs = [
+        Port(node.name, tuple(node.shape or ()), roles.get(node.name, ""))
+        for node in nodes
+        if node.operation in _INPUTS
+    ]
+    info.outputs = [
+        Port(node.name, tuple(node.shape or ()), role)
+        for role in ("output", "criterion", "evaluation")
+        for node in network.groups[role]
+    ]
+    info.parameters = network.parameter_count()
+    info.types = dict(Counter(node.operation for node in nodes))
+    info.facts.append(("size", f"{len(network)} nodes, {network.precision}"))
+    memories = sum(info.types.get(name, 0) for name in _RECURRENT)
+    if memories:
+        info.facts.append(("recurrent", f"{memories} memories, {len(network.loops)} loops"))
+    if not network.groups["output"]:
+        info.unusual.append("no output node is named")
+    values = {node.name: node.value for node in nodes if node.value is not None}
+    info.unusual += not_finite(values)
+
+
+def cntk_checkpoint(info: FileInfo) -> None:
+    """State of a training of CNTK's."""
+    from ...cntk.models.checkpoint import read_checkpoint
+
+    state = read_checkpoint(info.path)
+    numbers = sum(gradient.size for gradient in state.gradients)
+    info.facts += [
+        ("state", f"after {state.samples} samples, criterion {state.criterion:.6g}"),
+        ("rate", f"{state.rate:.6g} for a sample"),
+        ("gradients", f"{len(state.gradients)} smoothed gradients, {numbers:,} numbers"),
+    ]
+
+
+# -- opscope
+
+
+def saved(info: FileInfo) -> None:
+    """A net that opscope saved, or a checkpoint."""
+    import math
+
+    from ...framework.files.checkpoint import SUFFIX, read_checkpoint
+    from ...framework.files.saved import load_marked, paths_of, verify_parameters
+    from ...framework.ir.desc import INPUT
+    from ...framework.runtime.initialize import persistent_vars
+
+    if info.kind == "checkpoint":
+        if not info.path.endswith(SUFFIX):
+            raise FormatError(f"{info.path}: a checkpoint, which must be called NAME{SUFFIX}")
+        found = read_checkpoint(info.path)
+        net, state = found.op_list, found.state
+        info.facts += [
+            (name, f"{state[name]}") for name in ("epoch", "step") if type(state.get(name)) is int
+        ]
+        info.unusual += not_finite(found.values)
+    else:
+        if not info.path.endswith(".pb"):
+            raise FormatError(f"{info.path}: a net of opscope, which must be called NAME.pb")
+        net, mark = load_marked(info.path)
+        beside = os.path.isfile(paths_of(info.path)[1])
+        info.facts.append(("numbers", "beside it" if beside else "not there, the net alone"))
+        info.unusual += verify_parameters(info.path, net, mark)
+    info.version = f"format {net.format_version}"
+    if dialect := net.metadata.get("dialect", ""):
+        info.title += f", in the dialect {shown(dialect)}"
+    read = {name for op in net.ops for name in op.input_names()}
+    written = dict.fromkeys(name for op in net.ops for name in op.output_names())
+    declared = {var.name: var for var in net.vars}
+
+    def port(name: str) -> Port:
+        shape = declared[name].shape if name in declared else None
+        return Port(name, tuple(None if dim < 0 else dim for dim in shape or ()))
+
+    info.inputs = [port(var.name) for var in net.vars if var.kind == INPUT]
+    info.outputs = [port(name) for name in written if name and name not in read]
+    held = persistent_vars(net)
+    info.parameters = sum(math.prod(max(dim, 0) for dim in var.shape or ()) for var in held)
+    info.types = dict(Counter(op.type for op in net.ops))
+    info.facts.append(("size", f"{len(net.ops)} operators, {len(net.vars)} variables"))
+
+
+def safetensors(info: FileInfo) -> None:
+    """Named arrays."""
+    import math
+
+    from ...framework.files.tensor_file import TensorFile
+
+    file = TensorFile(info.path)
+    specs = {name: file.spec(name) for name in file}
+    count = sum(math.prod(shape) for shape, _ in specs.values())
+    info.facts.append(("arrays", f"{len(specs)}, {count:,} numbers"))
+    info.types = dict(Counter(str(dtype) for _, dtype in specs.values()))
+    for name, text in list(file.metadata.items())[:4]:
+        info.facts.append(("metadata", f"{shown(name)}: {shown(text)}"))
+    net = info.path.removesuffix(".safetensors") + ".pb"
+    if net != info.path and os.path.isfile(net):
+        info.facts.append(("net", net))
+        info.commands = [f"opscope open {net}"]
+
+
+# -- ONNX
+
+
+def onnx(info: FileInfo) -> None:
+    """A model of ONNX."""
+    from ..onnx.files.reading import read_model
+    from ..onnx.importing.graph import check_model
+    from ..onnx.importing.model import refused
+
+    file = read_model(info.path)
+    proto = file.model
+    info.version = f"IR {proto.ir_version}, " + ", ".join(
+        f"opset {version}" if not domain else f"{shown(domain)} {version}"
+        for domain, version in list(file.opsets.items())[:4]
+    )
+    if proto.producer_name:
+        info.facts.append(
+            ("made by", f"{shown(proto.producer_name)} {proto.producer_version[:40]}")
+        )
+    info.types = dict(Counter(node.op_type for node in proto.graph.node))
+    info.facts.append(("size", f"{len(proto.graph.node)} nodes"))
+    model = check_model(file)
+    for given, ports in ((model.inputs, info.inputs), (model.outputs, info.outputs)):
+        ports += [
+            Port(value.name, value.shape or (), str(value.dtype or value.kind)) for value in given
+        ]
+    info.parameters = sum(array.size for array in model.arrays.values())
+    info.facts += [
+        ("metadata", f"{shown(name)}: {shown(text)}")
+        for name, text in list(model.metadata.items())[:4]
+    ]
+    info.unusual += not_finite(model.arrays)
+    if unknown := list(dict.fromkeys(refused(model.graph))):
+        info.unusual.append(f"not supported here: {listed(unknown)}")
+    else:
+        info.commands.append(f"python: opscope.from_onnx({info.path!r})")

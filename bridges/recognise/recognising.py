@@ -1,0 +1,143 @@
+"""The kind of a file by its content: one recognition for all that take files."""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO
+
+from ...cntk.models.open_model import format_of
+from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import file_path, open_handle
+from ...nnet3.programs.base.file_kinds import TABLE
+from ...nnet3.programs.base.file_kinds import kind_of_file as kaldi_kind
+from .kinds import KINDS
+from .signs import is_safetensors, kaldi_token, kind_of_message, message_fields
+from .texts import kind_of_text
+
+_SNIFFED = 1 << 20
+_MOST_TEXT = 1 << 16
+FST_MAGIC = b"\xd6\xfd\xb2\x7e"
+_NNET3_BEHIND = b"<Nnet3>"
+_CNTK = {"model": "model", "v2 model": "model", "checkpoint": "cntk checkpoint"}
+_LANGUAGES = {"ndl": ".ndl", "mel": ".mel", "brainscript": ".bs"}
+_NAMED = {
+    **{".pb": "net", ".checkpoint": "checkpoint", ".onnx": "onnx", ".safetensors": "safetensors"},
+    **{".ark": "archive", ".scp": "script file"},
+}
+"""Kinds by the end of the name, for files whose content does not tell: what is wrong with such a
+file is what its reader says."""
+
+
+def kind_of(path: str) -> str:
+    """The kind of a file or folder, one of `KINDS`, or "" if it is none.
+
+    Args:
+        path: of a file or folder; or a table of Kaldi's, such as `ark:FILE`.
+
+    Raises:
+        FormatError: it cannot be read, or is a pipe or a device.
+    """
+    if match := TABLE.match(path):
+        return "script file" if match[1] == "scp" else "archive"
+    if os.path.isdir(file_path(path)):
+        return "vosk" if acoustic_model_of(path) else ""
+    with os.fdopen(open_handle(path, regular=True), "rb") as file:
+        try:
+            head = file.read(_SNIFFED)
+            size = os.fstat(file.fileno()).st_size
+            found = _binary(path, file, head, size) or _text(path, head)
+        except OSError as error:
+            raise FormatError(f"{path}: {error.strerror}") from error
+    return found or _NAMED.get(os.path.splitext(path)[1].lower(), "")
+
+
+def known_kind(path: str) -> str:
+    """The same, of a file that must be of some kind.
+
+    Raises:
+        FormatError: it cannot be read, or is of no kind; the message says what was looked for.
+    """
+    kind = kind_of(path)
+    if not kind:
+        looked = "; ".join(f"{kind.title} ({kind.sign})" for kind in KINDS.values())
+        what = "a folder that is" if os.path.isdir(path) else "a file that is"
+        raise FormatError(f"{path}: {what} of no known kind; looked for: {looked}")
+    return kind
+
+
+def check_language(path: str, kind: str) -> None:
+    """Refuse a script of CNTK's whose name does not tell its language, by which networks are built.
+
+    Raises:
+        FormatError: `kind` is one of these languages, and the name has another suffix.
+    """
+    suffix = _LANGUAGES.get(kind, "")
+    if not path.lower().endswith(suffix):
+        raise FormatError(
+            f"{path}: {KINDS[kind].title} by its content: networks are built of files NAME{suffix}"
+        )
+
+
+def acoustic_model_of(folder: str) -> str:
+    """The acoustic model of a Vosk model's folder; "" where it is none."""
+    inside = any(os.path.isdir(os.path.join(folder, name)) for name in ("conf", "graph", "ivector"))
+    flat = os.path.isfile(os.path.join(folder, "mfcc.conf"))
+    for path in (os.path.join(folder, "am", "final.mdl"), os.path.join(folder, "final.mdl")):
+        if os.path.isfile(path) and (inside or flat):
+            return path
+    return ""
+
+
+def _binary(path: str, file: BinaryIO, head: bytes, size: int) -> str:
+    kind = kaldi_token(head)
+    if kind == "acoustic model" and not _has_nnet3(file, head):
+        return "transition model"
+    if kind:
+        return kind
+    if head.removeprefix(b"\0B").startswith(FST_MAGIC):
+        return "fst"
+    if is_safetensors(head, size):
+        return "checkpoint" if b'"opscope.checkpoint"' in head else "safetensors"
+    if head.startswith(b"LAT "):
+        return "lattice archive"
+    found = kind_of_message(message_fields(file, size)) if head[:1] == b"\x08" else ""
+    if found:
+        return found
+    if found := _CNTK.get(format_of(head) or "", ""):
+        return found
+    return "htk features" if b"\0" in head[:12] and _is_htk(path) else ""
+
+
+def _has_nnet3(file: BinaryIO, head: bytes) -> bool:
+    """Whether the token of a network stands anywhere in a file; it is read by pieces."""
+    kept = head
+    while kept:
+        if _NNET3_BEHIND in kept:
+            return True
+        more = file.read(_SNIFFED)
+        kept = kept[-len(_NNET3_BEHIND) :] + more if more else b""
+    return False
+
+
+def _is_htk(path: str) -> bool:
+    from ...cntk.readers.base.htk_files import HtkFile
+
+    try:
+        HtkFile.open(path)
+    except FormatError:
+        return False
+    return True
+
+
+def _text(path: str, head: bytes) -> str:
+    suffix = os.path.splitext(path)[1].lower()
+    if b"\0" not in head[:_MOST_TEXT]:
+        text = head[:_MOST_TEXT].decode("utf-8", "replace")
+        if suffix in (".cntk", ".ndl", ".mel", ".bs"):
+            return kind_of_text(text, suffix)
+        found = "" if suffix in _NAMED else kaldi_kind(path)
+        if found in ("request", "config", "xconfig", "value"):
+            return found
+        return kind_of_text(text, suffix)
+    found = kaldi_kind(path)
+    return "archive" if found == "table" else found

@@ -1,0 +1,82 @@
+"""What the first bytes of a binary file tell, and the outer fields of a protobuf message."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import BinaryIO
+
+_MOST_FIELDS = 1 << 16
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_SIZES = {_FIXED64: 8, _FIXED32: 4}
+_TOKEN = re.compile(rb"<?[A-Za-z][A-Za-z0-9]*>?(?=\s)")
+
+_KALDI = {
+    b"<Nnet3>": "nnet3",
+    b"<TransitionModel>": "acoustic model",
+    b"ContextDependency": "tree",
+    b"<Topology>": "topology",
+}
+
+
+def kaldi_token(head: bytes) -> str:
+    """The kind that Kaldi's opening token tells, in binary or text; or ""."""
+    match = _TOKEN.match(head.removeprefix(b"\0B").lstrip())
+    return _KALDI.get(match[0], "") if match else ""
+
+
+def is_safetensors(head: bytes, size: int) -> bool:
+    """Whether a file begins with the length of a header and a JSON object."""
+    if len(head) < 10:
+        return False
+    (length,) = struct.unpack_from("<Q", head)
+    return 2 <= length <= size - 8 and head[8:9] == b"{"
+
+
+def _varint(file: BinaryIO) -> int | None:
+    value = shift = 0
+    while byte := file.read(1):
+        value |= (byte[0] & 0x7F) << shift
+        shift += 7
+        if byte[0] < 0x80:
+            return value
+        if shift > 63:
+            return None
+    return None
+
+
+def message_fields(file: BinaryIO, size: int) -> dict[int, int]:
+    """Field number -> wire type of the outer fields of a message, as far as they can be read."""
+    file.seek(0)
+    found: dict[int, int] = {}
+    for _ in range(_MOST_FIELDS):
+        tag = _varint(file)
+        if not tag:
+            break
+        number, wire = tag >> 3, tag & 7
+        if wire not in (_VARINT, _BYTES, *_SIZES) or found.setdefault(number, wire) != wire:
+            break
+        skipped = 0
+        if wire == _VARINT:
+            if _varint(file) is None:
+                break
+        else:
+            length = _SIZES.get(wire) or _varint(file)
+            skipped = length or 0
+        if file.tell() + skipped > size:
+            break
+        file.seek(skipped, 1)
+    return found
+
+
+def kind_of_message(fields: dict[int, int]) -> str:
+    """`onnx` or `net`, by the outer fields of a message; or ""."""
+    if fields.get(1) != _VARINT:
+        return ""
+    parts = fields.get(4) == _BYTES or fields.get(5) == _BYTES
+    if fields.get(7) == _BYTES and (fields.get(8) == _BYTES or not parts):
+        return "onnx"
+    in_net = {1: _VARINT, 2: _BYTES, 3: _VARINT, 4: _BYTES, 5: _BYTES, 6: _BYTES, 7: _BYTES}
+    if parts and all(in_net.get(number) == wire for number, wire in fields.items()):
+        return "net"
+    return ""
