@@ -59,6 +59,8 @@ _HOMES = {
     **dict.fromkeys(("from_onnx", "OnnxModel"), ".bridges.onnx.importing.model"),
     "to_onnx": ".bridges.onnx.export.exporting",
     "NetBuilder": ".python_api.builder",
+    **dict.fromkeys(("to_torch", "TorchModel"), ".bridges.torch.to_torch"),
+    "weights_from_torch": ".bridges.torch.returning",
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",

@@ -18,7 +18,7 @@ EXPLAINED = {
     "NetDesc": "A net as a protobuf message; [the saved format](../format.md).",
     "OpDesc": "An operator of a `NetDesc`: type, slots, attributes, role, source line.",
     "VarDesc": "A variable of a `NetDesc`: name, dtype, dimensions, kind, initialiser.",
-    "bridges": "What stands above all front ends: the page to look at a net.",
+    "bridges": "What stands above all front ends: PyTorch modules, the page to look at a net.",
     "cntk": "CNTK's configs, networks, readers; see the section CNTK.",
     "framework": "Scopes, nets, operators' registry, files; see the pages below.",
     "metrics": "Metrics that are counted over a whole pass; see [training](training.md).",

@@ -89,7 +89,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "actions",
         "programs",
     ),
-    "bridges": ("onnx", "view"),
+    "bridges": ("onnx", "torch", "view"),
     "python_api": (
         "builder",
         "ranks",
