@@ -21,8 +21,8 @@ import click
 def to_torch(
     file: str, folder: str, outputs: tuple[str, ...], frame_subsampling_factor: int
 ) -> None:
-    """Write the nnet3 network in FILE (.raw, .mdl) as a PyTorch module into FOLDER: source, weights,
-    config, and check.py, which shows that its outputs are ours."""
+    """Write the nnet3 network in FILE (.raw, .mdl) as a PyTorch module into FOLDER: source,
+    weights, config, and check.py, which shows that its outputs are ours."""
     from .to_torch import to_torch as write
 
     made = write(

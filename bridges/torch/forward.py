@@ -27,7 +27,6 @@ from ..onnx.from_nnet3.plan import Plan
 from ..onnx.from_nnet3.reads import Read
 from .layers import AFFINE, Layer, affine_layer, layer_of, number_text, why_not
 
-
 _MODULE = """
 add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float forward
 get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia
@@ -216,7 +215,7 @@ class ForwardWriter:
     # Affine components
 
     def _all_windows(self) -> dict[str, tuple[int, int, int] | None]:
-        """By component: taps, stride and dilation that all its nodes share; None: there are none."""
+        """By component: taps, stride and dilation that its nodes share; None: there are none."""
         found: dict[str, tuple[int, int, int] | None] = {}
         for number in self.plan.grids:
             node = self.topology.nodes[number]
@@ -310,8 +309,7 @@ class ForwardWriter:
     def _joined(self, number: int, grid: Grid, name: str) -> Rows:
         """What a descriptor node appends, on a grid."""
         parts = [
-            self._part(part, grid, name)
-            for part in self.topology.nodes[number].expression().parts
+            self._part(part, grid, name) for part in self.topology.nodes[number].expression().parts
         ]
         if len(parts) == 1:
             return parts[0]
@@ -416,4 +414,3 @@ def _unique(name: str, taken: set[str]) -> str:
         found = f"{plain}_{count}"
     taken.add(found)
     return found
-

@@ -44,7 +44,7 @@ HELPERS: Final[dict[str, str]] = {
         return y.flatten(1, 2)
 ''',
     "PlainDropout": '''class PlainDropout(nn.Module):
-    """Kaldi's DropoutComponent: what stays is not scaled in training, but in evaluation by 1 - p."""
+    """Kaldi's DropoutComponent: training does not scale what stays; evaluation scales by 1 - p."""
 
     def __init__(self, p, per_frame=False):
         super().__init__()
@@ -118,11 +118,11 @@ def load(folder):
 
 def save(model, folder):
     """Write the weights into a folder, from which `opscope from-torch` takes them."""
-    state = {{name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}}
+    state = {{name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}}
     save_file(state, Path(folder) / "model.safetensors", metadata={{"format": "pt"}})
 '''
 
-CHECK: Final = '''"""Runs the model in this folder on recorded inputs: are its outputs those of opscope?
+CHECK: Final = '''"""Runs the model in this folder on recorded inputs: are its outputs opscope's?
 
     python check.py
 

@@ -155,7 +155,9 @@ def _block_affine(c: Any) -> Layer:
         component.bias_params = tensors["bias"]
 
     make = f"nn.Conv1d({width * c.num_blocks}, {rows}, kernel_size=1, groups={c.num_blocks})"
-    return Layer(make, arrays={"weight": weight, "bias": np.asarray(c.bias_params, F32)}, store=store)
+    return Layer(
+        make, arrays={"weight": weight, "bias": np.asarray(c.bias_params, F32)}, store=store
+    )
 
 
 def _repeated_affine(c: Any) -> Layer:
@@ -240,8 +242,10 @@ _LAYERS: Final[dict[str, Callable[[Any], Layer]]] = {
     "SumGroupComponent": _functional(_sum_group),
     "PermuteComponent": _functional(lambda c: f"{{x}}[:, {[int(i) for i in c.column_map]}]"),
     "PnormComponent": _functional(
-        lambda c: "torch.linalg.vector_norm("
-        f"{{x}}.unflatten(1, ({c.output_dim}, {c.input_dim // c.output_dim})), dim=2)"
+        lambda c: (
+            "torch.linalg.vector_norm("
+            f"{{x}}.unflatten(1, ({c.output_dim}, {c.input_dim // c.output_dim})), dim=2)"
+        )
     ),
 }
 

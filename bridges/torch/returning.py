@@ -10,8 +10,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
-from ...framework.base.untrusted.records import json_file
-from ...framework.base.untrusted.values import typed
+from ...framework.base.untrusted.records import json_file, typed
 from ...framework.files.tensor_file import TensorFile
 from ...nnet3.network.for_inference import nnet_of, read_model
 from ...nnet3.network.model import AmNnetSimple
@@ -51,7 +50,9 @@ def weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -
     try:
         written = forward_of(given, list(outputs), unit)
     except OpscopeError as error:
-        raise FormatError(f"{os.fspath(original)} is not what {config_path} tells: {error}") from None
+        raise FormatError(
+            f"{os.fspath(original)} is not what {config_path} tells: {error}"
+        ) from None
     before, path = state_of(written), os.path.join(os.fspath(folder), STATE_FILE)
     after = _checked(path, before, os.fspath(original))
     nnet, changed = nnet_of(given), list[str]()

