@@ -62,6 +62,8 @@ _HOMES = {
     **dict.fromkeys(("compare", "Comparison"), ".bridges.compare.comparing"),
     "open": ".bridges.recognise.opening",
     "FileInfo": ".bridges.recognise.info",
+    **dict.fromkeys(("to_torch", "TorchModel"), ".bridges.torch.to_torch"),
+    "weights_from_torch": ".bridges.torch.returning",
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",

@@ -8,9 +8,16 @@ from . import nnet3 as nnet3
 from . import operators as operators
 from . import proto as proto
 from . import python_api as python_api
+from .bridges.compare.comparing import Comparison as Comparison
+from .bridges.compare.comparing import compare as compare
 from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
+from .bridges.recognise.info import FileInfo as FileInfo
+from .bridges.recognise.opening import open as open
+from .bridges.torch.returning import weights_from_torch as weights_from_torch
+from .bridges.torch.to_torch import TorchModel as TorchModel
+from .bridges.torch.to_torch import to_torch as to_torch
 from .bridges.view.viewing import Page as Page
 from .bridges.view.viewing import view as view
 from .framework.base.backend import CPUPlace as CPUPlace
@@ -55,10 +62,6 @@ from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
 from .python_api.generate.generation import Generator as Generator
-from .bridges.compare.comparing import Comparison as Comparison
-from .bridges.compare.comparing import compare as compare
-from .bridges.recognise.info import FileInfo as FileInfo
-from .bridges.recognise.opening import open as open
 from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState
 from .python_api.train.early_stop import EarlyStop as EarlyStop

@@ -89,7 +89,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "actions",
         "programs",
     ),
-    "bridges": ("onnx", "recognise", "view", "compare"),
+    "bridges": ("onnx", "torch", "recognise", "view", "compare"),
     "python_api": (
         "builder",
         "ranks",

@@ -1,0 +1,50 @@
+"""The commands `opscope to-torch` and `opscope from-torch`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("file")
+@click.argument("folder", type=click.Path(file_okay=False))
+@click.option(
+    "--output", "outputs", multiple=True, metavar="NAME", help="An output; by default all."
+)
+@click.option(
+    "--frame-subsampling-factor",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Frames for one row of output; 3 for chain models.",
+)
+def to_torch(
+    file: str, folder: str, outputs: tuple[str, ...], frame_subsampling_factor: int
+) -> None:
+    """Write the nnet3 network in FILE (.raw, .mdl) as a PyTorch module into FOLDER: source,
+    weights, config, and check.py, which shows that its outputs are ours."""
+    from .to_torch import to_torch as write
+
+    made = write(
+        file,
+        folder,
+        outputs=outputs or None,
+        frame_subsampling_factor=frame_subsampling_factor,
+    )
+    lines = made.source.count("\n")
+    click.echo(f"{made.folder}: {lines} lines of source, {made.parameters} parameters")
+    for note in made.notes:
+        click.echo(f"note: {note}", err=True)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@click.argument("original", type=click.Path(exists=True, dir_okay=False))
+@click.argument("target", type=click.Path(dir_okay=False))
+def from_torch(folder: str, original: str, target: str) -> None:
+    """Write the model file ORIGINAL with the weights in FOLDER, which `to-torch` made of it and in
+    which they have been trained, to TARGET."""
+    from .returning import weights_from_torch
+
+    changed = weights_from_torch(folder, original, target)
+    click.echo(f"{target}: {len(changed)} components have new weights")

@@ -1,0 +1,171 @@
+"""Source of the classes that PyTorch has no module for; a model has those that it needs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HELPERS: Final[dict[str, str]] = {
+    "Renorm": '''class Renorm(nn.Module):
+    """Scales blocks of columns of each frame to a root mean square; x [N, C, T]."""
+
+    def __init__(self, block_dim, target_rms=1.0, add_log_stddev=False):
+        super().__init__()
+        self.block_dim, self.target_rms = block_dim, target_rms
+        self.add_log_stddev = add_log_stddev
+
+    def forward(self, x):
+        blocks = x.unflatten(1, (-1, self.block_dim))
+        power = blocks.square().mean(2, keepdim=True) / self.target_rms**2
+        rms = power.clamp(min=2.0**-66).sqrt()
+        y = blocks / rms
+        if self.add_log_stddev:
+            y = torch.cat([y, (self.target_rms * rms).log()], 2)
+        return y.flatten(1, 2)
+''',
+    "ScaleOffset": '''class ScaleOffset(nn.Module):
+    """x * scale + offset for each column; they repeat for blocks of `dim` columns; x [N, C, T]."""
+
+    def __init__(self, dim, scale=True, offset=True, smallest=0.0):
+        super().__init__()
+        self.dim, self.smallest = dim, smallest
+        self.scale = nn.Parameter(torch.ones(dim)) if scale else None
+        self.offset = nn.Parameter(torch.zeros(dim)) if offset else None
+
+    def forward(self, x):
+        y = x.unflatten(1, (-1, self.dim))
+        if self.scale is not None:
+            scale = self.scale
+            if self.smallest:  # scales keep this distance from 0
+                side = torch.where(scale >= 0, self.smallest, -self.smallest)
+                scale = torch.where(scale.abs() < self.smallest, side, scale)
+            y = y * scale[:, None]
+        if self.offset is not None:
+            y = y + self.offset[:, None]
+        return y.flatten(1, 2)
+''',
+    "PlainDropout": '''class PlainDropout(nn.Module):
+    """Kaldi's DropoutComponent: training does not scale what stays; evaluation scales by 1 - p."""
+
+    def __init__(self, p, per_frame=False):
+        super().__init__()
+        self.p, self.per_frame = p, per_frame
+
+    def forward(self, x):
+        if not self.training:
+            return (1.0 - self.p) * x
+        like = x[:, :1] if self.per_frame else x
+        return x * (torch.rand_like(like) >= self.p).to(x.dtype)
+''',
+    "SharedDropout": '''class SharedDropout(nn.Module):
+    """Kaldi's GeneralDropoutComponent: a mask for all frames, or for `period` rows each."""
+
+    def __init__(self, p, block_dim, period=0, continuous=False):
+        super().__init__()
+        self.p, self.block_dim, self.period = p, block_dim, period
+        self.continuous = continuous
+
+    def forward(self, x):
+        if not self.training or self.p == 0.0:
+            return x
+        blocks = x.unflatten(1, (-1, self.block_dim))
+        count = -(-x.shape[2] // self.period) if self.period else 1
+        mask = torch.rand(x.shape[0], 1, self.block_dim, count, dtype=x.dtype, device=x.device)
+        if self.continuous:
+            mask = 1.0 - 2.0 * self.p + 4.0 * self.p * mask
+        else:
+            mask = (mask >= self.p).to(x.dtype) / (1.0 - self.p)
+        if self.period:
+            mask = mask.repeat_interleave(self.period, 3)[..., : x.shape[2]]
+        return (blocks * mask).flatten(1, 2)
+''',
+}
+
+MODEL: Final = '''"""{title}
+
+Written by opscope. Layers have the names of the network's components, with _ for
+other signs. Inside, values are [N, columns, T].
+"""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional as F
+
+{helpers}
+class Nnet3Model(nn.Module):
+    """{arguments}
+
+    A network of {parameters} parameters. The first and the last frame are repeated as far as the
+    context reaches, {left} frames before and {right} behind; {rows}.
+    """
+
+    def __init__(self):
+        super().__init__()
+{modules}
+
+    def forward({signature}):
+{forward}
+
+
+def load(folder):
+    """The model with the weights in a folder, in evaluation mode."""
+    model = Nnet3Model()
+    model.load_state_dict(load_file(Path(folder) / "model.safetensors"))
+    return model.eval()
+
+
+def save(model, folder):
+    """Write the weights into a folder, from which `opscope from-torch` takes them."""
+    state = {{name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}}
+    save_file(state, Path(folder) / "model.safetensors", metadata={{"format": "pt"}})
+'''
+
+CHECK: Final = '''"""Runs the model in this folder on recorded inputs: are its outputs opscope's?
+
+    python check.py
+
+After training they no longer are.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+FOLDER = Path(__file__).resolve().parent
+BOUND = 1e-5  # of values above 1 relative to them
+
+sys.path.insert(0, str(FOLDER))
+from model import load  # noqa: E402
+
+
+def main():
+    model, recorded = load(FOLDER), load_file(FOLDER / "check.safetensors")
+    cases = sorted({name.split(".", 1)[0] for name in recorded})
+    bad = 0
+    for case in cases:
+        given = [recorded[f"{case}.{name}"][None] for name in ARGUMENTS]
+        with torch.no_grad():
+            found = model(*given)
+        found = found if isinstance(found, dict) else {OUTPUTS[0]: found}
+        for name in OUTPUTS:
+            wanted, here = recorded[f"{case}.output.{name}"], found[name][0]
+            if wanted.shape != here.shape:
+                raise SystemExit(f"{name}: {tuple(here.shape)}, not {tuple(wanted.shape)}")
+            worst = float((here - wanted).abs().max())
+            good = worst <= BOUND * max(1.0, float(wanted.abs().max()))
+            bad += not good
+            print(f"{name}: {len(wanted)} rows, largest difference {worst:.1e}, {WORDS[good]}")
+    return 1 if bad else 0
+
+
+ARGUMENTS = @arguments@
+OUTPUTS = @outputs@
+WORDS = {True: "equal", False: "NOT EQUAL"}
+
+if __name__ == "__main__":
+    sys.exit(main())
+'''

@@ -1,0 +1,260 @@
+"""`to_torch`: a folder with a network as a PyTorch module."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.atomic import PathLike, make_folder_of, write_together
+from ...framework.base.errors import OpscopeError, check_kind
+from ...framework.files.tensor_file import write_tensors
+from ...nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from ...nnet3.network.edits import orphan_nodes
+from ...nnet3.network.for_inference import Model, for_inference, opened
+from ...nnet3.network.model_check import refuse_diverged
+from ...nnet3.network.nnet import Nnet
+from .forward import ForwardWriter
+from .helpers import CHECK, HELPERS, MODEL
+
+MODEL_FILE, STATE_FILE, CONFIG_FILE = "model.py", "model.safetensors", "config.json"
+CHECK_FILE, RECORDED_FILE = "check.py", "check.safetensors"
+_WIDTH = 88
+_LENGTHS = (5, 47)  # frames of the recorded cases
+
+
+@dataclass(frozen=True)
+class TorchModel:
+    """What `to_torch` has written.
+
+    Attributes:
+        folder: where.
+        source: the text of `model.py`.
+        config: the contents of `config.json`.
+        parameters: how many numbers the state holds, statistics included.
+        notes: what the module does not do in training as the network does.
+    """
+
+    folder: str
+    source: str
+    config: dict[str, Any]
+    parameters: int
+    notes: tuple[str, ...]
+
+
+def to_torch(
+    model: Model,
+    folder: PathLike,
+    *,
+    outputs: Sequence[str] | None = None,
+    frame_subsampling_factor: int = 1,
+) -> TorchModel:
+    """Write an nnet3 network as a PyTorch module; torch need not be installed.
+
+    The folder gets `model.py` (an `nn.Module` whose layers have the names of the components, with
+    `load` and `save`), `model.safetensors`, `config.json`, and `check.py`, which runs the module
+    on recorded inputs. The module takes [N, T, dim], and [N, dim] of an iVector where the network
+    has one, and gives [N, ceil(T / frame_subsampling_factor), columns]: what `nnet3-compute` gives
+    for an utterance as one chunk. Of several outputs it gives a dict. `torch.export` takes it with
+    dynamic N and T.
+
+    Args:
+        model: a network, an acoustic model, or the path of a file that holds one.
+        folder: made where it is missing; files of these names in it are replaced.
+        outputs: names of output nodes; None: all.
+        frame_subsampling_factor: frames for one row of output, 3 for chain models.
+
+    Raises:
+        NotInTorchError: parts of the network have no form in PyTorch here; all are named.
+        FormatError: the file cannot be read, or the network was not trained.
+        SaveError: the folder cannot be written.
+        OpscopeError: an option is out of range, or there is no such output.
+    """
+    given = opened(model)
+    written = forward_of(given, outputs, frame_subsampling_factor)
+    nnet = for_inference(given, collapse=False)
+    refuse_diverged(nnet)
+    state = state_of(written)
+    count = sum(array.size for array in state.values() if array.dtype.kind == "f")
+    name = os.path.basename(os.fspath(model)) if isinstance(model, str | os.PathLike) else ""
+    config = _config(nnet, written, name, count)
+    source = source_of(written, nnet, name, count)
+    arguments = ["input"] + (["ivector"] if len(written.arguments) > 1 else [])
+    check = CHECK.replace("@arguments@", json.dumps(arguments))
+    check = check.replace("@outputs@", json.dumps(list(written.outputs)))
+    folder = os.fspath(folder)
+    texts = {
+        MODEL_FILE: source,
+        CONFIG_FILE: json.dumps(config, indent=2) + "\n",
+        CHECK_FILE: check,
+    }
+    data = {each: text.encode() for each, text in texts.items()}
+    data[STATE_FILE] = _tensors(state)
+    data[RECORDED_FILE] = _tensors(_recorded(nnet, written))
+    make_folder_of(os.path.join(folder, MODEL_FILE))
+    write_together(
+        [
+            (os.path.join(folder, each), lambda file, contents=contents: file.write(contents))
+            for each, contents in data.items()
+        ]
+    )
+    return TorchModel(folder, source, config, count, tuple(written.notes))
+
+
+def forward_of(
+    model: Model, outputs: Sequence[str] | None, frame_subsampling_factor: int
+) -> ForwardWriter:
+    """The function of a network, and its layers. Raises as `to_torch`."""
+    check_kind(frame_subsampling_factor, int, "frame_subsampling_factor")
+    if frame_subsampling_factor < 1:
+        raise OpscopeError(f"frame_subsampling_factor is {frame_subsampling_factor}, not positive")
+    nnet = for_inference(model, collapse=False)
+    topology = nnet.topology()
+    there = [topology.nodes[number].name for number in topology.outputs()]
+    if isinstance(outputs, str):
+        raise OpscopeError("outputs is a list of names")
+    chosen = there if outputs is None else list(outputs)
+    for each in chosen:
+        if each not in there:
+            raise OpscopeError(f"there is no output '{each}'; there are {', '.join(there)}")
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise OpscopeError("outputs wants at least one name, each once")
+    return ForwardWriter(topology, nnet.context(), chosen, frame_subsampling_factor)
+
+
+def state_of(written: ForwardWriter) -> dict[str, np.ndarray]:
+    """The module's state dict."""
+    return {
+        f"{written.attributes[component]}.{name}": array
+        for component, layer in written.layers.items()
+        for name, array in layer.arrays.items()
+    }
+
+
+def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
+    """The text of `model.py`."""
+    modules: list[str] = []
+    for component, layer in written.layers.items():
+        attribute = written.attributes[component]
+        told = f"  # {_plain(component)}" if component != attribute else ""
+        modules.append(f"self.{attribute} = {layer.make}{told}")
+        if layer.arrays and not layer.trained:
+            modules.append(f"self.{attribute}.requires_grad_(False)")
+    helpers = sorted({layer.helper for layer in written.layers.values() if layer.helper})
+    indent = " " * 8
+    ivector = len(written.arguments) > 1
+    unit = written.unit
+    rows = "one row of output for each frame" if unit == 1 else f"a row of output for {unit} frames"
+    takes = "input [N, T, {}]".format(nnet.input_dim("input"))
+    takes += f", ivector [N, {nnet.input_dim('ivector')}]" if ivector else ""
+    gives = ", ".join(
+        f"{_plain(each)} [N, rows, {nnet.output_dim(each)}]" for each in written.outputs
+    )
+    left, right = nnet.context()
+    return MODEL.format(
+        title=f"The network of {_plain(name)} as a PyTorch module."
+        if name
+        else "An nnet3 network.",
+        helpers="".join(f"\n{HELPERS[each]}\n" for each in helpers),
+        arguments=f"{takes} -> {gives}.",
+        parameters=count,
+        left=left,
+        right=right,
+        rows=rows,
+        modules="\n".join(indent + line for line in modules) or f"{indent}pass",
+        signature=", ".join(["self", *written.arguments]),
+        forward="\n".join(indent + line for each in written.lines for line in _short(each)),
+    )
+
+
+def _short(line: str) -> list[str]:
+    """A line whose parts stand below one another where it is long."""
+    if len(line) <= _WIDTH or "torch.cat([" not in line:
+        return [line]
+    head, rest = line.split("torch.cat([", 1)
+    inside, tail = rest.rsplit("], 1)", 1)
+    return [f"{head}torch.cat([", *_members(inside), f"], 1){tail}"]
+
+
+def _members(inside: str) -> list[str]:
+    """The members of a list, one a line: commas in brackets divide nothing."""
+    found, depth = [""], 0
+    for c in inside:
+        depth += (c in "([") - (c in ")]")
+        if c == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += c
+    return [f"    {part.strip()}," for part in found]
+
+
+def _plain(name: str) -> str:
+    """A name from outside without signs that would end a comment or docstring."""
+    return "".join(c if c.isalnum() or c in "._-+ " else "_" for c in name)
+
+
+def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[str, Any]:
+    left, right = nnet.context()
+    frozen = [
+        written.attributes[component]
+        for component, layer in written.layers.items()
+        if layer.arrays and not layer.trained
+    ]
+    return {
+        "architectures": ["Nnet3Model"],
+        "model_type": "nnet3",
+        "torch_dtype": "float32",
+        "origin": name,
+        "feature_dim": nnet.input_dim("input"),
+        "ivector_dim": nnet.input_dim("ivector") if len(written.arguments) > 1 else 0,
+        "outputs": {each: nnet.output_dim(each) for each in written.outputs},
+        "left_context": left,
+        "right_context": right,
+        "frame_subsampling_factor": written.unit,
+        "num_parameters": count,
+        "frozen": frozen,
+        "components": {name: component for component, name in written.attributes.items()},
+        "left_out": orphan_nodes(nnet),
+        "notes": written.notes,
+    }
+
+
+def _recorded(nnet: Nnet, written: ForwardWriter) -> dict[str, np.ndarray]:
+    """Random inputs, and what our own computation gives for them."""
+    rng, found = np.random.default_rng(0), dict[str, np.ndarray]()
+    dim = nnet.input_dim("ivector") if "ivector" in nnet.topology().index else 0
+    for case, frames in enumerate(_LENGTHS):
+        features = rng.normal(size=(frames, nnet.input_dim("input"))).astype(np.float32)
+        found[f"{case}.input"] = features
+        ivector = rng.normal(size=dim).astype(np.float32) if dim > 0 else None
+        if ivector is not None and len(written.arguments) > 1:
+            found[f"{case}.ivector"] = ivector
+        whole = -(-frames // written.unit) * written.unit
+        options = ChunkOptions(frames_per_chunk=whole, frame_subsampling_factor=written.unit)
+        for name in written.outputs:
+            computer = ChunkComputer(_with_output(nnet, name), options)
+            found[f"{case}.output.{name}"] = computer.compute(features, ivector)
+    return found
+
+
+def _with_output(nnet: Nnet, name: str) -> Nnet:
+    """The network with one output alone, called `output`."""
+    view, outputs = Nnet(), {node.name for node in nnet.outputs()}
+    view.components = dict(nnet.components)
+    view.nodes = [
+        copy.copy(node) for node in nnet.nodes if node.name == name or node.name not in outputs
+    ]
+    view.node(name).name = "output"
+    return view
+
+
+def _tensors(arrays: dict[str, np.ndarray]) -> bytes:
+    file = BytesIO()
+    write_tensors(file, arrays, {"format": "pt"})
+    return file.getvalue()
