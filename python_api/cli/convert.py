@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
 
@@ -85,6 +86,13 @@ def convert(
     help="Largest error, of values above 1 relative to them; by default 1e-4.",
 )
 @click.option("--int8", is_flag=True, help="Quantise products; tells what that costs.")
+@click.option("--streaming", is_flag=True, help="nnet3: a graph for chunks, with caches.")
+@click.option(
+    "--frame-subsampling-factor", type=int, default=1, help="nnet3: frames for a row of output."
+)
+@click.option("--use-priors", is_flag=True, help="nnet3: subtract the model's log-priors.")
+@click.option("--acoustic-scale", type=float, default=1.0, help="nnet3: factor of the output.")
+@click.option("--whole", is_flag=True, help="nnet3: one row for all frames, for x-vectors.")
 def to_onnx(
     file: str,
     target: str,
@@ -94,9 +102,11 @@ def to_onnx(
     inputs: tuple[str, ...],
     bound: float | None,
     int8: bool,
+    use_priors: bool,
+    **of_nnet3: Any,
 ) -> None:
-    """Write the net in FILE (saved by opscope, or of CNTK) as ONNX to TARGET, once its outputs have
-    been compared with ours. Losses, labels and all of training fall away."""
+    """Write the net in FILE (saved by opscope, of Kaldi's nnet3, or of CNTK) as ONNX to TARGET,
+    once its outputs have been compared with ours. Losses, labels and all of training fall away."""
     from ...bridges.onnx.export.checking import BOUND
     from ...bridges.onnx.export.exporting import to_onnx as export
     from ...bridges.onnx.files.graph import OPSET
@@ -111,5 +121,7 @@ def to_onnx(
         inputs=[dict(read_arrays(path)) for path in inputs] or None,
         bound=BOUND if bound is None else bound,
         int8=int8,
+        priors=use_priors or None,
+        **of_nnet3,
     )
     click.echo(f"{target}: {check}")

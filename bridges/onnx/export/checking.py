@@ -77,8 +77,16 @@ def runtime_name() -> str:
     return ""
 
 
+Run = Callable[[list[str], Any], list[Any]]
+"""Runs a graph: from the names of outputs, and arrays by input, to values."""
+
+
 def check_export(
-    graph: Graph, cases: Sequence[Case], bound: float = BOUND, description: str = ""
+    graph: Graph,
+    cases: Sequence[Case],
+    bound: float = BOUND,
+    description: str = "",
+    around: Callable[[Run], Run] | None = None,
 ) -> float:
     """Run a graph and compare its outputs with those that were computed here.
 
@@ -88,6 +96,7 @@ def check_export(
             compared.
         bound: the largest error that is allowed; see `error_of`.
         description: the model's, as it will be written.
+        around: makes of a run of the graph, which may be one of several, that of a whole case.
 
     Returns:
         The largest error; NaN, with an `UncheckedWarning`, where neither ONNX Runtime nor onnx is
@@ -107,6 +116,7 @@ def check_export(
         )
         return math.nan
     run = runner(graph, description)
+    run = run if around is None else around(run)
     worst = 0.0
     for number, (inputs, expected) in enumerate(cases, 1):
         where = f"input {number} of {len(cases)}"
@@ -134,18 +144,19 @@ def write_checked(
     bound: float = BOUND,
     description: str = "",
     external: bool | None = None,
+    around: Callable[[Run], Run] | None = None,
 ) -> Check:
     """Check a graph, then write it; what fails leaves no file.
 
     Args:
         path, description, external: see `write_model`.
-        graph, cases, bound: see `check_export`.
+        graph, cases, bound, around: see `check_export`.
 
     Raises:
         ExportError: see `check_export`.
         SaveError: the file cannot be written.
     """
-    error = check_export(graph, cases, bound, description)
+    error = check_export(graph, cases, bound, description, around)
     write_model(path, graph, description, external=external)
     runtime = "" if math.isnan(error) else runtime_name()
     return Check(error, runtime, len(cases), len(graph.message.node))
@@ -195,10 +206,8 @@ def _outputs(graph: Graph) -> list[str]:
     return [info.name for info in graph.message.output]
 
 
-def runner(
-    graph: Graph, description: str = "", *, validate: bool = True
-) -> Callable[[list[str], Any], list[Any]]:
-    """A function from the names of outputs, and arrays by input, to values.
+def runner(graph: Graph, description: str = "", *, validate: bool = True) -> Run:
+    """What runs a graph.
 
     Args:
         validate: whether onnx checks the graph first; it wants the rank of every output.

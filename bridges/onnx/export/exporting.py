@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ....cntk.network.network import Network
 from ....cntk.programs.files import is_dialect, kind_of_file, networks_of
 from ....cntk.run.runtime import CntkNet
 from ....framework.base.atomic import PathLike
-from ....framework.base.errors import FormatError
+from ....framework.base.errors import FormatError, OpscopeError
 from ....framework.base.scope import Scope, default_scope
 from ....framework.files.saved import HasOpList, Loaded, load_parts, op_list_of, paths_of
 from ....framework.ir.desc import INPUT, OUTPUT, PARAMETER, RECURRENT, make_var
@@ -23,6 +24,8 @@ from ....framework.ir.op_list import OpList
 from ....framework.loops.recurrent.net import recurrent_op
 from ....framework.runtime.initialize import persistent_vars
 from ....nnet3.files.kaldi_io import is_nnet3
+from ....nnet3.network.model import AmNnetSimple
+from ....nnet3.network.nnet import Nnet
 from ....proto.net_pb2 import NetDesc
 from ..files.graph import OPSET, Graph
 from ..files.writing import write_model
@@ -39,6 +42,7 @@ from .checking import (
 from .cntk_nets import CntkRun
 from .int8 import to_int8
 from .net import graph_of, inference_form
+from .nnet3_nets import Nnet3Options, as_stream, nnet3_export
 
 Feeds = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """Arrays by input, or several of these."""
@@ -55,10 +59,17 @@ class Export:
     bound: float = BOUND
     name: str = ""
     int8: bool = False
+    nnet3: Nnet3Options = Nnet3Options()
+
+    @property
+    def real(self) -> list[Mapping[str, Any]]:
+        """The real inputs."""
+        given = self.inputs
+        return [] if given is None else [given] if isinstance(given, Mapping) else list(given)
 
 
 def to_onnx(
-    net: PathLike | HasOpList | OpList | NetDesc | Loaded | CntkNet | Network,
+    net: PathLike | HasOpList | OpList | NetDesc | Loaded | CntkNet | Network | Nnet | AmNnetSimple,
     path: PathLike,
     scope: Scope | None = None,
     *,
@@ -69,6 +80,11 @@ def to_onnx(
     bound: float = BOUND,
     name: str = "",
     int8: bool = False,
+    streaming: bool = False,
+    frame_subsampling_factor: int = 1,
+    priors: np.ndarray | bool | None = None,
+    acoustic_scale: float = 1.0,
+    whole: bool = False,
 ) -> Check:
     """Write a net in inference form as an ONNX file, once it has been run.
 
@@ -77,11 +93,13 @@ def to_onnx(
 
     Losses, labels, dropout and all of training fall away. An input declared [-1, ...] is [N, ...];
     one that holds sequences is [T, ...], one sequence. Of a CNTK network a sample [d1 x ... x dk]
-    is [dk, ..., d1], and inputs of sparse rows are dense.
+    is [dk, ..., d1], and inputs of sparse rows are dense. An nnet3 network takes `input` [N, T,
+    dim] and `ivector` [N, dim]; see `opscope.bridges.onnx.from_nnet3.export.nnet3_graph`.
 
     Args:
-        net: a NetBuilder, Net, `opscope.load`'s result, CntkNet, Network, or the path of a saved
-            net, of a model of CNTK, or of its NDL or BrainScript.
+        net: a NetBuilder, Net, `opscope.load`'s result, CntkNet, Network, Nnet, AmNnetSimple, or
+            the path of a saved net, of a model of Kaldi's nnet3 or of CNTK, or of CNTK's NDL or
+            BrainScript.
         path: of the file to write.
         scope: holds the values of a net that has none of its own; None: the default scope.
         outputs: names of variables or nodes. None: those that are declared as outputs, else what
@@ -95,6 +113,8 @@ def to_onnx(
         int8: whether products with constant matrices are quantised (QDQ). The float graph is
             checked first; `Check.note` then tells what the integers cost. The ranges of activations
             are those on `inputs`, so give real ones.
+        streaming, frame_subsampling_factor, priors, acoustic_scale, whole: of nnet3 networks alone,
+            see `nnet3_graph`. A stream is checked chunk by chunk.
 
     Returns:
         The maximum error, and what has run the graph; `print` shows it.
@@ -106,9 +126,12 @@ def to_onnx(
     """
     names = (outputs,) if isinstance(outputs, str) else outputs
     asked = None if names is None else tuple(map(str, names))
-    export = Export(asked, opset, external, inputs, bound, name, int8)
+    nnet3 = Nnet3Options(streaming, frame_subsampling_factor, priors, acoustic_scale, whole)
+    export = Export(asked, opset, external, inputs, bound, name, int8, nnet3)
     if isinstance(net, (str, os.PathLike)):
         return export_file(net, path, export)
+    if isinstance(net, (Nnet, AmNnetSimple)):
+        return _nnet3(net, path, export)
     return _written(path, _run_of(net, scope, export), export)
 
 
@@ -165,17 +188,20 @@ def _cntk_file(source: PathLike, path: PathLike, export: Export) -> Check:
     return _written(path, CntkRun(CntkNet(network), export.outputs), export)
 
 
-def _nnet3_file(source: PathLike, path: PathLike, export: Export) -> Check:
-    raise ExportError(
-        f"ONNX: {os.fspath(source)}: models of nnet3 have an exporter of their own,"
-        " opscope.bridges.onnx.from_nnet3"
+def _nnet3(model: PathLike | Nnet | AmNnetSimple, path: PathLike, export: Export) -> Check:
+    if export.int8 and export.nnet3.streaming:
+        raise ExportError("ONNX: int8 and streaming do not go together")
+    model = os.fspath(model) if isinstance(model, os.PathLike) else model
+    graph, cases = nnet3_export(
+        model, export.outputs, export.opset, export.name, export.nnet3, export.real
     )
+    return _checked(path, graph, cases, export)
 
 
 EXPORTERS: dict[str, Callable[[PathLike, PathLike, Export], Check]] = {
     "net": _saved_net,
     "cntk": _cntk_file,
-    "nnet3": _nnet3_file,
+    "nnet3": _nnet3,
 }
 """The exporter of each kind of file; see `kind_of`."""
 
@@ -229,22 +255,29 @@ def _around(net: OpList, scope: Scope) -> OpList:
 
 def _written(path: PathLike, run: NetRun, export: Export) -> Check:
     """Build the graph, run it, write it."""
+    if changed := export.nnet3.changed():
+        raise OpscopeError(f"{changed[0]!r} has a meaning for nnet3 networks alone")
     form = run.inference
     graph: Graph = graph_of(form, run.arrays, opset=export.opset, name=export.name)
-    real = export.inputs
-    given = [] if real is None else [real] if isinstance(real, Mapping) else list(real)
-    cases: list[Case] = real_cases(run, given)
+    cases: list[Case] = real_cases(run, export.real)
     try:
         cases += random_cases(run)
     except ExportError:
-        if not given:
+        if not export.real:
             raise
+    return _checked(path, graph, cases, export)
+
+
+def _checked(path: PathLike, graph: Graph, cases: Sequence[Case], export: Export) -> Check:
+    """Run a graph, write it; its cases begin with the real inputs."""
     if not export.int8:
-        return write_checked(path, graph, cases, bound=export.bound, external=export.external)
+        around = partial(as_stream, graph) if export.nnet3.streaming else None
+        bound, external = export.bound, export.external
+        return write_checked(path, graph, cases, bound=bound, external=external, around=around)
     error = check_export(graph, cases, export.bound)
-    seen = cases[: len(given)] or cases
-    report = to_int8(graph, seen)
+    count = len(export.real)
+    report = to_int8(graph, cases[:count] or cases)
     write_model(path, graph, external=export.external)
-    ranges = "" if given else " (ranges of random inputs: give real ones)"
+    ranges = "" if count else " (ranges of random inputs: give real ones)"
     nodes = len(graph.message.node)
     return Check(error, runtime_name(), len(cases), nodes, f"{report}{ranges}")

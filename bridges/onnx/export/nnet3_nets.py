@@ -1,0 +1,168 @@
+"""nnet3 networks as checked ONNX files, whole utterances or streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....framework.base.errors import OpscopeError, ShapeError
+from ....nnet3.cache.computers import ComputerCache
+from ....nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from ....nnet3.inference.xvector import xvector
+from ....nnet3.network.for_inference import Model, for_inference, opened
+from ..files.graph import Graph
+from ..from_nnet3.export import nnet3_graph
+from ..from_nnet3.streams import Stream
+from .checking import Case, ExportError, Run, Values
+
+_FRAMES = (1, 7, 40)
+"""Lengths of random utterances."""
+_WHOLE = (25, 400)
+"""The same where a network wants a window of frames."""
+_CHUNK = 9
+"""Frames of a chunk of a stream, or the next multiple of the subsampling."""
+Compute = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Nnet3Options:
+    """What only nnet3 networks have; see `nnet3_graph`."""
+
+    streaming: bool = False
+    frame_subsampling_factor: int = 1
+    priors: np.ndarray | bool | None = None
+    acoustic_scale: float = 1.0
+    whole: bool = False
+
+    def changed(self) -> list[str]:
+        """The names of what is not the default."""
+        usual = vars(Nnet3Options())
+        return [
+            name
+            for name, value in vars(self).items()
+            if value is not usual[name]
+            and not (isinstance(value, (int, float)) and value == usual[name])
+        ]
+
+
+def nnet3_export(
+    model: Model,
+    outputs: Sequence[str] | None,
+    opset: int,
+    name: str,
+    options: Nnet3Options,
+    given: Sequence[Values],
+) -> tuple[Graph, list[Case]]:
+    """The graph of a network, and inputs with the outputs that they have here.
+
+    Args:
+        given: real inputs, `input` as [frames, dim] or [1, frames, dim], `ivector` as [dim] or
+            [1, dim].
+
+    Raises:
+        NotExportedError: parts have no form in ONNX; all are named.
+        ExportError: an output other than `output` is asked for, which nothing here computes alone.
+        ShapeError: real inputs do not fit.
+    """
+    if outputs not in (None, ("output",)):
+        raise ExportError(
+            f"ONNX: of an nnet3 network 'output' is exported, not {', '.join(outputs or ())};"
+            " opscope.bridges.onnx.from_nnet3 exports others, unchecked"
+        )
+    network = opened(model)
+    graph = nnet3_graph(network, opset=opset, name=name or "nnet3", **vars(options))
+    columns = {
+        info.name: info.type.tensor_type.shape.dim[-1].dim_value for info in graph.message.input
+    }
+    utterances = [*map(_utterance, given), *_random(columns, options.whole)]
+    compute = _compute(network, options, "ivector" in columns)
+    cases: list[Case] = []
+    for number, (features, ivector) in enumerate(utterances):
+        try:
+            wanted = compute(features, ivector)
+        except ShapeError:
+            if number < len(given):
+                raise
+            continue  # fewer frames than the network's window
+        cases.append((_inputs(features, ivector, columns), {"output": wanted[None]}))
+    if not cases:
+        raise ExportError(f"ONNX: the network wants more than {_WHOLE[-1]} frames; give real ones")
+    return graph, cases
+
+
+def as_stream(graph: Graph, run: Run) -> Run:
+    """A function that runs a streaming graph chunk by chunk, from whole inputs to whole outputs."""
+    stream = Stream.of(graph.metadata)
+    size = -(-_CHUNK // stream.subsampling) * stream.subsampling
+    names = ["output", *(f"new_{cache}" for cache in stream.caches)]
+
+    def whole(_: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        features = inputs["input"]
+        caches, parts = stream.initial_caches(features), []
+        for chunk in stream.chunks(features, size):
+            part, *new = run(names, {**inputs, **caches, "input": chunk})
+            caches = dict(zip(stream.caches, new, strict=True))
+            parts.append(part)
+        return [np.concatenate(parts, axis=1)]
+
+    return whole
+
+
+def _compute(network: Any, options: Nnet3Options, has_ivector: bool) -> Compute:
+    if options.whole:
+        cache = ComputerCache(for_inference(network))
+        return lambda features, _: _row(xvector(cache, features, min_chunk_size=1))
+    step = options.frame_subsampling_factor
+
+    def compute(features: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
+        frames = -(-len(features) // step) * step
+        chunks = ChunkOptions(
+            frames_per_chunk=frames,
+            frame_subsampling_factor=step,
+            acoustic_scale=options.acoustic_scale,
+        )
+        computer = ChunkComputer(network, chunks, options.priors)
+        if computer.ivector_dim and not has_ivector:
+            ivector = np.zeros(computer.ivector_dim, np.float32)  # which no output reads
+        return computer.compute(features, ivector)
+
+    return compute
+
+
+def _row(vector: np.ndarray | None) -> np.ndarray:
+    assert vector is not None  # an utterance of one frame and more is never left out
+    return vector[None]
+
+
+def _random(columns: dict[str, int], whole: bool) -> Iterator[tuple[np.ndarray, Any]]:
+    rng = np.random.default_rng(0)
+    for frames in _WHOLE if whole else _FRAMES:
+        features = rng.normal(size=(frames, columns["input"])).astype(np.float32)
+        wide = columns.get("ivector")
+        yield features, None if wide is None else rng.normal(size=wide).astype(np.float32)
+
+
+def _utterance(values: Values) -> tuple[np.ndarray, np.ndarray | None]:
+    """The features [frames, dim] and the iVector [dim] of real inputs."""
+    unknown = sorted(values.keys() - {"input", "ivector"})
+    if unknown or "input" not in values:
+        told = f"{', '.join(map(repr, unknown))} is none" if unknown else "'input' is missing"
+        raise OpscopeError(f"inputs of an nnet3 network are 'input' and 'ivector'; {told}")
+    features, ivector = np.asarray(values["input"], np.float32), values.get("ivector")
+    if features.ndim == 3 and len(features) == 1:
+        features = features[0]
+    if features.ndim != 2:
+        raise ShapeError(f"'input' is {list(features.shape)}; [frames, dim] is wanted")
+    return features, None if ivector is None else np.asarray(ivector, np.float32).reshape(-1)
+
+
+def _inputs(features: np.ndarray, ivector: Any, columns: dict[str, int]) -> Values:
+    found = {"input": features[None]}
+    if "ivector" in columns:
+        if ivector is None:
+            raise ShapeError("the network reads an iVector; give 'ivector' with the inputs")
+        found["ivector"] = ivector[None]
+    return found

@@ -1,0 +1,93 @@
+"""`to_onnx` of nnet3 networks: checked, whole and as streams, from files and objects."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import opscope
+from opscope.bridges.onnx.export.checking import ExportError
+from opscope.bridges.onnx.from_nnet3.streams import Stream
+from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.nnet3 import Nnet, xconfig_to_config
+from opscope.python_api.cli.main import main
+
+pytest.importorskip("onnxruntime")
+
+LAYERS = """
+input name=ivector dim=4
+input name=input dim=6
+relu-layer name=a dim=8 input=Append(-1,0,2,ReplaceIndex(ivector,t,0))
+fast-lstmp-layer name=b cell-dim=6 recurrent-projection-dim=3 non-recurrent-projection-dim=3
+output-layer name=output dim=5 param-stddev=0.5
+"""
+
+
+@pytest.fixture
+def nnet():
+    return Nnet.from_config_text(xconfig_to_config(LAYERS), 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"streaming": True}, {"frame_subsampling_factor": 3}])
+def test_checked(nnet, tmp_path, options):
+    path = tmp_path / "m.onnx"
+    check = opscope.to_onnx(nnet, path, **options)
+    assert check.error < 1e-5 and check.cases == 3
+    model = opscope.from_onnx(path)
+    assert {"input", "ivector"} <= {info.name for info in model.inputs}
+    if "streaming" in options:
+        assert Stream.of(model.metadata).caches
+
+
+def test_a_wrong_stream_is_found(nnet, tmp_path, monkeypatch):
+    first = Stream.initial_caches
+
+    def wrong(self, features):
+        return {name: value + 1 for name, value in first(self, features).items()}
+
+    monkeypatch.setattr(Stream, "initial_caches", wrong)
+    with pytest.raises(ExportError, match="output 'output'.* an error of"):
+        opscope.to_onnx(nnet, tmp_path / "m.onnx", streaming=True)
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_command_with_real_inputs(nnet, tmp_path):
+    nnet.write(str(tmp_path / "m.raw"))
+    rng = np.random.default_rng(0)
+    values = {"input": rng.normal(size=(1, 9, 6)), "ivector": rng.normal(size=4)}
+    np.savez(tmp_path / "x.npz", **values)
+    words = [str(tmp_path / "m.raw"), str(tmp_path / "m.onnx"), "--inputs", str(tmp_path / "x.npz")]
+    done = CliRunner().invoke(main, ["to-onnx", *words, "--acoustic-scale", "0.5"])
+    assert done.exit_code == 0, done.output
+    assert "on 4 inputs" in done.output
+    found = opscope.from_onnx(tmp_path / "m.onnx").run(
+        {"input": values["input"].astype(np.float32), "ivector": values["ivector"][None]}
+    )
+    plain = opscope.nnet3.ChunkComputer(nnet).compute(values["input"][0], values["ivector"])
+    np.testing.assert_allclose(found["output"][0], 0.5 * plain, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"outputs": "a"}, ExportError, "'output' is exported, not a"),
+        ({"inputs": {"x": np.ones((3, 6))}}, OpscopeError, "'x' is none"),
+        ({"inputs": {"input": np.ones((3, 6))}}, ShapeError, "iVector"),
+        ({"inputs": {"input": np.ones(6), "ivector": np.ones(4)}}, ShapeError, r"\[frames, dim\]"),
+        ({"int8": True, "streaming": True}, ExportError, "do not go together"),
+    ],
+)
+def test_refused(nnet, tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        opscope.to_onnx(nnet, tmp_path / "m.onnx", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_of_nnet3_are_refused_elsewhere(tmp_path):
+    b = opscope.NetBuilder("n")
+    b.fc(b.input("x", [-1, 3]), size=2, name="y")
+    scope = opscope.Scope()
+    b.initialize(scope)
+    with pytest.raises(OpscopeError, match="'streaming' has a meaning for nnet3 networks alone"):
+        opscope.to_onnx(b, tmp_path / "m.onnx", scope, outputs="y", streaming=True)
