@@ -314,3 +314,34 @@ def test_ever_new_lengths_are_not_written_out() -> None:
         np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], atol=1e-5)
     whole = [model.is_one_net({"x": x_of(length, 1, 3)}) for length in (20, 35)]
     assert whole == [True, False]
+
+
+def test_an_operator_of_another_domain() -> None:
+    """What docs/onnx_in.md says of operators of one's own."""
+    from opscope.bridges.onnx.importing.calls import KINDS, evaluates, lowers
+
+    model = pb.ModelProto.FromString(model_bytes(layers()))
+    node = next(node for node in model.graph.node if node.op_type == "Relu")
+    node.op_type, node.domain = "Bounded", "com.acme"
+    node.attribute.add(name="bound", type=pb.AttributeProto.FLOAT, f=0.25)
+    model.opset_import.add(domain="com.acme", version=1)
+    data, feed = model.SerializeToString(), {"x": x_of(1, 2, 6, 6)}
+    with pytest.raises(FormatError, match=r"\(com.acme.Bounded, opset 1\)"):
+        model_of_bytes(data)
+    key = "com.acme", "Bounded"
+    try:
+        evaluates("Bounded", domain="com.acme")(
+            lambda n, x: np.clip(x, -n.attr("bound", 1.0), n.attr("bound", 1.0))
+        )
+        host = model_of_bytes(data)
+        assert not host.is_one_net(feed)
+        lowers("Bounded", domain="com.acme")(
+            lambda n: n.op(
+                "clip", n[0], minimum=-n.attr("bound", 1.0), maximum=n.attr("bound", 1.0)
+            )
+        )
+        net = model_of_bytes(data)
+        assert net.is_one_net(feed)
+        np.testing.assert_allclose(net.run(feed)["y"], host.run(feed)["y"], atol=1e-6)
+    finally:
+        KINDS.pop(key, None)

@@ -34,7 +34,6 @@ class OnnxModel:
         path: of the file.
         inputs, outputs: names, dtypes and shapes, as declared.
         opset: version of the standard operators. metadata: the file's texts by key.
-        scope: holds the parameters under the names of the file's initializers.
     """
 
     def __init__(self, model: Model) -> None:
@@ -50,7 +49,12 @@ class OnnxModel:
 
     @property
     def scope(self) -> Scope:
+        """What holds the parameters."""
         return self._engine.scope
+
+    def __repr__(self) -> str:
+        nodes, shown = len(self._model.graph.nodes), ", ".join(info.name for info in self.inputs)
+        return f"<OnnxModel {self.path}: opset {self.opset}, {nodes} nodes, inputs {shown}>"
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
@@ -61,7 +65,8 @@ class OnnxModel:
         """Run the model.
 
         Args:
-            feed: input name -> array (a list of arrays for a sequence).
+            feed: input name -> array (a list of arrays for a sequence). Floats of another width
+                are converted.
             fetch: names of outputs; None: all.
 
         Returns:

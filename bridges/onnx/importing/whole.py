@@ -121,8 +121,11 @@ def _built(model: Model, engine: Engine, stage: Stage, name: str) -> OpList:
     for info, value in zip(model.outputs, model.graph.outputs, strict=True):
         source = stage.fetches.get(value, value)
         source = renamed.get(source, source)
-        if value in stage.folded:
-            array = np.asarray(stage.folded[value])
+        folded = stage.folded.get(value, engine.constants.get(value))
+        if folded is None and source not in variables:
+            raise ShapeError(f"{model.path}: no node computes the output {info.name!r}")
+        if folded is not None:
+            array = np.asarray(folded)
             ops.append(make_op("constant", {}, {"out": info.name}, {"value": array}))
             variables[info.name] = make_var(info.name, array.shape, array.dtype, OUTPUT)
         elif source in made and source == info.name:
