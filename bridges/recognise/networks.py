@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...framework.base.untrusted.values import read_file, shown, whole_number
 from .info import FileInfo, Port, first_line, listed, not_finite
 from .recognising import check_language
 
+if TYPE_CHECKING:
+    from ...nnet3.components.base.component import Component
+
 _BESIDE = "frame_subsampling_factor"
 _INPUTS = ("InputValue", "SparseInputValue")
+_MOST_READS = 2000  # to look for the context of a network that reads more takes minutes
 _RECURRENT = ("PastValue", "FutureValue")
 
 
@@ -57,6 +62,7 @@ def nnet3(info: FileInfo) -> None:
 
 def tell_nnet(info: FileInfo, nnet: object) -> None:
     """Facts about a network of Kaldi's."""
+    from ...nnet3.draw.summary import summary_lines
     from ...nnet3.network.nnet import Nnet
 
     assert isinstance(nnet, Nnet)
@@ -66,16 +72,32 @@ def tell_nnet(info: FileInfo, nnet: object) -> None:
     info.parameters = nnet.num_parameters
     info.types = dict(Counter(component.type for component in nnet.components.values()))
     info.facts.append(("size", f"{len(nnet.nodes)} nodes, {len(nnet.components)} components"))
-    for line in nnet.summary().splitlines():
-        name, _, text = line.partition(" ")
-        if name == "unusual":
-            info.unusual.append(text.strip())
-        elif name == "context" and "unknown" in text:
-            info.facts.append((name, text.strip()))
-    if nnet.is_simple() and not any(name == "context" for name, _ in info.facts):
-        info.context = nnet.context()
+    lines = summary_lines(nnet.nodes, nnet.components, dims, nnet.outputs(), "")
+    info.unusual += [text for text in map(_unusual, lines) if text]
+    wide = [name for name, each in nnet.components.items() if _reads(each) > _MOST_READS]
+    if wide:
+        info.facts.append(("context", f"not looked for: {listed(wide)} reads very many frames"))
+    elif nnet.is_simple():
+        try:
+            info.context = nnet.context()
+        except ShapeError as error:
+            info.facts.append(("context", f"unknown: {first_line(error)}"))
     if (period := nnet.modulus()) > 1:
         info.facts.append(("period", f"the network repeats itself every {period} frames"))
+
+
+def _unusual(line: str) -> str:
+    name, _, text = line.partition(" ")
+    return text.strip() if name == "unusual" else ""
+
+
+def _reads(component: Component) -> int:
+    """Frames that one frame of statistics reads; other components read few."""
+    from ...nnet3.components.statistics import StatisticsPoolingComponent
+
+    if not isinstance(component, StatisticsPoolingComponent):
+        return 0
+    return (component.left_context + component.right_context) // component.input_period
 
 
 def tell_transitions(info: FileInfo, model: object) -> None:

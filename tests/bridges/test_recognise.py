@@ -274,3 +274,19 @@ def test_commands_say_what_a_file_is_that_they_do_not_read(tmp_path):
     assert result.exit_code == 1 and "HTK master label file: it holds no net" in result.output
     with pytest.raises(FormatError, match="HTK master label file: it holds no net to look at"):
         opscope.view(path)
+
+
+def test_contexts_that_take_long_are_not_looked_for(tmp_path):
+    """Statistics of x-vector networks read 10,000 frames."""
+    path = tmp_path / "a.config"
+    path.write_text(
+        "input-node name=input dim=2\n"
+        "component name=e type=StatisticsExtractionComponent input-dim=2\n"
+        "component name=p type=StatisticsPoolingComponent input-dim=5 left-context=0"
+        " right-context=9000\n"
+        "component-node name=e component=e input=input\n"
+        "component-node name=p component=p input=e\noutput-node name=output input=p\n"
+    )
+    info = opscope.open(path)
+    assert info.context is None
+    assert dict(info.facts)["context"] == "not looked for: p reads very many frames"
