@@ -156,7 +156,7 @@ def test_weights_of_an_acoustic_model_go_back(tmp_path):
 
 
 def layer_net(layer, inputs="input dim=6 name=input", seed=1):
-    text = f"{inputs}\n{layer}\noutput-layer name=output dim=5 max-change=1.5\n"
+    text = f"{inputs}\n{layer}\noutput-layer name=output dim=5 param-stddev=0.5\n"
     return with_statistics(Nnet.from_config_text(xconfig_to_config(text), seed), seed)
 
 
@@ -249,7 +249,7 @@ def test_one_component_in_two_places(tmp_path):
 def test_several_outputs(tmp_path):
     text = xconfig_to_config(
         "input dim=6 name=input\nrelu-layer name=a dim=4 input=Append(-1,0)\n"
-        "output-layer name=output dim=3\noutput-layer name=output-xent dim=2 input=a\n"
+        "output-layer name=output dim=3 param-stddev=1\noutput-layer name=output-xent dim=2 input=a param-stddev=1\n"
     )
     nnet = Nnet.from_config_text(text, 0)
     made = to_torch(nnet, tmp_path)
