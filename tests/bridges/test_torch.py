@@ -249,7 +249,8 @@ def test_one_component_in_two_places(tmp_path):
 def test_several_outputs(tmp_path):
     text = xconfig_to_config(
         "input dim=6 name=input\nrelu-layer name=a dim=4 input=Append(-1,0)\n"
-        "output-layer name=output dim=3 param-stddev=1\noutput-layer name=output-xent dim=2 input=a param-stddev=1\n"
+        "output-layer name=output dim=3 param-stddev=1\n"
+        "output-layer name=output-xent dim=2 input=a param-stddev=1\n"
     )
     nnet = Nnet.from_config_text(text, 0)
     made = to_torch(nnet, tmp_path)
