@@ -110,6 +110,16 @@ def test_export_with_dynamic_batch_and_time(tmp_path):
             assert float((program.module()(x) - model(x)).abs().max()) < 1e-5
 
 
+def test_export_with_frame_subsampling(tmp_path):
+    to_torch(layer_net(LAYERS["tdnnf"]), tmp_path, frame_subsampling_factor=3)
+    model = model_of(tmp_path)
+    dynamic = {0: torch.export.Dim("N"), 1: 3 * torch.export.Dim("thirds", min=2)}
+    program = torch.export.export(model, (torch.randn(2, 30, 6),), dynamic_shapes=(dynamic,))
+    x = torch.randn(3, 99, 6)
+    with torch.no_grad():
+        assert float((program.module()(x) - model(x)).abs().max()) < 1e-5
+
+
 def structure(nnet):
     """What info tells, but for the statistics of numbers."""
     number = r"[-+.\de]+"
