@@ -110,6 +110,16 @@ def test_export_with_dynamic_batch_and_time(tmp_path):
             assert float((program.module()(x) - model(x)).abs().max()) < 1e-5
 
 
+def test_export_with_frame_subsampling(tmp_path):
+    to_torch(layer_net(LAYERS["tdnnf"]), tmp_path, frame_subsampling_factor=3)
+    model = model_of(tmp_path)
+    dynamic = {0: torch.export.Dim("N"), 1: 3 * torch.export.Dim("thirds", min=2)}
+    program = torch.export.export(model, (torch.randn(2, 30, 6),), dynamic_shapes=(dynamic,))
+    x = torch.randn(3, 99, 6)
+    with torch.no_grad():
+        assert float((program.module()(x) - model(x)).abs().max()) < 1e-5
+
+
 def structure(nnet):
     """What info tells, but for the statistics of numbers."""
     number = r"[-+.\de]+"
@@ -156,7 +166,7 @@ def test_weights_of_an_acoustic_model_go_back(tmp_path):
 
 
 def layer_net(layer, inputs="input dim=6 name=input", seed=1):
-    text = f"{inputs}\n{layer}\noutput-layer name=output dim=5 max-change=1.5\n"
+    text = f"{inputs}\n{layer}\noutput-layer name=output dim=5 param-stddev=0.5\n"
     return with_statistics(Nnet.from_config_text(xconfig_to_config(text), seed), seed)
 
 
@@ -249,7 +259,8 @@ def test_one_component_in_two_places(tmp_path):
 def test_several_outputs(tmp_path):
     text = xconfig_to_config(
         "input dim=6 name=input\nrelu-layer name=a dim=4 input=Append(-1,0)\n"
-        "output-layer name=output dim=3\noutput-layer name=output-xent dim=2 input=a\n"
+        "output-layer name=output dim=3 param-stddev=1\n"
+        "output-layer name=output-xent dim=2 input=a param-stddev=1\n"
     )
     nnet = Nnet.from_config_text(text, 0)
     made = to_torch(nnet, tmp_path)
