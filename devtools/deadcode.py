@@ -49,6 +49,8 @@ REGISTERING = [
     "@running_method",
     "@converts",
     "@directive",
+    "@emits",
+    "@evaluates",
     "@gradient",
     "@layer",
     "@layer_type",
@@ -74,6 +76,8 @@ ALLOWED: dict[str, list[str]] = {
         "list_commands",
         "parse_args",
     ],
+    "found by the type of an operator (bridges/onnx/export/tables/cells.py)": ["_read_*"],
+    "options of ONNX Runtime": ["intra_op_num_threads", "log_severity_level"],
     "the stand-in of CuPy has the names and arguments of CuPy": [
         "asnumpy",
         "newaxis",

@@ -12,9 +12,8 @@ from ....framework.base.errors import FormatError
 from ....proto import onnx_pb2 as pb
 from .tensors import array_bytes, from_array, number_of
 
-IR_VERSION = 8
-"""What is written by default: runtimes refuse newer ones than they know."""
 OPSET = 17
+"""What is written by default: runtimes refuse files that are newer than they know."""
 IR_OF_OPSET = ((18, 8), (20, 9), (22, 10), (23, 11), (24, 12), (25, 13), (26, 14))
 """The IR version for opsets up to each; see onnx/helper.py's table of versions."""
 

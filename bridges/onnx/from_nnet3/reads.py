@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
 
 import numpy as np
 
@@ -101,8 +100,3 @@ def reads_of(leaf: ForwardingDescriptor, index: dict[str, int]) -> list[Read]:
         )
         found.append(Read(node, scales[node], tuple(moves[:shortest])))
     return found
-
-
-def common_step(offsets: list[int]) -> int:
-    """The greatest common divisor of the differences of offsets; 0 for a single one."""
-    return gcd(*(offset - offsets[0] for offset in offsets))

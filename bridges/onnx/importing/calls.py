@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -223,7 +223,6 @@ class Kind:
     evaluate: Evaluate | None = None
     lower: Lower | None = None
     is_random: bool = False
-    domains: set[str] = field(default_factory=set)
 
 
 KINDS: dict[tuple[str, str], Kind] = {}
