@@ -57,6 +57,8 @@ def one_state_model(phones: int, stays: float = -0.25, leaves: float = -1.4) -> 
     )
 
 
+EXCHANGED_PDFS = one_state_model(2).replace("1 0 0\n2 0 1", "1 0 1\n2 0 0")
+"""Phone 1 has pdf 1, phone 2 has pdf 0."""
 TRANSITIONS = b"""<TransitionModel> 
 <Topology> 
 <TopologyEntry> 

@@ -11,6 +11,18 @@ from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.streams import Stream
 from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions
 
+LAYERS_OF_FRAMES = {
+    "tdnnf": "tdnnf-layer name=a dim=6 bottleneck-dim=4 time-stride=3",
+    "tdnnf_tall": "tdnnf-layer name=a dim=6 bottleneck-dim=4 time-stride=0",
+    "prefinal": "prefinal-layer name=a small-dim=4 big-dim=8",
+    "renorm": "relu-renorm-layer name=a dim=8 input=Append(-2,0,1)",
+    "batchnorm_so": "relu-batchnorm-so-layer name=a dim=8",
+    "dropout": "relu-batchnorm-dropout-layer name=a dim=8 dropout-proportion=0.2",
+    "sigmoid": "sigmoid-layer name=a dim=8 input=Append(-1,0)",
+    "tanh": "tanh-layer name=a dim=8",
+}
+"""Lines of xconfigs whose layers read few frames and have no memory."""
+
 
 class OnnxNet:
     """A graph in ONNX Runtime, checked by the onnx package."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3_onnx import OnnxNet, assert_exports, ours, with_statistics
+from nnet3_onnx import LAYERS_OF_FRAMES, OnnxNet, assert_exports, ours, with_statistics
 from nnet3_runs import random_net
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
@@ -15,14 +15,7 @@ from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig.configs import xconfig_to_config
 
 LAYERS = {
-    "tdnnf": "tdnnf-layer name=a dim=6 bottleneck-dim=4 time-stride=3",
-    "tdnnf_tall": "tdnnf-layer name=a dim=6 bottleneck-dim=4 time-stride=0",
-    "prefinal": "prefinal-layer name=a small-dim=4 big-dim=8",
-    "renorm": "relu-renorm-layer name=a dim=8 input=Append(-2,0,1)",
-    "batchnorm_so": "relu-batchnorm-so-layer name=a dim=8",
-    "dropout": "relu-batchnorm-dropout-layer name=a dim=8 dropout-proportion=0.2",
-    "sigmoid": "sigmoid-layer name=a dim=8 input=Append(-1,0)",
-    "tanh": "tanh-layer name=a dim=8",
+    **LAYERS_OF_FRAMES,
     "conv": "conv-relu-batchnorm-layer name=a height-in=6 height-out=3 height-subsample-out=2"
     " time-offsets=-1,0,1 height-offsets=-1,0,1 num-filters-out=4",
     "conv_edges": "conv-relu-batchnorm-layer name=a height-in=6 height-out=6 num-filters-out=4"
@@ -55,7 +48,8 @@ NO_STREAM = {"conv_edges", "attention", "stats"}
 
 
 def layer_net(layer, seed=1):
-    text = f"input dim=6 name=input\n{layer}\noutput-layer name=output dim=5 max-change=1.5\n"
+    output = "output-layer name=output dim=5 max-change=1.5 param-stddev=0.5"  # not zeros
+    text = f"input dim=6 name=input\n{layer}\n{output}\n"
     return with_statistics(Nnet.from_config_text(xconfig_to_config(text), seed), seed)
 
 

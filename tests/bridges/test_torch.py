@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from kaldi_data import need, read_archive
-from nnet3_onnx import ours, with_statistics
+from nnet3_onnx import LAYERS_OF_FRAMES, ours, with_statistics
 from opscope import OpscopeError, to_torch, weights_from_torch
 from opscope.bridges.torch.forward import NotInTorchError
 from opscope.framework.base.errors import FormatError, ShapeError
@@ -27,14 +27,7 @@ pytest.importorskip("safetensors.torch")
 
 TRAINED = ("tdnn", "tdnnf")
 LAYERS = {
-    "tdnnf": "tdnnf-layer name=a dim=6 bottleneck-dim=4 time-stride=3",
-    "tdnnf_tall": "tdnnf-layer name=a dim=6 bottleneck-dim=4 time-stride=0",
-    "prefinal": "prefinal-layer name=a small-dim=4 big-dim=8",
-    "renorm": "relu-renorm-layer name=a dim=8 input=Append(-2,0,1)",
-    "batchnorm_so": "relu-batchnorm-so-layer name=a dim=8",
-    "dropout": "relu-batchnorm-dropout-layer name=a dim=8 dropout-proportion=0.2",
-    "sigmoid": "sigmoid-layer name=a dim=8 input=Append(-1,0)",
-    "tanh": "tanh-layer name=a dim=8",
+    **LAYERS_OF_FRAMES,
     "spec_augment": "spec-augment-layer name=a",
     "repeated": "relu-layer name=b dim=8\nrelu-renorm-layer name=a dim=8 input=Append(b, -1, b@3)",
 }

@@ -7,22 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kaldi_models import EXCHANGED_PDFS as MODEL
 from kaldi_models import done
 from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.tables.tables import TableWriter, read_table
 
-MODEL = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones>
-<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
-<State> 1 </State> </TopologyEntry> </Topology>
-<Triples> 2
-1 0 1
-2 0 0
-</Triples>
-<LogProbs>
- [ 0 -0.25 -1.4 -0.25 -1.4 ]
-</LogProbs>
-</TransitionModel>
-"""
 TREE = """ContextDependency 3 1 ToPdf TE 1 3 ( NULL CE 4 SE 0 [ 1 ]
 { CE 0 CE 6 } )
 EndContextDependency """

@@ -7,22 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kaldi_models import EXCHANGED_PDFS as MODEL
 from kaldi_models import done
 from opscope.nnet3.files.kaldi_io import Writer
 from opscope.nnet3.tables.tables import TableWriter, read_table
 
-MODEL = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones>
-<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
-<State> 1 </State> </TopologyEntry> </Topology>
-<Triples> 2
-1 0 1
-2 0 0
-</Triples>
-<LogProbs>
- [ 0 -0.25 -1.4 -0.25 -1.4 ]
-</LogProbs>
-</TransitionModel>
-"""
 TREE = "ContextDependency 1 0 ToPdf TE 0 3 ( NULL CE 1 CE 0 ) EndContextDependency "
 # transition-ids 1 and 3 are loops, 2 and 4 leave phones 1 and 2; a word may be 7 or 8
 LATTICES = (
