@@ -92,7 +92,7 @@ def test(arguments: argparse.Namespace) -> None:
     """Run the tests; further arguments go to pytest."""
     environment = Environment(OLDEST_NUMPY_VENV if arguments.oldest_numpy else VENV)
     thorough = arguments.torch or bool(os.environ.get("CI"))
-    environment.prepare("test", *(["speed"] if thorough else []))
+    environment.prepare("test", *(["speed", "onnx"] if thorough else []))
     if thorough:
         environment.install_torch()
     if arguments.oldest_numpy:
@@ -273,7 +273,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         sub.set_defaults(command=command, passes_on=passes_on)
         if command is test:
             sub.add_argument(
-                "--torch", action="store_true", help="with PyTorch and MKL, as also where CI is set"
+                "--torch", action="store_true", help="with PyTorch, ONNX Runtime and MKL, as also where CI is set"
             )
             sub.add_argument(
                 "--oldest-numpy",
