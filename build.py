@@ -273,7 +273,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         sub.set_defaults(command=command, passes_on=passes_on)
         if command is test:
             sub.add_argument(
-                "--torch", action="store_true", help="with PyTorch, ONNX Runtime and MKL, as also where CI is set"
+                "--torch",
+                action="store_true",
+                help="with PyTorch, ONNX Runtime and MKL, as also where CI is set",
             )
             sub.add_argument(
                 "--oldest-numpy",
