@@ -26,22 +26,24 @@ _LOOK = ("opscope view {file}", "opscope show {file}")
 _NET = (*_LOOK, "opscope verify {file}")
 _TEXT = ("opscope show {file}", "opscope verify {file}")
 
+_NNET3 = (
+    "opscope convert {file} OUT.dnn  # feed-forward nets",
+    "opscope to-onnx {file} OUT.onnx",
+    "opscope to-torch {file} FOLDER  # feed-forward nets",
+)
+
 _ALL = (
     FileKind(
         "nnet3",
         "Kaldi nnet3 network (raw)",
         "<Nnet3> at its beginning",
-        (*_NET, "opscope nnet3-info {file}", "opscope convert {file} OUT.dnn  # feed-forward nets"),
+        (*_NET, "opscope nnet3-info {file}", *_NNET3),
     ),
     FileKind(
         "acoustic model",
         "Kaldi nnet3 acoustic model (mdl)",
         "<TransitionModel> at its beginning, <Nnet3> behind it",
-        (
-            *_NET,
-            "opscope nnet3-am-info {file}",
-            "opscope convert {file} OUT.dnn  # feed-forward nets",
-        ),
+        (*_NET, "opscope nnet3-am-info {file}", *_NNET3),
     ),
     FileKind(
         "transition model",
