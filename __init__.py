@@ -97,6 +97,7 @@ _SUBMODULES = (
     "operators",
     "proto",
     "python_api",
+    "speech",
 )
 __all__ = [name for name in (*_HOMES, *_SUBMODULES) if name != "open"]  # `import *` keeps Python's
 

@@ -30,6 +30,7 @@ PACKAGE = (
     "nnet3",
     "operators",
     "python_api",
+    "speech",
     "testing",
 )
 USERS = ("examples", "benchmarks", "docs")

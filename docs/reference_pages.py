@@ -26,6 +26,7 @@ EXPLAINED = {
     "operators": "The operators; see [their page](operators.md).",
     "proto": "`net.proto` and what is generated from it.",
     "python_api": "NetBuilder, training, generation, the command line.",
+    "speech": "From audio to words: features, iVectors, FSTs, decoding, recognisers.",
 }
 """Names of the face without a docstring of their own that tells enough, and without an entry."""
 

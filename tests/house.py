@@ -12,9 +12,10 @@ FLOORS = {
     "operators": 2,
     "nnet3": 3,
     "cntk": 3,
-    "bridges": 4,
-    "python_api": 5,
-    "testing": 6,
+    "speech": 4,
+    "bridges": 5,
+    "python_api": 6,
+    "testing": 7,
 }
 """Each floor and its height: a module imports from lower floors and from its own."""
 
@@ -89,6 +90,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "actions",
         "programs",
     ),
+    "speech": (),
     "bridges": ("onnx", "torch", "recognise", "view", "compare"),
     "python_api": (
         "builder",
@@ -146,6 +148,7 @@ DESCRIBED_FLOORS: tuple[str, ...] = (
     "operators",
     "nnet3",
     "cntk",
+    "speech",
     "bridges",
     "python_api",
 )

@@ -1,6 +1,6 @@
 """The tree against the tables of `house.py`: import direction, rooms, circles, sizes and names.
 
-proto <- framework <- operators <- {nnet3, cntk} <- bridges <- python_api
+proto <- framework <- operators <- {nnet3, cntk} <- speech <- bridges <- python_api
 """
 
 import ast
