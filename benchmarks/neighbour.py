@@ -31,13 +31,13 @@ TARGET = 1.3
 def step_of(net: str) -> object:
     """A function that trains a net by one minibatch."""
     sys.path.insert(0, str(HERE))
-    import cases
+    from workloads import dense as cases
 
     if net == "conv":
         return cases.ours(cases.our_convnet, (64, 1, 28, 28), cases.SGD, True)
     if net == "mlp":
         return cases.mlp_step_ours()
-    import recurrent_cases
+    from workloads import recurrent as recurrent_cases
 
     return recurrent_cases.ours(recurrent_cases.our_cell, True)
 

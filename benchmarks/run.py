@@ -73,9 +73,9 @@ def run_cases(chosen: list[str], threads: int) -> dict[str, dict[str, float]]:
         import torch
     except ImportError:
         sys.exit("the benchmarks compare with PyTorch: python build.py bench installs it")
-    import cases
-    import nnet3_cases
-    import recurrent_cases
+    from workloads import dense as cases
+    from workloads import nnet3_nets as nnet3_cases
+    from workloads import recurrent as recurrent_cases
 
     makers = cases.CASES | recurrent_cases.CASES | nnet3_cases.CASES
     torch.set_num_threads(threads)
@@ -125,7 +125,7 @@ def compile_times() -> dict[str, dict[str, float]]:
 def peak_megabytes(side: str, threads: int) -> float:
     """Peak resident memory of a fresh process that trains case (a) for 30 steps on one side."""
     code = (
-        f"import cases, resource; step = cases.mlp_step_{side}();\n"
+        f"from workloads import dense as cases; import resource; step = cases.mlp_step_{side}();\n"
         "for _ in range(30): step()\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
@@ -151,7 +151,7 @@ def main() -> None:
         "peak_mb": {side: peak_megabytes(side, args.threads) for side in ("ours", "peer")},
         "cases": run_cases(args.only.split(","), args.threads),
     }
-    import nnet3_cases
+    from workloads import nnet3_nets as nnet3_cases
 
     if set(args.only.split(",")) & set(nnet3_cases.CASES):
         results["nnet3_compile"] = compile_times()

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cases import Step
+from workloads.dense import Step
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, BATCH, WIDTH, HIDDEN = 40, 64, 128, 256
 SGD = {"learning_rate": 0.01, "type": "sgd"}
 

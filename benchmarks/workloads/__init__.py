@@ -1,0 +1,1 @@
+"""The benchmarked workloads, on our side and on the peers. A module each family."""
