@@ -1,13 +1,15 @@
-"""The benchmarked networks, on both sides: opscope and PyTorch."""
+"""Dense networks, and the steps that the other families are made with."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-Step = Callable[[], object]
+from .workload import OURS, Maker, Step, Workload, eager, session
 
 
 def data(shape: Sequence[int], classes: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -60,6 +62,7 @@ def peer(model: Any, shape: Sequence[int], optimizer: Any, train: bool) -> Step:
 
     x, y = (torch.from_numpy(array) for array in data(shape))
     if not train:
+        model.eval()
 
         def forward() -> Any:
             with torch.inference_mode():
@@ -77,6 +80,51 @@ def peer(model: Any, shape: Sequence[int], optimizer: Any, train: bool) -> Step:
         return loss
 
     return step
+
+
+def beside_torch(
+    build: Callable[[Any, Any], Any],
+    model: Callable[[], Any],
+    shape: Sequence[int],
+    our_optimizer: Any = None,
+    peer_optimizer: Any = None,
+) -> dict[str, Maker]:
+    """Our net beside the peer's, eager and compiled; it trains where optimizers are given."""
+    train = our_optimizer is not None
+
+    def of_peer() -> Step:
+        return peer(model(), shape, peer_optimizer, train)
+
+    def compiled_model() -> Step:
+        import torch
+
+        return peer(torch.compile(model()), shape, peer_optimizer, train)
+
+    return {
+        OURS: lambda _: ours(build, shape, our_optimizer, train),
+        "torch": eager(of_peer),
+        "torch.compile": eager(compiled_model),
+    }
+
+
+def beside_onnx(build: Callable[[Any, Any], Any], shape: Sequence[int]) -> dict[str, Maker]:
+    """Our forward pass beside ONNX Runtime's of the same net, which we export."""
+
+    def of_runtime(threads: int) -> Step:
+        import opscope
+
+        b = opscope.NetBuilder("bench")
+        scores = build(b, b.input("image", [-1, *shape[1:]]))
+        scope = opscope.Scope()
+        b.initialize(scope)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "net.onnx")
+            opscope.to_onnx(b, path, scope=scope, outputs=[scores.name])
+            runtime: Any = session(path, threads)
+        x = data(shape)[0]
+        return lambda: runtime.run(None, {"image": x})
+
+    return {OURS: lambda _: ours(build, shape, None, False), "onnxruntime": of_runtime}
 
 
 def our_mlp(sizes: Sequence[int]) -> Callable[[Any, Any], Any]:
@@ -97,68 +145,61 @@ def peer_mlp(sizes: Sequence[int]) -> Any:
     return nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1]))
 
 
-def our_convnet(b: Any, x: Any) -> Any:
-    for filters in (16, 32):
-        x = b.max_pool2d(b.conv2d(x, filters=filters, kernel=5, activation="relu"), kernel=[2, 2])
-    return b.fc(b.flatten(x, axis=1), size=10)
-
-
-def peer_convnet() -> Any:
-    from torch import nn
-
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(512, 10),
-    )
-
-
 LARGE, SMALL = (784, 512, 512, 10), (64, 32, 10)
 ADAM = {"learning_rate": 1e-3, "type": "adam"}
 SGD = {"learning_rate": 0.01, "type": "sgd"}
 
 
-def _peer_adam(parameters: Any) -> Any:
+def peer_adam(parameters: Any) -> Any:
     import torch
 
     return torch.optim.Adam(parameters, lr=1e-3)
 
 
-def _peer_sgd(parameters: Any) -> Any:
+def peer_sgd(parameters: Any) -> Any:
     import torch
 
     return torch.optim.SGD(parameters, lr=0.01)
 
 
-def mlp_step_ours() -> Step:
-    return ours(our_mlp(LARGE), (256, 784), ADAM, True)
+def _operations(sizes: Sequence[int], batch: int, train: bool) -> Callable[[], float]:
+    """Products of an MLP: three where it trains, but for the first layer's input gradient."""
+    layers = [2.0 * batch * a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
+    return lambda: 3 * sum(layers) - layers[0] if train else sum(layers)
 
 
-def mlp_step_peer() -> Step:
-    return peer(peer_mlp(LARGE), (256, 784), _peer_adam, True)
+def _beside_torch(sizes: Sequence[int], batch: int, *optimizers: Any) -> dict[str, Maker]:
+    shape = (batch, sizes[0])
+    return beside_torch(our_mlp(sizes), lambda: peer_mlp(sizes), shape, *optimizers)
 
 
-CASES: dict[str, Callable[[], tuple[Step, Step]]] = {
-    "a": lambda: (mlp_step_ours(), mlp_step_peer()),
-    "b": lambda: (
-        ours(our_mlp(SMALL), (32, 64), SGD, True),
-        peer(peer_mlp(SMALL), (32, 64), _peer_sgd, True),
+WORKLOADS = {
+    "mlp-step": Workload(
+        "MLP 784-512-512-10, batch 256, Adam step",
+        2.0,
+        _beside_torch(LARGE, 256, ADAM, peer_adam),
+        _operations(LARGE, 256, True),
     ),
-    "c1": lambda: (
-        ours(our_mlp(LARGE), (256, 784), None, False),
-        peer(peer_mlp(LARGE), (256, 784), None, False),
+    "mlp": Workload(
+        "MLP 784-512-512-10, batch 256, forward",
+        1.0,
+        _beside_torch(LARGE, 256),
+        _operations(LARGE, 256, False),
     ),
-    "c2": lambda: (
-        ours(our_mlp(SMALL), (32, 64), None, False),
-        peer(peer_mlp(SMALL), (32, 64), None, False),
+    "small-step": Workload(
+        "MLP 64-32-10, batch 32, SGD step", 8.0, _beside_torch(SMALL, 32, SGD, peer_sgd)
     ),
-    "d": lambda: (
-        ours(our_convnet, (64, 1, 28, 28), SGD, True),
-        peer(peer_convnet(), (64, 1, 28, 28), _peer_sgd, True),
+    "small": Workload("MLP 64-32-10, batch 32, forward", 3.0, _beside_torch(SMALL, 32)),
+    "mlp-onnx-1": Workload(
+        "MLP 784-512-512-10, batch 1, forward", 1.2, beside_onnx(our_mlp(LARGE), (1, 784))
+    ),
+    "mlp-onnx-64": Workload(
+        "MLP 784-512-512-10, batch 64, forward",
+        1.0,
+        beside_onnx(our_mlp(LARGE), (64, 784)),
+        _operations(LARGE, 64, False),
+    ),
+    "small-onnx-1": Workload(
+        "MLP 64-32-10, batch 1, forward", 1.2, beside_onnx(our_mlp(SMALL), (1, 64))
     ),
 }
