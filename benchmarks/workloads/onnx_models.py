@@ -73,10 +73,8 @@ class _Model:
 
         def step() -> Any:
             stream = computer.stream()
-            if self.ivector is not None:
-                stream.set_ivector(self.ivector)
             for begin in range(0, len(self.features), CHUNK):
-                stream.accept(self.features[begin : begin + CHUNK])
+                stream.accept(self.features[begin : begin + CHUNK], self.ivector)
             return stream.finish()
 
         return step

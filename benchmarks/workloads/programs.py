@@ -57,11 +57,11 @@ def corpus() -> tuple[pathlib.Path, pathlib.Path]:
     folder = _folder()
     nnet = nnet3.Nnet.from_config_text(nnet3.xconfig_to_config(TDNN), 0)
     count_statistics(nnet)
-    nnet3.write_raw(nnet, folder / "tdnn.raw")
+    nnet.write(folder / "tdnn.raw")
     rng = np.random.default_rng(0)
     lengths = rng.integers(200, 1200, UTTERANCES)
     rows = {f"u{i:03}": rng.standard_normal((n, 40), np.float32) for i, n in enumerate(lengths)}
-    with nnet3.open_writer(f"ark:{folder / 'feats.ark'}", "matrix") as writer:
+    with nnet3.TableWriter(f"ark:{folder / 'feats.ark'}", "matrix") as writer:
         for key, matrix in rows.items():
             writer.write(key, matrix)
     np.savez(folder / "feats.npz", **rows)
