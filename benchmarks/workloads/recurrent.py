@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cases import Step
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from .workload import OURS, Absent, Maker, Step, Workload, eager
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, BATCH, WIDTH, HIDDEN = 40, 64, 128, 256
 SGD = {"learning_rate": 0.01, "type": "sgd"}
 
@@ -124,16 +125,12 @@ def peer_small_operators() -> Any:
     return Model()
 
 
-def pair(build: Any, model: Callable[[], Any], train: bool) -> tuple[Step, Step]:
-    import torch
-
-    return ours(build, train), peer_step(model(), torch.from_numpy(sequences()[1]), train)
-
-
-def atis() -> pathlib.Path | None:
-    """The folder of the ATIS files; None where it is not there."""
+def atis() -> pathlib.Path:
+    """The folder of the ATIS files."""
     folder = pathlib.Path(os.environ.get("OPSCOPE_CNTK_DATA", ROOT.parent / "shared/data/cntk"))
-    return folder if (folder / "atis.train.ctf").exists() else None
+    if not (folder / "atis.train.ctf").exists():
+        raise Absent("no folder OPSCOPE_CNTK_DATA with the ATIS files")
+    return folder
 
 
 def tagger_batches() -> list[list[tuple[np.ndarray, np.ndarray]]]:
@@ -202,14 +199,76 @@ def peer_tagger(batches: Any) -> Step:
     return epoch
 
 
-def tagger() -> tuple[Step, Step]:
-    batches = tagger_batches()
-    return our_tagger(batches), peer_tagger(batches)
+def our_characters(b: Any, x: Any) -> Any:
+    """Two LSTMs over characters and the scores of the next one."""
+    return b.fc(b.lstm(b.lstm(x, 128)[0], 128)[0], size=WIDTH)
 
 
-CASES: dict[str, Callable[[], tuple[Step, Step]]] = {
-    "r1": lambda: pair(our_cell, peer_cell, False),
-    "r2": lambda: pair(our_cell, peer_cell, True),
-    "r3": tagger,
-    "r4": lambda: pair(our_small_operators, peer_small_operators, True),
+def peer_characters() -> Any:
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(WIDTH, 128, num_layers=2, batch_first=True)
+            self.out = nn.Linear(128, WIDTH)
+
+        def forward(self, x: Any) -> Any:
+            return self.out(self.lstm(x)[0])
+
+    return Model()
+
+
+def _sides(build: Any, model: Callable[[], Any], train: bool) -> dict[str, Maker]:
+    def theirs(compile_it: bool) -> Step:
+        import torch
+
+        module = torch.compile(model()) if compile_it else model()
+        return peer_step(module, torch.from_numpy(sequences()[1]), train)
+
+    return {
+        OURS: lambda _: ours(build, train),
+        "torch": eager(lambda: theirs(False)),
+        "torch.compile": eager(lambda: theirs(True)),
+    }
+
+
+def _cell_operations(train: bool) -> float:
+    once = 2.0 * BATCH * STEPS * 4 * HIDDEN * (WIDTH + HIDDEN)
+    return once * (3 if train else 1)
+
+
+_SIZES = f"T={STEPS}, batch {BATCH}"
+
+WORKLOADS = {
+    "lstm": Workload(
+        f"LSTM {_SIZES}, {WIDTH} -> {HIDDEN}, forward",
+        1.2,
+        _sides(our_cell, peer_cell, False),
+        lambda: _cell_operations(False),
+    ),
+    "lstm-step": Workload(
+        f"LSTM {_SIZES}, {WIDTH} -> {HIDDEN}, SGD step",
+        1.2,
+        _sides(our_cell, peer_cell, True),
+        lambda: _cell_operations(True),
+    ),
+    "step-net": Workload(
+        f"step net of small operators {_SIZES}, SGD step",
+        2.5,
+        _sides(our_small_operators, peer_small_operators, True),
+    ),
+    "tagger": Workload(
+        "ATIS tagger, 1,600 sentences of their real lengths, SGD",
+        1.3,
+        {
+            OURS: lambda _: our_tagger(tagger_batches()),
+            "torch": eager(lambda: peer_tagger(tagger_batches())),
+        },
+    ),
+    "characters": Workload(
+        f"two LSTMs of 128 over characters, {_SIZES}, SGD step",
+        1.2,
+        _sides(our_characters, peer_characters, True),
+    ),
 }
