@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+KALDIS_CHUNK = 50
+"""Output frames of a chunk in Kaldi's programs, where no option says another number."""
+
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # lengths of chunks, in shortest ones
 _START = 30  # what a further chunk costs by itself, in input frames
 
@@ -44,6 +47,11 @@ def _best(
             rest, others = _best(total - length, smaller, factor, context)
             found.append((cost + rest, (length, *others)))
     return min(found)
+
+
+def of_programs(frames_per_chunk: int) -> int | None:
+    """What a program computes with: its default is any length that gives the same."""
+    return None if frames_per_chunk == KALDIS_CHUNK else frames_per_chunk
 
 
 def rounded_up(count: int, most: int) -> int:

@@ -29,16 +29,13 @@ from ..network.for_inference import Model, chosen_priors, for_inference, opened
 from ..network.model_check import refuse_diverged
 from ..optimize import OptimizeOptions
 from ..run.given import float_array, warn_of_nan
-from .chunk_lengths import chunk_lengths, rounded_up
+from .chunk_lengths import KALDIS_CHUNK, chunk_lengths, rounded_up
 from .priors import log_priors
 
 # Online iVectors may end that many frames before the features do.
 _MAX_IVECTOR_MARGIN = 50
 # Whole batches of utterances are gathered before any is computed, so that batches get full.
 _BATCHES_AHEAD = 4
-
-KALDIS_CHUNK = 50
-"""Output frames of a chunk, where the output may depend on it."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from ..cache.computers import ComputerCache
 from ..cache.files import read_cache, write_cache
 from ..files.kaldi_io import Writer
 from ..files.sparse import to_dense
-from ..inference.chunks import KALDIS_CHUNK, ChunkComputer, ChunkOptions, Utterance
+from ..inference.chunk_lengths import KALDIS_CHUNK, of_programs
+from ..inference.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..inference.looped_computer import LoopedComputer, LoopedOptions
 from ..inference.xvector import xvector
 from ..network.for_inference import for_inference, read_model
@@ -175,9 +176,7 @@ _NAMES = {"chunks_per_batch": "minibatch_size"}
 def _chunked(options: SimpleNamespace) -> ChunkOptions:
     names = [field.name for field in fields(ChunkOptions)]
     chosen = {name: getattr(options, _NAMES.get(name, name)) for name in names}
-    if chosen["frames_per_chunk"] == KALDIS_CHUNK:
-        chosen["frames_per_chunk"] = None  # longer where that gives the same
-    return ChunkOptions(**chosen)
+    return ChunkOptions(**chosen | {"frames_per_chunk": of_programs(options.frames_per_chunk)})
 
 
 def _looped(options: SimpleNamespace) -> LoopedOptions:

@@ -65,9 +65,8 @@ class NnetComputer:
         spans: CommandSpans | None = None,
         say: Callable[[str], None] = print,
     ):
-        check_kind(
-            net, OpList | pb.NetDesc | PlainNet, "the compiled request (see compile_request)"
-        )
+        if not isinstance(net, PlainNet):
+            check_kind(net, OpList | pb.NetDesc, "the compiled request (see compile_request)")
         check_kind(shared, Scope | None, "shared")
         self._nnet = nnet_of(nnet)
         self._net = net if isinstance(net, PlainNet) else PlainNet(net)
