@@ -252,8 +252,9 @@ class OnlineCmvn:
         """
         windows = frames + 1
         speaker, shared = np.zeros(len(frames)), np.zeros(len(frames))
-        for place, (window, quiet) in enumerate(zip(windows.tolist(), self._quiet(frames))):
-            state = self._before if quiet else (window, 0.0, 0.0)
+        quiet = self._quiet(frames)
+        for place, window in enumerate(windows.tolist()):
+            state = self._before if quiet[place] else (window, 0.0, 0.0)
             self._before = windows[place], speaker[place], shared[place] = self._smoothed(*state)
         return windows, speaker, shared
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.base.untrusted.values import read_file
-from ...nnet3.files.tokens import TokenReader
 from ...nnet3.programs.base.program import Option
 
 Options = TypeVar("Options")
@@ -70,7 +69,9 @@ def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, st
         if not line.startswith("--"):
             raise FormatError(f"{place}: {line[:60]!r} is no line like --name=value")
         name, equals, value = line[2:].partition("=")
-        found.append((name.strip().replace("_", "-").lower(), value.strip() if equals else None, place))
+        found.append(
+            (name.strip().replace("_", "-").lower(), value.strip() if equals else None, place)
+        )
     return found
 
 
@@ -158,11 +159,13 @@ class FrameOptions:
             raise OpscopeError(
                 f"frames of {self.window_size} samples, {self.window_shift} apart"
                 f" (frame_length={self.frame_length} ms, frame_shift={self.frame_shift} ms at"
-                f" {self.sample_frequency:g} Hz): want 2 to {_MOST_SAMPLES} samples, at least 1 apart"
+                f" {self.sample_frequency:g} Hz): want 2 to {_MOST_SAMPLES} samples, and 1"
+                " apart at least"
             )
         if self.padded_size % 2:
             raise OpscopeError(
-                f"round_to_power_of_two=False wants an even number of samples, not {self.padded_size}"
+                f"round_to_power_of_two=False wants an even number of samples, not"
+                f" {self.padded_size}"
             )
         if self.num_mel_bins > self.padded_size // 2:
             raise OpscopeError(

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...nnet3.files.kaldi_io import Reader
+from ...nnet3.language.nodes import warn
 from ..features.cmvn import OnlineCmvnOptions, checked_stats
 from ..features.options import config_lines, option, read_config
 from ..features.transforms import SpliceOptions
@@ -69,9 +70,8 @@ class IvectorOptions:
             if not holds:
                 raise OpscopeError(f"{name.replace('_', '-')}={getattr(self, name)} {wanted}")
         if self.greedy_ivector_extractor and not self.use_most_recent_ivector:
-            raise OpscopeError(
-                "greedy-ivector-extractor=true wants use-most-recent-ivector=true"
-            )
+            warn("--greedy-ivector-extractor=true implies --use-most-recent-ivector=true")
+            object.__setattr__(self, "use_most_recent_ivector", True)
 
 
 @dataclass(frozen=True)

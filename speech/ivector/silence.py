@@ -48,30 +48,53 @@ class SilenceWeights:
         self._weight = np.float32(silence_weight)
         self._longest = int(max_state_duration)
         self._subsampling = subsampling
-        self._ids = np.empty(0, np.int64)  # -1 where no traceback reaches
+        self._path = np.empty(0, np.int64)  # the last traceback, and its tokens
+        self._tokens = np.empty(0, np.int64)
+        self._ids = np.empty(0, np.int64)  # what weights are told by; -1 behind the traceback
         self._weights = np.empty(0, np.float32)
 
-    def traceback(self, ids: np.ndarray, begin: int = 0) -> None:
-        """Take the best path's transition-ids, one for each decoded frame.
+    def traceback(self, ids: np.ndarray, tokens: np.ndarray | None = None, begin: int = 0) -> None:
+        """Take the best path so far.
+
+        Kaldi goes back along the path to the first frame whose arc leaves the same token as
+        before, and that frame keeps the transition-id that it had, even where another arc leaves
+        the token now. So it is here.
 
         Args:
-            ids: [frames decoded - begin].
-            begin: the first frame that may differ from the path before.
+            ids: its transition-ids, one for each decoded frame, [frames decoded - begin].
+            tokens: for each, the token that its arc leaves, as a number that no other token of the
+                frame has; None: tokens are equal as long as the transition-ids before are.
+            begin: the frame of the first one; those before are as in the path before.
 
         Raises:
-            OpscopeError: there is no such transition-id, or there are fewer frames than before.
+            OpscopeError: there is no such transition-id, there are fewer frames than before, or
+                tokens for some paths only.
         """
         ids = np.asarray(ids, np.int64)
         if ids.ndim != 1 or (ids.size and not 1 <= ids.min() <= ids.max() < len(self._silent)):
             raise OpscopeError(
                 f"a traceback with transition-ids that are not among {len(self._silent) - 1}"
             )
-        end = begin + len(ids)
-        decoded = int(np.count_nonzero(self._ids >= 0))
-        if not 0 <= begin <= decoded or end < decoded:
-            raise OpscopeError(f"a traceback of frames {begin} to {end} after {decoded} frames")
+        old, end = self._path, begin + len(ids)
+        if not 0 <= begin <= len(old) or end < len(old):
+            raise OpscopeError(f"a traceback of frames {begin} to {end} after {len(old)} frames")
+        self._path = np.concatenate((old[:begin], ids))
+        if tokens is None:
+            differ = np.flatnonzero(self._path[: len(old)] != old)
+            kept = int(differ[0]) + 1 if differ.size else len(old)
+        else:
+            tokens = np.asarray(tokens, np.int64)
+            if tokens.shape != ids.shape or len(self._tokens) != len(old):
+                raise OpscopeError(
+                    f"{len(tokens)} tokens for {len(ids)} frames, after {len(self._tokens)} tokens"
+                    f" for {len(old)}"
+                )
+            tokens = np.concatenate((self._tokens[:begin], tokens))
+            equal = np.flatnonzero(tokens[: len(old)] == self._tokens)
+            kept = int(equal[-1]) + 1 if equal.size else 0
+            self._tokens = tokens
         self._grow(end)
-        self._ids[begin:end] = ids
+        self._ids[kept:end] = self._path[kept:]
 
     def changes(self, frames_ready: int, first_frame: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """How the weights of frames of features change now.
