@@ -74,13 +74,11 @@ class OnlineCmvnOptions:
     def __post_init__(self) -> None:
         if self.normalize_variance and not self.normalize_mean:
             raise OpscopeError("norm-vars=true wants norm-means=true")
-        if not 0 <= self.global_frames <= self.speaker_frames <= self.cmn_window:
+        if self.cmn_window < 1 or min(self.global_frames, self.speaker_frames) < 0:
             raise OpscopeError(
-                f"global-frames={self.global_frames}, speaker-frames={self.speaker_frames} and"
-                f" cmn-window={self.cmn_window} must not be negative, and grow in this order"
+                f"cmn-window={self.cmn_window} must be positive, global-frames={self.global_frames}"
+                f" and speaker-frames={self.speaker_frames} not negative"
             )
-        if self.cmn_window < 1:
-            raise OpscopeError(f"cmn-window={self.cmn_window} must be positive")
         dimensions(self.skip_dims)
 
 
