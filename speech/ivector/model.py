@@ -68,7 +68,7 @@ class IvectorOptions:
         )
         for name, holds, wanted in checks:
             if not holds:
-                raise OpscopeError(f"{name.replace('_', '-')}={getattr(self, name)} {wanted}")
+                raise OpscopeError(f"{name.replace('_', '-')}={getattr(self, name):g} {wanted}")
         if self.greedy_ivector_extractor and not self.use_most_recent_ivector:
             warn("--greedy-ivector-extractor=true implies --use-most-recent-ivector=true")
             object.__setattr__(self, "use_most_recent_ivector", True)
