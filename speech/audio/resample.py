@@ -7,10 +7,12 @@ import math
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.untrusted.limits import check_limit
 
 _ZEROS = 6  # of the sinc, on each side of its middle
 _MOST_RATE = 10_000_000  # Hz
 _MOST_WEIGHTS = 1 << 24
+_GROWTH = 16  # times as many samples that nobody asks about
 _OFFLINE = 0.99  # how near to the Nyquist frequency Kaldi's programs for whole files cut
 
 
@@ -93,10 +95,16 @@ class Resampler:
         Args:
             samples: float32, [any number]. flush: that these are the last; the next call begins
                 another signal.
+
+        Raises:
+            FormatError: they would become very many times as many, beyond the limit `unpack`.
         """
         kept = np.concatenate((self._kept, np.asarray(samples, np.float32)))
         end = self._begin + len(kept)
         count = self.output_count(end, flush)
+        if self.new_rate > _GROWTH * self.rate:
+            bytes_wanted = 8 * (count - self._given)
+            check_limit("unpack", bytes_wanted, f"samples from {self.rate} to {self.new_rate} Hz")
         made = self._made(kept, self._given, max(count, self._given))
         if flush:
             self.reset()

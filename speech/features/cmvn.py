@@ -164,10 +164,10 @@ class OnlineCmvn:
                 f" {list(state.global_stats.shape)} are of different dimensions"
             )
         self.dim = state.global_stats.shape[1] - 1
-        skipped = np.array(dimensions(options.skip_dims), np.int64)
-        if skipped.size and not 0 <= skipped.min() <= skipped.max() < self.dim:
+        skipped = dimensions(options.skip_dims)
+        if not all(0 <= each < self.dim for each in skipped):
             raise FormatError(f"skip-dims={options.skip_dims}: there are {self.dim} dimensions")
-        self._skipped = skipped
+        self._skipped = np.array(skipped, np.int64)
         self._frames = Rows((self.dim,))
         # Sums, and where variances are wanted squares, of the window that ends before each frame.
         self._sums = Rows((1 + options.normalize_variance, self.dim), np.float64)

@@ -19,7 +19,7 @@ from .frames import TINY, Framer, checked_samples, log_energies, warn_of_scale
 from .mel import apply_bins, cosine_transform, lifter, mel_bins
 from .options import FbankOptions, FrameOptions, MfccOptions, read_config
 
-_BATCH = 2048  # frames that are computed at once
+_BATCH = 1 << 20  # points of frames that are computed at once
 
 
 class Features:
@@ -204,8 +204,9 @@ class FeatureStream:
 
     def _computed(self, flush: bool) -> np.ndarray:
         parts = [np.empty((0, self._features.dim), np.float32)]
+        most = max(_BATCH // self._features.options.padded_size, 2)
         while (count := self._framer.ready(flush)) > 0:
-            frames, energies = self._framer.cut(min(count, _BATCH))
+            frames, energies = self._framer.cut(min(count, most))
             if len(frames) == 1:  # see `apply_bins`
                 frames = np.repeat(frames, 2, axis=0)
                 energies = None if energies is None else np.repeat(energies, 2)

@@ -47,13 +47,12 @@ def mel_bins(options: FrameOptions) -> list[MelBin]:
     bins = []
     for number in range(options.num_mel_bins):
         left, center, right = (least + single(number + side) * step for side in range(3))
-        inside = np.flatnonzero((mels > left) & (mels < right))
-        if not inside.size:
+        first, stop = np.searchsorted(mels, left, "right"), np.searchsorted(mels, right, "left")
+        if first >= stop:
             raise OpscopeError(
                 f"num_mel_bins={options.num_mel_bins} is too large: bin {number} has no point of"
                 " the FFT"
             )
-        first, stop = inside[0], inside[-1] + 1
         here = mels[first:stop]
         rising, falling = (here - left) / (center - left), (right - here) / (right - center)
         bins.append(MelBin(int(first), np.where(here <= center, rising, falling)))

@@ -19,7 +19,8 @@ from ...framework.base.untrusted.values import read_file
 from ...nnet3.programs.base.program import Option
 
 Options = TypeVar("Options")
-_MOST_SAMPLES = 1 << 20  # of a window: over a minute at 16 kHz
+_MOST_SAMPLES = 1 << 16  # of a window: 4 seconds at 16 kHz
+_MOST_BINS = 2048
 
 
 def option(default: Any, doc: str, name: str = "") -> Any:
@@ -167,9 +168,11 @@ class FrameOptions:
                 f"round_to_power_of_two=False wants an even number of samples, not"
                 f" {self.padded_size}"
             )
-        if self.num_mel_bins > self.padded_size // 2:
+        most = min(self.padded_size // 2, _MOST_BINS)
+        if self.num_mel_bins > most:
             raise OpscopeError(
-                f"num_mel_bins={self.num_mel_bins}, but the FFT has {self.padded_size // 2} bins"
+                f"num_mel_bins={self.num_mel_bins}: an FFT of {self.padded_size} points has at most"
+                f" {most} bins here"
             )
 
     @property

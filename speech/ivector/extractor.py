@@ -7,6 +7,8 @@ import numpy as np
 from ...nnet3.files.kaldi_io import Reader
 from .packed import dim_of, packed, read_packed, unpacked
 
+_MOST_DIM = 2000  # of iVectors: a matrix of so many rows and columns is made
+
 
 class IvectorExtractor:
     """What tells iVectors from posteriors of Gaussians: a projection and a precision for each.
@@ -51,6 +53,10 @@ class IvectorExtractor:
         for _ in range(count):
             place = reader.offset
             matrix = reader.read_matrix(np.float64)
+            if matrix.shape[1] > _MOST_DIM:
+                raise reader.error(
+                    f"iVectors of {matrix.shape[1]} elements: at most {_MOST_DIM} are read", place
+                )
             if 0 in matrix.shape or (shape or matrix.shape) != matrix.shape:
                 raise reader.error(f"a projection {list(matrix.shape)} after {shape}", place)
             shape = matrix.shape

@@ -104,16 +104,14 @@ def test_with_silence_weights(name, ivector_model, network, phones):
         if last:
             run.ivectors.finish()
         before, path = path, paths[block]
-        same = next((at for at, ids in enumerate(zip(before, path)) if ids[0] != ids[1]), None)
-        same = len(before) if same is None else same + (block - 1 not in others)
+        differ = np.flatnonzero(np.array(before) != np.array(path[: len(before)]))
+        same = differ[0] + (block - 1 not in others) if differ.size else len(before)
         fresh = 1000 * (block + 1) + np.arange(same, len(path))
         tokens = np.concatenate((tokens[:same], fresh))
         weights.traceback(np.array(path, np.int64), tokens)
         run.ivectors.weigh(*weights.changes(ready))
         run.block(features, last)
-    run.check(
-        wanted["ivector_frames"], wanted["weighted_ivectors"], wanted["weighted_loglikes"]
-    )
+    run.check(wanted["ivector_frames"], wanted["weighted_ivectors"], wanted["weighted_loglikes"])
 
 
 def test_silence_weights():

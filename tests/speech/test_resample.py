@@ -49,9 +49,7 @@ def test_blocks_have_the_bits_of_the_whole(rate, new):
     resampler = Resampler(rate, new)
     whole = resampler.accept(samples, flush=True)
     for block in (1, 37, 500, 2999):
-        made = [
-            resampler.accept(samples[at : at + block]) for at in range(0, len(samples), block)
-        ]
+        made = [resampler.accept(samples[at : at + block]) for at in range(0, len(samples), block)]
         given = sum(map(len, made))
         assert given == resampler.output_count(len(samples), flush=False)
         made.append(resampler.accept(np.empty(0, np.float32), flush=True))
