@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from .options import FbankOptions, FrameOptions, MfccOptions, read_config
 _BATCH = 1 << 20  # points of frames that are computed at once
 
 
-class Features:
+class Features(ABC):
     """What `Mfcc` and `Fbank` share: from samples to frames of features.
 
     Args:
@@ -61,9 +62,9 @@ class Features:
         self.bins = mel_bins(self.options)
 
     @property
+    @abstractmethod
     def dim(self) -> int:
         """Columns of the features."""
-        raise OpscopeError("Features is what Mfcc and Fbank share")
 
     @property
     def raw_energies(self) -> bool:
@@ -98,9 +99,9 @@ class Features:
         """Features of a signal that comes block by block; arguments as for `compute`."""
         return FeatureStream(self, rate, seed)
 
+    @abstractmethod
     def of_frames(self, frames: np.ndarray, energies: np.ndarray | None) -> np.ndarray:
         """Features of windowed frames [count, FFT points], of which there are two at least."""
-        raise OpscopeError("Features is what Mfcc and Fbank share")
 
     def _energies(self, frames: np.ndarray, raw: np.ndarray | None) -> np.ndarray:
         """The log energies of frames, floored."""

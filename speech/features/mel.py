@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from ...framework.base.errors import OpscopeError
 from .options import FrameOptions
 
 
-def mel_scale(frequency: np.ndarray) -> np.ndarray:
-    """Mel of frequencies in Hz, float32."""
+def mel_scale(frequency: Any) -> Any:
+    """Mel of frequencies in Hz, float32, of a number or an array."""
     return np.float32(1127.0) * np.log(np.float32(1.0) + frequency / np.float32(700.0))
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -38,14 +38,15 @@ def options_of(kind: type) -> tuple[Option, ...]:
     for each in dataclasses.fields(kind):
         if "doc" in each.metadata:
             name = each.metadata["name"] or each.name.replace("_", "-")
-            found.append(Option(name, each.default, each.metadata["doc"]))
+            default: Any = each.default
+            found.append(Option(name, default, each.metadata["doc"]))
     return tuple(found)
 
 
 def from_values(kind: type[Options], values: Mapping[str, Any]) -> Options:
     """A dataclass of options, of a namespace's values by `Option.attribute`."""
     taken = {}
-    for each in dataclasses.fields(kind):  # type: ignore[arg-type]
+    for each in dataclasses.fields(cast(Any, kind)):
         if "doc" in each.metadata:
             name = each.metadata["name"] or each.name
             taken[each.name] = values[name.replace("-", "_").replace(".", "_")]
@@ -218,7 +219,6 @@ class FrameOptions:
 
 
 WINDOWS: Sequence[str] = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
-OutputFormat = Literal["kaldi", "htk"]
 
 
 @dataclass(frozen=True)

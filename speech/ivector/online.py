@@ -69,7 +69,8 @@ class OnlineIvector:
     """The iVector of an utterance while its frames come.
 
     As in Kaldi, an estimate hangs on when it is asked for: it starts from the one before, and
-    sees the frames, and the weights, that have come by then.
+    sees the frames, and the weights, that have come by then. Before any frame is ready, Kaldi's
+    decoders take an iVector of zeros.
 
     Example:
         ivectors = OnlineIvector(model)

@@ -76,6 +76,9 @@ _LINES = (
     "nnet3-xconfig-to-config --xconfig-file net.xconfig --config-dir out",
     "matrix-sum --binary=false --scale1=2 ark:feats.ark ark:feats.ark ark:o",
     "matrix-sum-rows ark:feats.ark ark:o",
+    "apply-cmvn-sliding --cmn-window=5 --min-cmn-window=3 --center=true ark:feats.ark ark:o",
+    "splice-feats --left-context=2 --right-context=1 ark:feats.ark ark:o",
+    "transform-feats ark:feats.ark ark:feats.ark ark:o",
     "vector-sum priors.vec priors.vec out.vec",
 )
 _OWN = (
