@@ -7,6 +7,7 @@ Source: Kaldi's `transform/cmvn.cc`, `OnlineCmvn` in `feat/online-feature.cc`,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -249,30 +250,32 @@ class OnlineCmvn:
             statistics and of the global ones, float64.
         """
         windows = frames + 1
-        speaker, shared = np.zeros(len(frames)), np.zeros(len(frames))
-        quiet = self._quiet(frames)
-        for place, window in enumerate(windows.tolist()):
-            state = self._before if quiet[place] else (window, 0.0, 0.0)
-            self._before = windows[place], speaker[place], shared[place] = self._smoothed(*state)
+        speaker, shared = self._smoothed(windows, np.zeros(len(frames)), np.zeros(len(frames)))
+        least = np.float32(self.options.cmn_min_energy)
+        for place in np.flatnonzero(self._frames.all[frames, 0] < least).tolist():
+            before = self._before
+            if place:
+                before = windows[place - 1], speaker[place - 1], shared[place - 1]
+            windows[place] = before[0]
+            speaker[place], shared[place] = self._smoothed(*before)
+        self._before = int(windows[-1]), float(speaker[-1]), float(shared[-1])
         return windows, speaker, shared
 
-    def _quiet(self, frames: np.ndarray) -> list[bool]:
-        least = np.float32(self.options.cmn_min_energy)
-        return (self._frames.all[frames, 0] < least).tolist()
+    def _smoothed(self, windows: Any, speaker: Any, shared: Any) -> tuple[Any, Any]:
+        """The shares after as many frames of the speaker and of all came in as windows lack.
 
-    def _smoothed(self, window: int, speaker: float, shared: float) -> tuple[int, float, float]:
-        """Statistics with as many frames of the speaker and of all as the window lacks."""
+        Args:
+            windows, speaker, shared: numbers, or arrays of them.
+        """
         options, total = self.options, self._global_count
-        lacking = options.cmn_window - min(window, options.cmn_window) - shared * total
+        lacking = options.cmn_window - np.minimum(windows, options.cmn_window) - shared * total
         if self._speaker_count > 0:
             count = self._speaker_count
-            lacking -= speaker * count
-            added = min(lacking, options.speaker_frames, count)
-            if added > 0:
-                speaker += added / count
-                lacking -= added
-        added = min(lacking, options.global_frames)
-        return window, speaker, shared + added / total if added > 0 else shared
+            lacking = lacking - speaker * count
+            added = np.maximum(np.minimum(lacking, min(options.speaker_frames, count)), 0.0)
+            speaker, lacking = speaker + added / count, lacking - added
+        added = np.maximum(np.minimum(lacking, options.global_frames), 0.0)
+        return speaker, shared + added / total
 
     def next_state(self) -> OnlineCmvnState:
         """What is known after the utterance: the speaker's statistics with all its frames."""
