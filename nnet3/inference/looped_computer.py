@@ -176,6 +176,12 @@ class Stream:
             return computer.frames_per_chunk
         return computer.left_context + computer.frames_per_chunk + computer.right_context
 
+    @property
+    def lacking(self) -> int:
+        """How many more input frames the next chunk wants; 0 or less: it can be computed."""
+        copies = 0 if self._frames else self._computer.left_context
+        return self._wanted - len(self._pending) - copies
+
     def accept(self, features: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
         """Takes the next frames, and gives the output frames that can be computed now.
 

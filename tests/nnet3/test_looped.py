@@ -182,6 +182,16 @@ def test_output_comes_as_soon_as_it_can():
         stream.accept(frames(1))
 
 
+def test_a_stream_tells_how_many_frames_the_next_chunk_lacks():
+    computer = LoopedComputer(net(NETS["rnn"]), LoopedOptions(4))
+    stream, features = computer.stream(), frames(20)
+    for begin in range(20):
+        lacking = stream.lacking
+        assert lacking > 0
+        made = stream.accept(features[begin : begin + 1])
+        assert (len(made) > 0) == (lacking == 1)
+
+
 def test_earlier_output_stays_as_it_was():
     stream = LoopedComputer(net(NETS["rnn"]), LoopedOptions(4)).stream()
     first = stream.accept(frames(6))
