@@ -11,7 +11,7 @@ GRAPH_WORDS = (
     *("lazy", "start1", "final1", "begin1", "arcs1"),
     *("start2", "final2", "begin2", "arcs2", "epsilons"),
     *("interval_begin", "intervals", "final_label", "sum_place", "sums"),
-    *("states1", "emitting", "most"),
+    *("states1", "emitting", "most", "interval_set", "labels"),
 )
 """What `graph_new` is given, a 64-bit word each, after the address for its result."""
 
@@ -23,11 +23,13 @@ _SOURCE = r"""
 
 typedef struct { int32_t ilabel, olabel; float weight; int32_t next; } Arc;
 typedef struct { int32_t s1, s2, label, filter; float weight; } Tuple;
+typedef struct { int64_t key, arc; float weight; int32_t reached; } Memo;
 typedef struct { const float *final; const int64_t *begin; const Arc *arcs; int64_t start; } Fst;
 typedef struct {
   int64_t lazy, most;
   Fst a, b;
-  const int32_t *epsilons, *intervals;
+  const int32_t *epsilons, *intervals, *interval_set, *labels;
+  Memo *memo; int64_t memos, memo_slots;  /* what was looked ahead, by set of intervals and s2 */
   const int64_t *interval_begin, *sum_place;
   const double *sums;
   int32_t final_label;
@@ -119,10 +121,15 @@ static float run_sum(const Graph *g, float sum, int64_t s, int64_t begin, int64_
     for (int64_t p = begin; p < end; p++) sum = log_plus(sum, arcs[p].weight);
   return sum;
 }
-static int64_t lower_input(const Arc *arcs, int64_t low, int64_t high, int32_t label) {
+/* The first of sorted labels that is not below another one; near `low` it is found soonest. */
+static int64_t lower_input(const int32_t *labels, int64_t low, int64_t high, int32_t label) {
+  for (int64_t step = 1; low + step < high; step *= 4) {
+    if (labels[low + step] >= label) { high = low + step; break; }
+    low += step;
+  }
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    if (arcs[middle].ilabel < label) low = middle + 1; else high = middle;
+    if (labels[middle] < label) low = middle + 1; else high = middle;
   }
   return low;
 }
@@ -134,7 +141,8 @@ static int64_t lower_output(const Arc *arcs, int64_t low, int64_t high, int32_t 
   return low;
 }
 static int reaches(const Graph *g, int32_t s1, int32_t label) {
-  int64_t low = g->interval_begin[s1], high = g->interval_begin[s1 + 1];
+  const int32_t set = g->interval_set[s1];
+  int64_t low = g->interval_begin[set], high = g->interval_begin[set + 1];
   const int64_t first = low;
   while (low < high) {         /* the first interval that begins behind the label */
     const int64_t middle = low + (high - low) / 2;
@@ -143,17 +151,18 @@ static int reaches(const Graph *g, int32_t s1, int32_t label) {
   return low > first && label < g->intervals[2 * low - 1];
 }
 /* Whether a word of s2 can come next from s1; the cost of them all, or the arc of the only one. */
-static int look_ahead(const Graph *g, int32_t s1, int32_t s2, float *weight, const Arc **prefix) {
+static int search_ahead(const Graph *g, int32_t s1, int32_t s2, float *weight, const Arc **prefix) {
   const Arc *arcs = g->b.arcs + g->b.begin[s2];
   const int64_t count = g->b.begin[s2 + 1] - g->b.begin[s2];
-  const int64_t i0 = g->interval_begin[s1], i1 = g->interval_begin[s1 + 1];
+  const int32_t set = g->interval_set[s1], *labels = g->labels + g->b.begin[s2];
+  const int64_t i0 = g->interval_begin[set], i1 = g->interval_begin[set + 1];
   int64_t begin = -1, end = -1;
   float sum = INFINITY;
   *weight = 0; *prefix = 0;
   if (2 * count < i1 - i0) {
     int32_t last = -1;
     for (int64_t p = 0; p < count; p++) {
-      const int32_t label = arcs[p].ilabel;
+      const int32_t label = labels[p];
       if (label == last || (label && reaches(g, s1, label))) {
         last = label;
         if (begin < 0) begin = p;
@@ -164,8 +173,8 @@ static int look_ahead(const Graph *g, int32_t s1, int32_t s2, float *weight, con
   } else {
     int64_t low = 0;
     for (int64_t i = i0; i < i1 && low < count; i++) {
-      const int64_t from = lower_input(arcs, low, count, g->intervals[2 * i]);
-      low = lower_input(arcs, from, count, g->intervals[2 * i + 1]);
+      const int64_t from = lower_input(labels, low, count, g->intervals[2 * i]);
+      low = lower_input(labels, from, count, g->intervals[2 * i + 1]);
       if (low > from) {
         if (begin < 0) begin = from;
         end = low;
@@ -179,6 +188,35 @@ static int look_ahead(const Graph *g, int32_t s1, int32_t s2, float *weight, con
   if (begin >= 0) *weight = sum;
   if (to_end) *weight = begin >= 0 && sum < final ? sum : final;
   return begin >= 0 || to_end;
+}
+static int memo_grow(Graph *g) {
+  const int64_t slots = g->memo_slots ? g->memo_slots * 2 : 1 << 12;
+  Memo *made = malloc(slots * sizeof(Memo));
+  if (!made) return 0;
+  for (int64_t i = 0; i < slots; i++) made[i].key = -1;
+  for (int64_t i = 0; i < g->memo_slots; i++) {
+    if (g->memo[i].key < 0) continue;
+    uint64_t at = (uint64_t)g->memo[i].key * 0x9E3779B97F4A7C15ull >> 20 & (slots - 1);
+    while (made[at].key >= 0) at = (at + 1) & (slots - 1);
+    made[at] = g->memo[i];
+  }
+  free(g->memo); g->memo = made; g->memo_slots = slots;
+  return 1;
+}
+static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc **prefix) {
+  const int64_t key = (int64_t)g->interval_set[s1] << 32 | s2;
+  if (g->memos * 2 >= g->memo_slots && !memo_grow(g)) { g->failed = 1; return 0; }
+  uint64_t at = (uint64_t)key * 0x9E3779B97F4A7C15ull >> 20 & (g->memo_slots - 1);
+  while (g->memo[at].key >= 0 && g->memo[at].key != key) at = (at + 1) & (g->memo_slots - 1);
+  Memo *m = &g->memo[at];
+  if (m->key < 0) {
+    m->key = key; g->memos++;
+    m->reached = search_ahead(g, s1, s2, &m->weight, prefix);
+    m->arc = *prefix ? *prefix - g->b.arcs : -1;
+  }
+  *weight = m->weight;
+  *prefix = m->arc >= 0 ? g->b.arcs + m->arc : 0;
+  return m->reached;
 }
 static void add_arc(Graph *g, int32_t ilabel, int32_t olabel, float weight, int32_t next) {
   if (!grow((void **)&g->work, &g->work_room, g->work_used + 1, sizeof(Arc))) {
@@ -250,7 +288,7 @@ static void expand(Graph *g, int64_t state) {
       add_silent(g, &t, low, silent);
       for (int64_t p = silent; p < high; p++) {
         const int32_t label = g->a.arcs[p].olabel;
-        for (int64_t q = lower_input(g->b.arcs, low2, high2, label);
+        for (int64_t q = lower_input(g->labels, low2, high2, label);
              q < high2 && g->b.arcs[q].ilabel == label; q++)
           add_match(g, &t, g->a.arcs + p, g->b.arcs + q);
       }
@@ -309,13 +347,14 @@ EXPORT void graph_new(const int64_t *w) {
   g->epsilons = (const int32_t *)w[9];
   g->interval_begin = (const int64_t *)w[10]; g->intervals = (const int32_t *)w[11];
   g->final_label = (int32_t)w[12];
+  g->interval_set = (const int32_t *)w[18]; g->labels = (const int32_t *)w[19];
   g->sum_place = (const int64_t *)w[13]; g->sums = (const double *)w[14];
   if (!rehash(g, 1 << 12)) { free(g); *(Graph **)(w[-1]) = 0; }
 }
 EXPORT void graph_free(const int64_t *w) {
   Graph *g = (Graph *)w[0];
   free(g->own_arcs); free(g->tuples); free(g->own_begin); free(g->own_emitting);
-  free(g->epsilon_arcs); free(g->table); free(g->work); free(g);
+  free(g->epsilon_arcs); free(g->table); free(g->work); free(g->memo); free(g);
 }
 /* graph, address for the start state */
 EXPORT void graph_start(const int64_t *w) {
@@ -331,7 +370,8 @@ EXPORT void graph_shrink(const int64_t *w) {
   Tuple *kept = malloc((count + 1) * sizeof(Tuple));
   if (!g->lazy || !kept) { free(kept); return; }
   for (int64_t i = 0; i < count; i++) kept[i] = g->tuples[states[i]];
-  g->states = g->arcs_used = 0;
+  g->states = g->arcs_used = g->memos = 0;
+  for (int64_t i = 0; i < g->memo_slots; i++) g->memo[i].key = -1;
   memset(g->table, -1, g->slots * sizeof(int32_t));
   for (int64_t i = 0; i < count; i++)
     states[i] = state_of(g, kept[i].s1, kept[i].s2, kept[i].filter, kept[i].weight, kept[i].label);

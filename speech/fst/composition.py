@@ -147,8 +147,8 @@ class Composition:
         return passed + waiting if words_first else waiting + passed
 
     def _intervals(self, s1: int) -> np.ndarray:
-        begin = self._graph.interval_begin
-        return self._graph.intervals[begin[s1] : begin[s1 + 1]]
+        begin, number = self._graph.interval_begin, int(self._graph.interval_set[s1])
+        return self._graph.intervals[begin[number] : begin[number + 1]]
 
     def _reaches(self, s1: int, label: int) -> bool:
         intervals = self._intervals(s1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -47,22 +48,28 @@ class LookaheadGraph:
 
     Attributes:
         first: HCL, its arcs sorted by output label. second: the grammar, sorted by input label.
-        interval_begin, intervals: the labels that can come next, as `Reachability` has them.
+        interval_set: which set of intervals has the labels that can come next from each state of
+            the first, int32, [states].
+        interval_begin, intervals: where each set begins, int64, [sets + 1]; first label and the one
+            behind the last, int32, [intervals, 2].
         final_label: stands for the end of a path in them.
         sum_place, sums: of the second's costs, as `running_sums` gives them.
         epsilons: how many epsilons the second's states begin with, int32, [states].
+        labels: the second's input labels, int32, [arcs].
         largest: the largest input label.
     """
 
     first: ArcFst
     second: ArcFst
+    interval_set: np.ndarray
     interval_begin: np.ndarray
     intervals: np.ndarray
     final_label: int
     sum_place: np.ndarray
     sums: np.ndarray
     epsilons: np.ndarray
-    largest: int = field(default=0)
+    labels: np.ndarray
+    largest: int
 
     @classmethod
     def of(
@@ -82,36 +89,80 @@ class LookaheadGraph:
                 f"a {first.kind} FST has no reachability data: an olabel_lookahead FST is wanted"
             )
         left = without_labels(first.fst, disambiguation)
-        return cls.joined(left, known.begin, known.intervals, known.final_label, second)
-
-    @classmethod
-    def joined(
-        cls,
-        left: ArcFst,
-        begin: np.ndarray,
-        intervals: np.ndarray,
-        final_label: int,
-        second: ArcFst,
-    ) -> LookaheadGraph:
-        """The same of the parts of a first FST that are ready: its grammar can be exchanged."""
-        second = second.ordered(second.arcs["ilabel"])
-        place, sums = running_sums(second)
-        epsilons = np.bincount(
-            second.source()[second.arcs["ilabel"] == 0], minlength=second.states
-        ).astype(np.int32)
+        sets, begin, intervals = distinct_sets(known.begin, known.intervals)
         largest = int(left.arcs["ilabel"].max(initial=0))
+        parts = _of_grammar(second)
         return cls(
-            left, second, begin, intervals, final_label, place, sums, epsilons, largest
+            first=left,
+            interval_set=sets,
+            interval_begin=begin,
+            intervals=intervals,
+            final_label=known.final_label,
+            largest=largest,
+            **parts,
         )
 
     def with_grammar(self, second: ArcFst) -> LookaheadGraph:
         """The same first FST, composed with another grammar."""
-        return LookaheadGraph.joined(
-            self.first, self.interval_begin, self.intervals, self.final_label, second
-        )
+        return replace(self, **_of_grammar(second))
 
 
 Graph = StaticGraph | LookaheadGraph
+
+
+def _of_grammar(fst: ArcFst) -> dict[str, Any]:
+    """The attributes of a `LookaheadGraph` that come from its second FST."""
+    fst = fst.ordered(fst.arcs["ilabel"])
+    place, sums = running_sums(fst)
+    labels = np.ascontiguousarray(fst.arcs["ilabel"])
+    epsilons = np.bincount(fst.source()[labels == 0], minlength=fst.states).astype(np.int32)
+    return {
+        "second": fst,
+        "sum_place": place,
+        "sums": sums,
+        "epsilons": epsilons,
+        "labels": labels,
+    }
+
+
+def distinct_sets(
+    begin: np.ndarray, intervals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each set of intervals once.
+
+    Args:
+        begin: where the set of each state begins, [states + 1]. intervals: int32, [intervals, 2].
+
+    Returns:
+        The set of each state, int32; where sets begin, int64; their intervals.
+    """
+    counts = np.diff(begin)
+    words = np.ascontiguousarray(intervals).view("<u8").reshape(-1)
+    place = (np.arange(len(words)) - np.repeat(begin[:-1], counts)).astype(np.uint64)
+    mixed = (words ^ (place * np.uint64(0xBF58476D1CE4E5B9))) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+    keys = (totals[begin[1:]] - totals[begin[:-1]]) ^ counts.astype(np.uint64)
+    _, first, sets = np.unique(keys, return_index=True, return_inverse=True)
+    # Sets whose keys are equal by chance are told apart by their intervals.
+    leader = first[sets]
+    alike = counts == counts[leader]
+    shift = np.repeat(begin[leader] - begin[:-1], np.where(alike, counts, 0))
+    mine = np.flatnonzero(np.repeat(alike, counts))
+    differs = words[mine] != words[mine + shift]
+    owner = np.repeat(np.arange(len(counts)), np.where(alike, counts, 0))
+    alike[owner[differs]] = False
+    alone = np.flatnonzero(~alike)
+    sets = sets.copy()
+    sets[alone] = len(first) + np.arange(len(alone))
+    chosen = np.concatenate([first, alone])
+    sizes = counts[chosen]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    inside = np.arange(int(starts[-1])) - np.repeat(starts[:-1], sizes)
+    kept = intervals[np.repeat(begin[chosen], sizes) + inside]
+    return sets.astype(np.int32), starts.astype(np.int64), np.ascontiguousarray(kept)
+
 
 
 def without_labels(fst: ArcFst, labels: Collection[int]) -> ArcFst:

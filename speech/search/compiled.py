@@ -57,13 +57,13 @@ def graph_words(graph: Graph, most: int = _MOST_STATES) -> list[int | np.ndarray
         first = graph.fst
         empty = [0] * 10
         head = [0, first.start, first.final, first.begin, first.arcs]
-        return [*head, *empty, first.states, graph.emitting, most]
+        return [*head, *empty, first.states, graph.emitting, most, 0, 0]
     first, second = graph.first, graph.second
     return [
         *(1, first.start, first.final, first.begin, first.arcs),
         *(second.start, second.final, second.begin, second.arcs, graph.epsilons),
         *(graph.interval_begin, graph.intervals, graph.final_label),
-        *(graph.sum_place, graph.sums, 0, 0, most),
+        *(graph.sum_place, graph.sums, 0, 0, most, graph.interval_set, graph.labels),
     ]
 
 
