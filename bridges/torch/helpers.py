@@ -23,7 +23,7 @@ HELPERS: Final[dict[str, str]] = {
         return y.flatten(1, 2)
 ''',
     "ScaleOffset": '''class ScaleOffset(nn.Module):
-    """x * scale + offset for each column; they repeat for blocks of `dim` columns; x [N, C, ...]."""
+    """x * scale + offset for each column, x [N, C, ...]; they repeat for blocks of `dim`."""
 
     def __init__(self, dim, scale=True, offset=True, smallest=0.0):
         super().__init__()

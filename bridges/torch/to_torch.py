@@ -22,6 +22,7 @@ from ...nnet3.network.edits import orphan_nodes
 from ...nnet3.network.for_inference import Model, for_inference, opened
 from ...nnet3.network.model_check import refuse_diverged
 from ...nnet3.network.nnet import Nnet
+from .formatting import wrapped
 from .helpers import CHECK, MODEL
 from .nnet3.forward import ForwardWriter, written_forward
 from .nnet3.rows import NotInTorchError
@@ -29,7 +30,6 @@ from .nnet3.sources import SOURCES
 
 MODEL_FILE, STATE_FILE, CONFIG_FILE = "model.py", "model.safetensors", "config.json"
 CHECK_FILE, RECORDED_FILE = "check.py", "check.safetensors"
-_WIDTH = 88
 _LENGTHS = (5, 47)  # frames of the recorded cases
 _WHOLE = (25, 140, 400)  # the same where a network wants a window of frames
 
@@ -185,38 +185,15 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
         parameters=count,
         edges=edges,
         rows=rows,
-        methods="".join(f"{_indented(each)}\n\n" for each in written.methods),
+        methods="".join(f"{_lines(each.splitlines(), 4)}\n\n" for each in written.methods),
         modules="\n".join(indent + line for line in modules) or f"{indent}pass",
         signature=", ".join(["self", *written.arguments]),
-        forward="\n".join(indent + line for each in written.lines for line in _short(each)),
+        forward=_lines(written.lines, 8),
     )
 
 
-def _indented(method: str) -> str:
-    return "\n".join(
-        " " * 4 + short if short else "" for line in method.split("\n") for short in _short(line)
-    )
-
-
-def _short(line: str) -> list[str]:
-    """A line whose parts stand below one another where it is long."""
-    if len(line) <= _WIDTH or "torch.cat([" not in line:
-        return [line]
-    head, rest = line.split("torch.cat([", 1)
-    inside, tail = rest.rsplit("], 1)", 1)
-    return [f"{head}torch.cat([", *_members(inside), f"], 1){tail}"]
-
-
-def _members(inside: str) -> list[str]:
-    """The members of a list, one a line: commas in brackets divide nothing."""
-    found, depth = [""], 0
-    for c in inside:
-        depth += (c in "([") - (c in ")]")
-        if c == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += c
-    return [f"    {part.strip()}," for part in found]
+def _lines(lines: Sequence[str], indent: int) -> str:
+    return "\n".join(each for line in lines for each in wrapped(line, indent))
 
 
 def _plain(name: str) -> str:

@@ -20,7 +20,7 @@ from ...onnx.from_nnet3.grids import Grid
 from ...onnx.from_nnet3.plan import Plan
 from ...onnx.from_nnet3.reads import Read
 from .layer import Layer, number_text
-from .rows import NotInTorchError, Rows, atom, cut, is_regular, unique
+from .rows import NotInTorchError, Rows, atom, bare, cut, is_regular, unique
 
 _MODULE = """
 add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float forward
@@ -76,7 +76,7 @@ class DescriptorWriter:
     def assigned(self, name: str, text: str) -> str:
         """A variable that holds an expression."""
         found = self.variable(name)
-        self.lines.append(f"{found} = {text}")
+        self.lines.append(f"{found} = {bare(text)}")
         return found
 
     def set(self, number: int, name: str, text: str, grid: Grid, still: bool = False) -> None:
@@ -100,7 +100,7 @@ class DescriptorWriter:
         if layer.note:
             self.notes.append(f"{node.name}: {layer.note}")
         inside = "{x}." in layer.call or "{x}[" in layer.call
-        return layer.call.format(m=self.member(node, layer), x=atom(x) if inside else x)
+        return layer.call.format(m=self.member(node, layer), x=atom(x) if inside else bare(x))
 
     # Times
 
@@ -146,11 +146,20 @@ class DescriptorWriter:
 
     # Descriptors
 
+    def side_by_side(self, number: int) -> bool:
+        """Whether a descriptor node appends parts that are as wide as its component's output."""
+        parts, dims = self.topology.nodes[number].expression().parts, self.topology.dims
+        columns = self.topology.nodes[number + 1].dim
+        return len(parts) > 1 and all(part.dim(dims) == columns for part in parts)
+
+    def parts(self, number: int, grid: Grid, name: str) -> list[Rows]:
+        """What a descriptor node appends, one by one."""
+        listed = self.topology.nodes[number].expression().parts
+        return [self.part(part, grid, name) for part in listed]
+
     def joined(self, number: int, grid: Grid, name: str) -> Rows:
         """What a descriptor node appends, on a grid."""
-        parts = [
-            self.part(part, grid, name) for part in self.topology.nodes[number].expression().parts
-        ]
+        parts = self.parts(number, grid, name)
         if len(parts) == 1:
             return parts[0]
         moving = next((rows for rows in parts if not rows.still), None)
@@ -201,7 +210,13 @@ class DescriptorWriter:
             return rows
         if rows.still:
             raise NotInTorchError(f"'{rows.text}' is one row for all times, but some are missing")
-        return Rows(f"F.pad({rows.text}, ({left}, {right}))", grid)
+        text = rows.text
+        if left > 0 or right > 0:
+            text = f"F.pad({text}, ({max(left, 0)}, {max(right, 0)}))"
+        if left < 0 or right < 0:  # behind the zeros: there may be fewer rows without them
+            ends = f"{-left if left < 0 else ''}:{right if right < 0 else ''}"
+            text = f"{atom(text)}[:, :, {ends}]"
+        return Rows(text, grid)
 
     def _failover(self, part: BinarySumDescriptor, grid: Grid, name: str) -> Rows:
         reach = self.plan.reach_of(part.a)
@@ -231,18 +246,25 @@ class DescriptorWriter:
     def _gathered(self, rows: Rows, read: Read, grid: Grid) -> str:
         """Rows by their numbers, where these are no plain sequence."""
         times, have = self.times(grid), rows.grid
+        moves, period = [offset or 0 for offset in read.offsets], len(read.offsets)
         if read.offset is not None:
-            wanted = _plus(times, read.offset - have.first)
+            wanted = times
+        elif moves == [-place for place in range(period)]:
+            wanted, moves = f"{times} // {period} * {period}", [0]
         else:
-            moves = [offset or 0 for offset in read.offsets]
-            wanted = f"{times} + {_periodic(times, moves)}"
-            wanted = _plus(wanted, -have.first)
-        places = f"({wanted}) // {have.step}" if have.step > 1 else wanted
+            wanted, moves = f"{times} + {_periodic(times, moves)}", [0]
+        wanted = _plus(wanted, moves[0] - have.first)
+        if have.step > 1:
+            product = f" * {have.step}"  # of a division before
+            exact = wanted.endswith(f"// {have.step}{product}")
+            wanted = wanted.removesuffix(product) if exact else f"({wanted}) // {have.step}"
+        if None in read.offsets:
+            wanted = f"({wanted}).clamp(0, {rows.text}.shape[2] - 1)"
+        picked = f"{atom(rows.text)}[:, :, {self.assigned('rows_read', wanted)}]"
         if None not in read.offsets:
-            return f"{atom(rows.text)}[:, :, {places}]"
+            return picked
         own = _periodic(times, [offset is not None for offset in read.offsets])
-        picked = self.assigned("rows_read", f"({places}).clamp(0, {rows.text}.shape[2] - 1)")
-        return f"{atom(rows.text)}[:, :, {picked}].where({own}, 0.0)"
+        return f"{picked}.where({own}, 0.0)"
 
 
 def spread(rows: Rows, like: str) -> Rows:

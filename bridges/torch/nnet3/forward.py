@@ -1,4 +1,4 @@
-"""The forward function of a network: a line for each node, over the time grids of the ONNX export."""
+"""The forward function of a network: a line a node, over the time grids of the ONNX export."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .affine import Windows, affine_input
 from .descriptors import DescriptorWriter
 from .layers import AFFINE, affine_layer, layer_of, source_layer, why_not
 from .loops import write_loop
-from .rows import NotInTorchError, Rows
+from .rows import NotInTorchError, Rows, atom
 from .sources import NAMES, with_what_they_use
 from .windows import WINDOWS
 
@@ -115,8 +115,13 @@ class ForwardWriter(DescriptorWriter):
             source = affine_input(self, number, grid)
             layer = affine_layer(node.component, 1)
         else:
-            source = self.joined(number - 1, grid, node.name)
             layer = layer_of(node.component)
+            if layer.of_parts and self.side_by_side(number - 1):
+                parts = self.parts(number - 1, grid, node.name)
+                text = layer.of_parts.join(atom(rows.text) for rows in parts)
+                self.set(number, node.name, text, grid, all(rows.still for rows in parts))
+                return
+            source = self.joined(number - 1, grid, node.name)
         text = self.applied(node, layer, source.text)
         self.set(number, node.name, text, grid, source.still)
 

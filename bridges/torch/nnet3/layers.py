@@ -212,9 +212,14 @@ def _functional(text: Callable[[Any], str], note: str = "") -> Callable[[Any], L
     return lambda c: Layer("", text(c), note=note)
 
 
-def _sum_block(c: Any) -> str:
-    total = f"{{x}}.unflatten(1, ({c.input_dim // c.output_dim}, {c.output_dim})).sum(1)"
-    return total if c.scale == 1 else f"{number_text(c.scale)} * {total}"
+def _blocks(c: Any, reduced: str) -> str:
+    return f"{{x}}.unflatten(1, ({c.input_dim // c.output_dim}, {c.output_dim})).{reduced}(1)"
+
+
+def _sum_block(c: Any) -> Layer:
+    if c.scale == 1:
+        return Layer("", _blocks(c, "sum"), of_parts=" + ")
+    return Layer("", f"{number_text(c.scale)} * {_blocks(c, 'sum')}")
 
 
 def _sum_group(c: Any) -> str:
@@ -299,10 +304,8 @@ _LAYERS: Final[dict[str, Callable[[Any], Layer]]] = {
     "SpecAugmentTimeMaskComponent": _functional(
         lambda c: "{x}", "SpecAugment's masks of training are left out"
     ),
-    "ElementwiseProductComponent": _functional(
-        lambda c: f"{{x}}.unflatten(1, ({c.input_dim // c.output_dim}, {c.output_dim})).prod(1)"
-    ),
-    "SumBlockComponent": _functional(_sum_block),
+    "ElementwiseProductComponent": lambda c: Layer("", _blocks(c, "prod"), of_parts=" * "),
+    "SumBlockComponent": _sum_block,
     "SumGroupComponent": _functional(_sum_group),
     "PermuteComponent": _functional(lambda c: f"{{x}}[:, {[int(i) for i in c.column_map]}]"),
     "PnormComponent": _functional(

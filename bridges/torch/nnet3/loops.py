@@ -14,9 +14,7 @@ from ...onnx.from_nnet3.reads import Read
 from .descriptors import DescriptorWriter, spread
 from .layer import Layer, number_text
 from .layers import AFFINE, affine_layer, layer_of, linear_layer, recurrent_layer
-from .rows import NotInTorchError, Rows, atom, unique
-
-_WIDTH = 92
+from .rows import NotInTorchError, Rows, atom, bare, unique
 
 
 class _Step:
@@ -49,7 +47,7 @@ class _Step:
 
     def _set(self, number: int, text: str) -> None:
         variable = self._variable(self._name(number))
-        self.lines.append(f"{variable} = {text}")
+        self.lines.append(f"{variable} = {bare(text)}")
         self.members[number] = variable
 
     # What is read outside
@@ -96,18 +94,14 @@ class _Step:
             return f"{like}.new_full(({like}.shape[0], {columns}), {' + '.join(texts)})"
         return f"({' + '.join(texts)})" if len(texts) > 1 else texts[0]
 
-    def _joined(self, number: int, only: Sequence[int] | None = None) -> str:
-        """What a descriptor node of the loop appends, or some of its parts."""
+    def _parts(self, number: int) -> list[str]:
+        """What a descriptor node of the loop appends."""
         dims = self.topology.dims
         listed = self.topology.nodes[number].expression().parts
-        texts = [
+        return [
             self._part(terms, part.dim(dims))
-            for place, (part, terms) in enumerate(
-                zip(listed, self.loop.parts[number], strict=True)
-            )
-            if only is None or place in only
+            for part, terms in zip(listed, self.loop.parts[number], strict=True)
         ]
-        return texts[0] if len(texts) == 1 else f"torch.cat([{', '.join(texts)}], 1)"
 
     def member(self, number: int) -> None:
         """Write one member of the loop."""
@@ -118,12 +112,17 @@ class _Step:
         elif node.kind == "component" and node.component.type in AFFINE:
             self._affine(number)
         elif node.kind == "component":
-            self._apply(number, layer_of(node.component), self._joined(number - 1))
+            layer, parts = layer_of(node.component), self._parts(number - 1)
+            if layer.of_parts and self.w.side_by_side(number - 1):
+                self._set(number, layer.of_parts.join(atom(part) for part in parts))
+            else:
+                self._apply(number, layer, _side_by_side(parts))
 
     def _apply(self, number: int, layer: Layer, x: str) -> None:
         node = self.topology.nodes[number]
         if layer.over_time:  # for [N, columns, T] alone
-            self._set(number, f"{atom(self.w.applied(node, layer, f'{atom(x)}[:, :, None]'))}[:, :, 0]")
+            found = self.w.applied(node, layer, f"{atom(x)}[:, :, None]")
+            self._set(number, f"{atom(found)}[:, :, 0]")
         else:
             self._set(number, self.w.applied(node, layer, x))
 
@@ -137,7 +136,8 @@ class _Step:
             and self.topology.nodes[each].component_name == node.component_name
         ]
         if len(users) > 1:  # which need one form of it
-            self._apply(number, affine_layer(node.component, 1), self._joined(number - 1))
+            x = _side_by_side(self._parts(number - 1))
+            self._apply(number, affine_layer(node.component, 1), x)
             return
         parts = self.topology.nodes[number - 1].expression().parts
         own: list[int] = []
@@ -145,9 +145,7 @@ class _Step:
         columns_own: list[int] = []
         columns_others: list[int] = []
         begin = 0
-        for place, (part, terms) in enumerate(
-            zip(parts, self.loop.parts[number - 1], strict=True)
-        ):
+        for place, (part, terms) in enumerate(zip(parts, self.loop.parts[number - 1], strict=True)):
             size = part.dim(dims)
             columns = range(begin, begin + size)
             begin += size
@@ -158,7 +156,8 @@ class _Step:
                 others.append(place)
                 columns_others += columns
         if not others:
-            self._apply(number, linear_layer(node.component), self._joined(number - 1))
+            x = _side_by_side(self._parts(number - 1))
+            self._apply(number, linear_layer(node.component), x)
             return
         layer = recurrent_layer(node.component, columns_others, columns_own)
         module = self.w.member(node, layer)
@@ -166,8 +165,9 @@ class _Step:
         x = self._outside_parts([self.loop.parts[number - 1][place] for place in others])
         rows = Rows(f"{module}.inputs({x.text})", self.grid, x.still)
         given = self._take(number, rows, f"{node.name}_inputs")
-        inside = self._joined(number - 1, own) if own else ""
-        self._set(number, f"{module}({given}, {inside})" if inside else given)
+        listed = self.loop.parts[number - 1]
+        inside = [self._part(listed[place], parts[place].dim(dims)) for place in own]
+        self._set(number, f"{module}({given}, {_side_by_side(inside)})" if own else given)
 
     def _outside_parts(self, parts: Sequence[Sequence[Term]]) -> Rows:
         """Parts that read outside alone, side by side, for all times."""
@@ -183,11 +183,10 @@ class _Step:
         like = next((rows for rows in found if not rows.still), None)
         if like is not None and any(rows.still for rows in found):
             held = self.w.assigned("rows_of_loop", like.text)
-            found = [
-                Rows(held, self.grid) if rows is like else (spread(rows, held) if rows.still else rows)
-                for rows in found
-            ]
-        return Rows(f"torch.cat([{', '.join(rows.text for rows in found)}], 1)", self.grid, still)
+            place = found.index(like)
+            found = [spread(rows, held) if rows.still else rows for rows in found]
+            found[place] = Rows(held, self.grid)
+        return Rows(_side_by_side([rows.text for rows in found]), self.grid, still)
 
 
 def write_loop(w: DescriptorWriter, loop: Loop) -> None:
@@ -222,6 +221,10 @@ def write_loop(w: DescriptorWriter, loop: Loop) -> None:
     w.lines.append(f"{_unpacked(found)} = {call}")
     for number, variable in zip(wanted, found, strict=True):
         w.rows[number] = Rows(variable, step.grid)
+
+
+def _side_by_side(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"torch.cat([{', '.join(texts)}], 1)"
 
 
 def _moving(w: DescriptorWriter, step: _Step) -> list[str]:

@@ -71,6 +71,18 @@ def atom(text: str) -> str:
     return text if bare else f"({text})"
 
 
+def bare(text: str) -> str:
+    """An expression without brackets around all of it."""
+    if not text.startswith("(") or not text.endswith(")"):
+        return text
+    depth = 0
+    for place, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if not depth and place < len(text) - 1 or depth == 1 and c == ",":
+            return text
+    return text[1:-1]
+
+
 def unique(name: str, taken: set[str]) -> str:
     """A Python name that is like another, and not yet taken; it is taken then."""
     plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name) or "_"

@@ -228,6 +228,7 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
 
     def forward(self, x, times, first, step):
         sums, _ = window_sums(x, times - self.left, times + self.behind, first, step)
+        sums = sums.to(x.dtype)
         count, mean = sums[:, :1], sums[:, 1:] / sums[:, :1]
         if self.deviations:
             mean, square = mean.chunk(2, 1)
@@ -235,7 +236,7 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
             mean = torch.cat([mean, variance.sqrt()], 1)
         if self.logs:
             mean = torch.cat([count.log().expand(-1, self.logs, -1), mean], 1)
-        return mean.to(x.dtype)
+        return mean
 ''',
     "ImageConv": '''class ImageConv(nn.Conv2d):
     """A convolution of the image in each row of [N, C, T]; an image has sizes x, y and z."""

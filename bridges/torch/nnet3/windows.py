@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ...onnx.from_nnet3.grids import Grid
 from ...onnx.from_nnet3.reads import Read
