@@ -15,19 +15,21 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
     rows back is that many sequences that know nothing of each other: they run side by side.
     """
     n, t = rows[0].shape[0], rows[0].shape[2]
-    count = (t + delay - 1) // delay
-    more = count * delay - t
-    ends = (more, 0) if backward else (0, more)
-    rows = [F.pad(x, ends).permute(2, 0, 1).reshape(count, delay * n, -1) for x in rows]
-    if backward:
-        rows = [x.flip(0) for x in rows]
+    rows = [x.flip(2) if backward else x for x in rows]
+    rows = [x.permute(2, 0, 1) for x in rows]
+    if delay > 1:  # [steps, delay * N, C]; a step more, since torch.export takes one for a constant
+        times = torch.arange(t, device=rows[0].device)
+        steps = torch.arange(0, t + delay, delay, device=times.device)
+        blocks = steps[:, None] + torch.arange(delay, device=times.device)
+        rows = [F.pad(x, (0, 0, 0, 0, 0, 2 * delay - 1)) for x in rows]
+        rows = [x[blocks].flatten(1, 2) for x in rows]
     states = [rows[0].new_zeros(delay * n, width) for width in widths]
     if torch.compiler.is_exporting():  # one operator for any T
         from torch._higher_order_ops.scan import scan
 
         def copied(states, rows):
-            return tuple([x.clone(memory_format=torch.contiguous_format) for x in each]
-                         for each in step(states, rows))
+            states, found = step(states, rows)
+            return [x.clone() for x in states], [x.clone() for x in found]
 
         _, found = scan(copied, states, rows)
     else:
@@ -36,10 +38,10 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
             states, given = step(states, each)
             found.append(given)
         found = [torch.stack(each) for each in zip(*found)]
-    if backward:
-        found = [x.flip(0) for x in found]
-    cut = slice(more, None) if backward else slice(0, t)
-    return [x.reshape(count * delay, n, -1)[cut].permute(1, 2, 0) for x in found]
+    if delay > 1:
+        found = [x.unflatten(1, (delay, n))[times // delay, times % delay] for x in found]
+    found = [x.permute(1, 2, 0) for x in found]
+    return [x.flip(2) if backward else x for x in found]
 ''',
     "RecurrentLinear": '''class RecurrentLinear(nn.Module):
     """weight_ih x + weight_hh h + bias, where x is known before a loop and h in its steps.
@@ -77,12 +79,12 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
 
     def forward(self, x):
         i, f, g, o, before, *masks = x.split(self.sizes, 1)
-        see_i, see_f, see_o = (column(each, x) for each in self.peepholes)
-        i, f = torch.sigmoid(i + see_i * before), torch.sigmoid(f + see_f * before)
+        i = torch.sigmoid(i + column(self.peepholes[0], x) * before)
+        f = torch.sigmoid(f + column(self.peepholes[1], x) * before)
         if masks:
             i, f = i * masks[0], f * masks[1]
         cell = f * before + i * torch.tanh(g)
-        o = torch.sigmoid(o + see_o * cell)
+        o = torch.sigmoid(o + column(self.peepholes[2], x) * cell)
         if masks:
             o = o * masks[2]
         return torch.cat([cell, o * torch.tanh(cell)], 1)
