@@ -24,7 +24,7 @@ from ...nnet3.network.model_check import refuse_diverged
 from ...nnet3.network.nnet import Nnet
 from .formatting import wrapped
 from .helpers import CHECK, MODEL
-from .nnet3.forward import ForwardWriter, written_forward
+from .nnet3.forward import ForwardWriter, refuse_unknown, written_forward
 from .nnet3.rows import NotInTorchError
 from .nnet3.sources import SOURCES
 
@@ -136,6 +136,7 @@ def forward_of(
             raise OpscopeError(f"there is no output '{each}'; there are {', '.join(there)}")
     if not chosen or len(set(chosen)) != len(chosen):
         raise OpscopeError("outputs wants at least one name, each once")
+    refuse_unknown(topology, chosen)
     try:
         context = (0, 0) if whole else nnet.context()
     except ShapeError as error:

@@ -99,8 +99,8 @@ class DescriptorWriter:
         """A layer applied to an expression."""
         if layer.note:
             self.notes.append(f"{node.name}: {layer.note}")
-        inside = "{x}." in layer.call or "{x}[" in layer.call
-        return layer.call.format(m=self.member(node, layer), x=atom(x) if inside else bare(x))
+        x = bare(x) if "({x})" in layer.call else atom(x)
+        return layer.call.format(m=self.member(node, layer), x=x)
 
     # Times
 

@@ -143,9 +143,8 @@ def written_forward(
         whole: the outputs are one row for all frames, and nothing is repeated at the ends.
 
     Raises:
-        NotInTorchError: parts of the network have no form in PyTorch; all are named.
+        NotInTorchError: rows of the network have no form in PyTorch.
     """
-    _refuse_all(topology, outputs)
     exact = False
     try:
         while True:  # again where it turns out that the exact end matters
@@ -159,7 +158,12 @@ def written_forward(
         raise NotInTorchError(f"the network has no form in PyTorch: {error}") from None
 
 
-def _refuse_all(topology: Topology, outputs: Sequence[str]) -> None:
+def refuse_unknown(topology: Topology, outputs: Sequence[str]) -> None:
+    """Refuse inputs and components that have no form in PyTorch.
+
+    Raises:
+        NotInTorchError: there are some; all are named.
+    """
     told: list[str] = []
     for number in sorted(needed_by(topology, [topology.number(name) for name in outputs])):
         node = topology.nodes[number]

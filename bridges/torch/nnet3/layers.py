@@ -240,8 +240,7 @@ def _composite(c: Any) -> Layer:
     arrays: dict[str, np.ndarray] = {}
     frozen: list[str] = []
     for place, part in enumerate(parts):
-        inside = "{x}." in part.call or "{x}[" in part.call
-        x = f"({call})" if inside and call != "{x}" else call
+        x = call if "({x})" in part.call or call == "{x}" else f"({call})"
         call = part.call.replace("{m}", f"{{m}}[{place}]").replace("{x}", x)
         arrays |= {f"{place}.{name}": array for name, array in part.arrays.items()}
         frozen += [f"[{place}]{each}" for each in part.not_trained()]
