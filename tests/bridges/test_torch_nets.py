@@ -3,33 +3,25 @@ layer; the networks that Kaldi trained."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kaldi_data import need, read_archive
+from kaldi_data import need
 from nnet3_onnx import ours, with_statistics
 from nnet3_runs import random_net
 from nnet3_torch import (
     assert_equals,
     changed,
-    exported,
     layer_net,
     model_of,
     module_of,
     run,
-    torch,
 )
 from opscope import to_torch, weights_from_torch
 from opscope.bridges.torch.nnet3.rows import NotInTorchError
-from opscope.framework.base.errors import OpscopeError, ShapeError
-from opscope.nnet3 import Nnet, xconfig_to_config
-from opscope.nnet3.cache.computers import ComputerCache
-from opscope.nnet3.inference.xvector import xvector
-from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3 import Nnet
 from opscope.nnet3.xconfig.layer import LAYER_TYPES
 
 CONV = "height-in=6 height-out=6 num-filters-out=4 time-offsets=-1,0 height-offsets=-1,0,1"
