@@ -130,10 +130,11 @@ def test_kinds_of_layers_and_their_way_back(kind, tmp_path):
     made = to_torch(tmp_path / "a.raw", tmp_path / "m")
     module = module_of(tmp_path / "m")
     model = module.load(tmp_path / "m")
-    assert_equals(model, nnet, ivector=ivector)
+    bound = 2e-3 if kind == "stats-layer" else 1e-5  # deviations in float64, and ours in float32
+    assert_equals(model, nnet, ivector=ivector, bound=bound)
     if kind in ("tanh-layer", "stats-layer", "lstm-layer"):
         to_torch(nnet, tmp_path / "third", frame_subsampling_factor=3)
-        assert_equals(model_of(tmp_path / "third"), nnet, unit=3, ivector=ivector)
+        assert_equals(model_of(tmp_path / "third"), nnet, unit=3, ivector=ivector, bound=bound)
     changed(module, model, tmp_path / "m")
     found = weights_from_torch(tmp_path / "m", tmp_path / "a.raw", tmp_path / "b.raw")
     assert {made.config["components"][each.split(".")[0]] for each in model.state_dict()} == set(

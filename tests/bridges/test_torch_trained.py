@@ -34,7 +34,7 @@ from opscope.python_api.cli.main import main
 from reference_folders import DATA
 
 BOUNDS = {"lstmp": 1e-5, "cnn": 1e-5, "stats": 2e-4}
-# Deviations are small differences of large sums, in float32 in Kaldi and here.
+# Deviations are small differences of large sums, in float32 in Kaldi and in our computation.
 MOST_FRAMES = 50  # of a chunk of nnet3-compute: longer utterances are cut there
 MEMORY = "fast-lstmp-layer name=a cell-dim=6 recurrent-projection-dim=2 delay=-3"
 MEMORY += " non-recurrent-projection-dim=3"
@@ -57,6 +57,17 @@ def test_the_outputs_are_those_of_kaldi(name, unit, tmp_path):
             assert np.abs(found - wanted[key]).max() <= BOUNDS[name] * np.abs(wanted[key]).max()
             compared += 1
     assert compared >= 2
+
+
+def test_deviations_are_near_those_in_float64(tmp_path):
+    to_torch(need("trained", "stats", "model.raw"), tmp_path)
+    model, rng = model_of(tmp_path), np.random.default_rng(0)
+    features = [rng.normal(size=(47, 40)).astype(np.float32)]
+    features += read_archive(need("trained", "feats.ark")).values()
+    single = [run(model, each) for each in features]
+    double = [run(model.double(), each.astype(np.float64)) for each in features]
+    for a, b in zip(single, double, strict=True):
+        assert np.abs(a - b).max() <= 2e-5
 
 
 def info_but_for_numbers(text):

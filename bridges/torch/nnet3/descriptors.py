@@ -59,8 +59,8 @@ class DescriptorWriter:
         self.notes: list[str] = []
         self.rows: dict[int, Rows] = {}
         self.reserved = frozenset({"self", "torch", "nn", "F", "Path"} | taken)
-        self._variables = set(self.reserved)
-        self._members = set(_MODULE.split())
+        self._variables: set[str] = set(self.reserved)
+        self._members: set[str] = set(_MODULE.split())
         self._known: dict[str, str] = {}
 
     # Names and lines
@@ -93,6 +93,10 @@ class DescriptorWriter:
         if name not in self.attributes:
             self.attributes[name] = self.attribute(name)
             self.layers[name] = layer
+        elif self.layers[name].make != layer.make:
+            raise NotInTorchError(
+                f"'{node.name}': other nodes use component '{name}' in other steps"
+            )
         return f"self.{self.attributes[name]}"
 
     def applied(self, node: Any, layer: Layer, x: str) -> str:

@@ -205,20 +205,24 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
     return total[:, :, ends] - total[:, :, begins], (ends - begins).double()
 ''',
     "StatisticsExtraction": '''class StatisticsExtraction(nn.Module):
-    """For each period of `period` frames: how many rows it has, their sum, that of squares."""
+    """For each period of `period` frames: how many rows it has, their sum, that of squares.
+
+    Doubles: deviations are small differences of large sums.
+    """
 
     def __init__(self, period, variance=True):
         super().__init__()
         self.period, self.variance = period, variance
 
     def forward(self, x, times, first, step):
+        x = x.double()
         if self.variance:
             x = torch.cat([x, x.square()], 1)
         sums, counts = window_sums(x, times, times + self.period, first, step)
-        return torch.cat([counts.expand(x.shape[0], 1, -1), sums], 1).to(x.dtype)
+        return torch.cat([counts.expand(x.shape[0], 1, -1), sums], 1)
 ''',
     "StatisticsPooling": '''class StatisticsPooling(nn.Module):
-    """Means (and standard deviations) of windows, from what a StatisticsExtraction gives.
+    """Means (and standard deviations) of windows, from what a StatisticsExtraction gives; doubles.
 
     `logs` columns with the logarithm of the count come first.
     """
@@ -230,7 +234,6 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
 
     def forward(self, x, times, first, step):
         sums, _ = window_sums(x, times - self.left, times + self.behind, first, step)
-        sums = sums.to(x.dtype)
         count, mean = sums[:, :1], sums[:, 1:] / sums[:, :1]
         if self.deviations:
             mean, square = mean.chunk(2, 1)

@@ -74,7 +74,20 @@ def _extraction(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
     options = [str(c.output_period), *options]
     layer = Layer(f"StatisticsExtraction({', '.join(options)})", helper="StatisticsExtraction")
     given = f"{rows.text}, {w.times(grid)}, {rows.grid.first}, {rows.grid.step}"
-    return Rows(w.applied(node, layer, given), grid)
+    text = w.applied(node, layer, given)
+    return Rows(text if _only_pooled(w, number) else f"{text}.to(input.dtype)", grid)
+
+
+def _only_pooled(w: DescriptorWriter, number: int) -> bool:
+    """Whether poolings alone read a node, which take doubles."""
+    nodes = w.topology.nodes
+    readers = [each for each in w.topology.readers_of[number] if each in w.plan.grids]
+    return all(
+        nodes[each].kind == "descriptor"
+        and not nodes[each].is_output
+        and nodes[each + 1].component.type == POOLING
+        for each in readers
+    )
 
 
 def _pooling(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
@@ -89,13 +102,14 @@ def _pooling(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
         options += f", deviations=True, variance_floor={number_text(c.variance_floor)}"
     layer = Layer(f"StatisticsPooling({options})", helper="StatisticsPooling")
     given = f"{rows.text}, {w.times(grid)}, {rows.grid.first}, {rows.grid.step}"
-    return Rows(w.applied(node, layer, given), grid)
+    return Rows(f"{w.applied(node, layer, given)}.to(input.dtype)", grid)
 
 
+POOLING: Final = "StatisticsPoolingComponent"
 WINDOWS: Final[dict[str, Callable[[DescriptorWriter, int, Grid], Rows]]] = {
     "TimeHeightConvolutionComponent": _convolution,
     "RestrictedAttentionComponent": _attention,
     "StatisticsExtractionComponent": _extraction,
-    "StatisticsPoolingComponent": _pooling,
+    POOLING: _pooling,
 }
 """By component type: writes a node of it."""
