@@ -135,7 +135,7 @@ import torch
 from safetensors.torch import load_file
 
 FOLDER = Path(__file__).resolve().parent
-BOUND = @bound@  # of values above 1 relative to them@why@
+BOUND = 1e-5  # of values above 1 relative to them
 
 sys.path.insert(0, str(FOLDER))
 from model import load  # noqa: E402
