@@ -25,6 +25,7 @@ from ...nnet3.network.nnet import Nnet
 from .formatting import wrapped
 from .helpers import CHECK, MODEL
 from .nnet3.forward import ForwardWriter, refuse_unknown, written_forward
+from .nnet3.hoisting import hoisted
 from .nnet3.rows import NotInTorchError
 from .nnet3.sources import SOURCES
 
@@ -131,7 +132,7 @@ def forward_of(
     if whole and frame_subsampling_factor != 1:
         raise OpscopeError("one row for all frames does not go with frame subsampling")
     nnet = for_inference(model, collapse=False)
-    topology = nnet.topology()
+    topology = hoisted(nnet).topology()
     there = [topology.nodes[number].name for number in topology.outputs()]
     if isinstance(outputs, str):
         raise OpscopeError("outputs is a list of names")

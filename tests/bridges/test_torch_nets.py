@@ -20,8 +20,11 @@ from nnet3_torch import (
     run,
 )
 from opscope import to_torch, weights_from_torch
+from opscope.bridges.torch.nnet3.layers import why_not
 from opscope.bridges.torch.nnet3.rows import NotInTorchError
+from opscope.bridges.torch.nnet3.windows import WINDOWS
 from opscope.nnet3 import Nnet
+from opscope.nnet3.components.base.component import COMPONENTS
 from opscope.nnet3.xconfig.layer import LAYER_TYPES
 
 CONV = "height-in=6 height-out=6 num-filters-out=4 time-offsets=-1,0 height-offsets=-1,0,1"
@@ -59,7 +62,8 @@ KINDS = {
     "fast-lstm-batchnorm-layer": "cell-dim=5 delay=-3",
     "fast-lstm-layer": "cell-dim=5 decay-time=20 delay=2",
     "fast-lstmp-batchnorm-layer": PROJECTED,
-    "fast-lstmp-layer": PROJECTED + " delay=-3 dropout-proportion=0.1",
+    "fast-lstmp-layer": PROJECTED + " delay=-3 dropout-proportion=0.1"
+    " input=Append(-1, 0, ReplaceIndex(ivector, t, 0))",
     "fast-norm-opgru-layer": PROJECTED,
     "fast-norm-pgru-layer": PROJECTED + " delay=-2",
     "fast-opgru-layer": PROJECTED,
@@ -151,6 +155,8 @@ def test_random_networks(seed, tmp_path):
     assert_equals(model_of(tmp_path), nnet, unit=unit, lengths=(1, 6))
 
 
+OURS = [type for type, kind in COMPONENTS.items() if kind.__module__.startswith("opscope.nnet3.")]
+REFUSED_TYPES = ("DistributeComponent",)
 REFUSED = "Distribute|'Failover.* is no sum of rows|a loop reads itself at several offsets"
 
 
@@ -177,6 +183,48 @@ def test_random_networks_of_kaldi(tmp_path):
         )
         agreed += 1
     assert agreed >= 10
+
+
+@pytest.mark.parametrize("type", OURS)
+def test_component_types_are_written_or_refused_by_name(type):
+    """Composites are as their parts are."""
+    kind = COMPONENTS[type]
+    if type in WINDOWS or type == "CompositeComponent":
+        return
+    told = why_not(kind())
+    assert bool(told) == (type in REFUSED_TYPES) and (not told or type in told)
+
+
+REFUSALS = {
+    "'a': other nodes use component 'a' in other steps": """
+        component name=a type=TimeHeightConvolutionComponent num-filters-in=1 num-filters-out=1 \
+            height-in=4 height-out=4 height-offsets=0 time-offsets=0,2
+        component-node name=b component=a input=input
+        component-node name=a component=a input=Offset(b, 1)
+        component-node name=c component=a input=Round(a, 2)
+        output-node name=output input=Sum(c, Round(b, 3))""",
+    "no recurrent layer: a loop reads itself at several offsets": """
+        component name=a type=AffineComponent input-dim=12 output-dim=4
+        component-node name=a component=a input=Append(input, IfDefined(Offset(a, -1)), \
+            IfDefined(Offset(a, -2)))
+        output-node name=output input=a""",
+    "wants whole=True": """
+        component name=a type=TanhComponent dim=4
+        component-node name=a component=a input=Offset(input, 900)
+        output-node name=output input=a""",
+    "where the loop of .* begins follows from the length": """
+        component name=a type=AffineComponent input-dim=8 output-dim=4
+        component-node name=a component=a input=Append(Round(input, 3), IfDefined(Offset(a, -1)))
+        output-node name=output input=a""",
+}
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+def test_what_is_refused(message, tmp_path):
+    text = "input-node name=input dim=4" + REFUSALS[message].replace("\\\n            ", "")
+    with pytest.raises(NotInTorchError, match=message):
+        to_torch(Nnet.from_config_text(text + "\n", 0), tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 DESCRIPTORS = [
