@@ -5,41 +5,23 @@ Values are [N, columns, T], so that a layer over all frames is a convolution of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from ...nnet3.components.nonlinear import SOFTMAX_FLOOR
-
-Arrays = dict[str, np.ndarray]
-Store = Callable[[Any, Mapping[str, np.ndarray]], None]
-F32 = np.float32
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A component in PyTorch.
-
-    Attributes:
-        make: the expression that makes the module; empty: there is none.
-        call: applies it; {m} is the module, {x} the input.
-        arrays: the module's state by the names of its tensors.
-        store: puts changed tensors into a component; called with all of `arrays`' names.
-        trained: whether its parameters are trained.
-        helper: the class of `HELPERS` that `make` needs.
-        note: what the module does not do as the component does.
-    """
-
-    make: str
-    call: str = "{m}({x})"
-    arrays: Arrays = field(default_factory=Arrays)
-    store: Store | None = None
-    trained: bool = True
-    helper: str = ""
-    note: str = ""
-
+from ....nnet3.components.nonlinear import SOFTMAX_FLOOR
+from .cells import (
+    constant,
+    dropout_mask,
+    gru_cell,
+    image_convolution,
+    image_pooling,
+    lstm_cell,
+    output_gru_cell,
+)
+from .layer import F32, Layer, number_text
 
 AFFINE: Final = (
     "AffineComponent",
@@ -78,7 +60,49 @@ def affine_layer(c: Any, taps: int, stride: int = 1, dilation: int = 1) -> Layer
             component.bias_params = tensors["bias"]
 
     trained = c.type != "FixedAffineComponent"
-    return Layer(f"nn.Conv1d({', '.join(options)})", arrays=arrays, store=store, trained=trained)
+    make = f"nn.Conv1d({', '.join(options)})"
+    return Layer(make, arrays=arrays, store=store, trained=trained, over_time=True)
+
+
+def linear_layer(c: Any) -> Layer:
+    """An affine component for [M, columns], as steps of a loop have it."""
+    layer = recurrent_layer(c, (), range(c.input_dim))
+    rows = layer.arrays["weight_hh"].shape[0]
+    arrays = {"weight": layer.arrays["weight_hh"]}
+    bias = "bias" in layer.arrays
+    arrays |= {"bias": layer.arrays["bias"]} if bias else {}
+
+    def store(component: Any, tensors: Mapping[str, np.ndarray]) -> None:
+        assert layer.store is not None
+        given = {"weight_ih": np.zeros((rows, 0), F32), "weight_hh": tensors["weight"]}
+        layer.store(component, given | ({"bias": tensors["bias"]} if bias else {}))
+
+    make = f"nn.Linear({c.input_dim}, {rows}{'' if bias else ', bias=False'})"
+    return Layer(make, arrays=arrays, store=store, trained=layer.trained)
+
+
+def recurrent_layer(c: Any, outside: Sequence[int], inside: Sequence[int]) -> Layer:
+    """An affine component whose columns `outside` are read before a loop, `inside` in its steps."""
+    weights = c.params if c.type == "LinearComponent" else c.linear_params
+    bias = None if c.type == "LinearComponent" or not c.bias_params.size else c.bias_params
+    first, second = list(outside), list(inside)
+    arrays = {
+        "weight_ih": np.ascontiguousarray(weights[:, first], F32),
+        "weight_hh": np.ascontiguousarray(weights[:, second], F32),
+    } | ({} if bias is None else {"bias": np.asarray(bias, F32)})
+
+    def store(component: Any, tensors: Mapping[str, np.ndarray]) -> None:
+        name = "params" if component.type == "LinearComponent" else "linear_params"
+        whole = np.empty(weights.shape, F32)
+        whole[:, first], whole[:, second] = tensors["weight_ih"], tensors["weight_hh"]
+        setattr(component, name, whole)
+        if bias is not None:
+            component.bias_params = tensors["bias"]
+
+    make = f"RecurrentLinear({len(first)}, {len(second)}, {len(weights)}"
+    make += ")" if bias is not None else ", bias=False)"
+    trained = c.type != "FixedAffineComponent"
+    return Layer(make, "", arrays, store, trained, helper="RecurrentLinear")
 
 
 def _batch_norm(c: Any) -> Layer:
@@ -104,12 +128,7 @@ def _batch_norm(c: Any) -> Layer:
         component.stats_sumsq = (variance + mean * mean) * component.count
 
     make = f"{kind}({c.block_dim}, eps={number_text(c.epsilon)}, affine=False)"
-    return Layer(make, call, arrays, store)
-
-
-def number_text(value: float) -> str:
-    """A float32 in as few digits as tell it."""
-    return repr(float(str(F32(value))))
+    return Layer(make, call, arrays, store, over_time=blocks > 1)
 
 
 def _softmax(c: Any) -> Layer:
@@ -132,7 +151,7 @@ def _vector(name: str, tensor: str, trained: bool) -> Callable[[Any], Layer]:
 
         other = "offset" if tensor == "scale" else "scale"
         make = f"ScaleOffset({array.size}, {other}=False)"
-        return Layer(make, "{m}({x})", {tensor: array}, store, trained, "ScaleOffset")
+        return Layer(make, "{m}({x})", {tensor: array}, store, trained, helper="ScaleOffset")
 
     return layer
 
@@ -155,9 +174,8 @@ def _block_affine(c: Any) -> Layer:
         component.bias_params = tensors["bias"]
 
     make = f"nn.Conv1d({width * c.num_blocks}, {rows}, kernel_size=1, groups={c.num_blocks})"
-    return Layer(
-        make, arrays={"weight": weight, "bias": np.asarray(c.bias_params, F32)}, store=store
-    )
+    arrays = {"weight": weight, "bias": np.asarray(c.bias_params, F32)}
+    return Layer(make, arrays=arrays, store=store, over_time=True)
 
 
 def _repeated_affine(c: Any) -> Layer:
@@ -172,7 +190,7 @@ def _repeated_affine(c: Any) -> Layer:
         component.linear_params, component.bias_params = tensors["weight"], tensors["bias"]
 
     call = f"{{m}}({blocks}).transpose(2, 3).flatten(1, 2)"
-    return Layer(f"nn.Linear({width}, {rows})", call, arrays, store)
+    return Layer(f"nn.Linear({width}, {rows})", call, arrays, store, over_time=True)
 
 
 def _dropout(c: Any) -> Layer:
@@ -187,16 +205,21 @@ def _general_dropout(c: Any) -> Layer:
     options = [number_text(c.dropout_proportion), str(c.block_dim)]
     options += [f"period={c.time_period}"] if c.time_period else []
     options += ["continuous=True"] if c.continuous else []
-    return Layer(f"SharedDropout({', '.join(options)})", helper="SharedDropout")
+    return Layer(f"SharedDropout({', '.join(options)})", helper="SharedDropout", over_time=True)
 
 
 def _functional(text: Callable[[Any], str], note: str = "") -> Callable[[Any], Layer]:
     return lambda c: Layer("", text(c), note=note)
 
 
-def _sum_block(c: Any) -> str:
-    total = f"{{x}}.unflatten(1, ({c.input_dim // c.output_dim}, {c.output_dim})).sum(1)"
-    return total if c.scale == 1 else f"{number_text(c.scale)} * {total}"
+def _blocks(c: Any, reduced: str) -> str:
+    return f"{{x}}.unflatten(1, ({c.input_dim // c.output_dim}, {c.output_dim})).{reduced}(1)"
+
+
+def _sum_block(c: Any) -> Layer:
+    if c.scale == 1:
+        return Layer("", _blocks(c, "sum"), of_parts=" + ")
+    return Layer("", f"{number_text(c.scale)} * {_blocks(c, 'sum')}")
 
 
 def _sum_group(c: Any) -> str:
@@ -208,6 +231,44 @@ def _sum_group(c: Any) -> str:
 
 def _truncation(c: Any) -> str:
     return "{x}" if c.scale == 1 else f"{number_text(c.scale)} * {{x}}"
+
+
+def _composite(c: Any) -> Layer:
+    """The parts one after the other, members of a list."""
+    parts = [_any_layer(part) for part in c.components]
+    call = "{x}"
+    arrays: dict[str, np.ndarray] = {}
+    frozen: list[str] = []
+    for place, part in enumerate(parts):
+        x = call if "({x})" in part.call or call == "{x}" else f"({call})"
+        call = part.call.replace("{m}", f"{{m}}[{place}]").replace("{x}", x)
+        arrays |= {f"{place}.{name}": array for name, array in part.arrays.items()}
+        frozen += [f"[{place}]{each}" for each in part.not_trained()]
+
+    def store(component: Any, tensors: Mapping[str, np.ndarray]) -> None:
+        component.components = [copy.copy(part) for part in component.components]
+        for place, (layer, part) in enumerate(zip(parts, component.components, strict=True)):
+            if layer.store is not None:
+                layer.store(part, {name: tensors[f"{place}.{name}"] for name in layer.arrays})
+
+    makes = ", ".join(part.make or "nn.Identity()" for part in parts)
+    helpers = " ".join(sorted({part.helper for part in parts if part.helper}))
+    notes = "; ".join(part.note for part in parts if part.note)
+    make = f"nn.ModuleList([{makes}])"
+    return Layer(
+        make,
+        call,
+        arrays,
+        store,
+        frozen=tuple(frozen),
+        helper=helpers,
+        note=notes,
+        over_time=any(part.over_time for part in parts),
+    )
+
+
+def _any_layer(c: Any) -> Layer:
+    return affine_layer(c, 1) if c.type in AFFINE else layer_of(c)
 
 
 _LAYERS: Final[dict[str, Callable[[Any], Layer]]] = {
@@ -229,16 +290,21 @@ _LAYERS: Final[dict[str, Callable[[Any], Layer]]] = {
     "NaturalGradientRepeatedAffineComponent": _repeated_affine,
     "DropoutComponent": _dropout,
     "GeneralDropoutComponent": _general_dropout,
+    "LstmNonlinearityComponent": lstm_cell,
+    "GruNonlinearityComponent": gru_cell,
+    "OutputGruNonlinearityComponent": output_gru_cell,
+    "ConstantFunctionComponent": constant,
+    "ConvolutionComponent": image_convolution,
+    "MaxpoolingComponent": image_pooling,
+    "CompositeComponent": _composite,
     "NoOpComponent": _functional(lambda c: "{x}"),
     "ClipGradientComponent": _functional(lambda c: "{x}", "gradients are not clipped"),
     "BackpropTruncationComponent": _functional(_truncation, "gradients are not truncated"),
     "SpecAugmentTimeMaskComponent": _functional(
         lambda c: "{x}", "SpecAugment's masks of training are left out"
     ),
-    "ElementwiseProductComponent": _functional(
-        lambda c: f"{{x}}.unflatten(1, ({c.input_dim // c.output_dim}, {c.output_dim})).prod(1)"
-    ),
-    "SumBlockComponent": _functional(_sum_block),
+    "ElementwiseProductComponent": lambda c: Layer("", _blocks(c, "prod"), of_parts=" * "),
+    "SumBlockComponent": _sum_block,
     "SumGroupComponent": _functional(_sum_group),
     "PermuteComponent": _functional(lambda c: f"{{x}}[:, {[int(i) for i in c.column_map]}]"),
     "PnormComponent": _functional(
@@ -255,8 +321,23 @@ def layer_of(c: Any) -> Layer:
     return _LAYERS[c.type](c)
 
 
+_SOURCES: Final[dict[str, Callable[[Any], Layer]]] = {
+    "ConstantComponent": constant,
+    "DropoutMaskComponent": dropout_mask,
+}
+
+
+def source_layer(c: Any) -> Layer:
+    """A component without an input, applied to ones of its columns."""
+    return _SOURCES[c.type](c)
+
+
 def why_not(c: Any) -> str:
     """Why a component has no layer here; empty where it has one."""
-    if c.type in AFFINE or c.type in _LAYERS:
+    if c.type == "CompositeComponent":
+        return "; ".join(filter(None, map(why_not, c.components)))
+    if c.type in AFFINE or c.type in _LAYERS or c.type in _SOURCES:
         return ""
+    if c.type == "DistributeComponent":
+        return f"{c.type} reads rows of another x, and a module has times alone"
     return f"{c.type} has no form in PyTorch here"
