@@ -20,10 +20,9 @@ from .reads import NotExportedError, Read
 from .rows import Writer
 from .rowwise import AFFINE, affine_of, constant, matrix, row_by_row
 
-
 _MOST_WIDE = 2**18
 """Weights up to which a step computes in float64: they stay in a processor's cache, so that this
-costs little. What a step rounds, all later ones see: in float32 an LSTM's error may grow tenfold."""
+costs little. What a step rounds, all later ones see: in float32 errors may grow tenfold."""
 
 
 class _Step:
