@@ -134,7 +134,18 @@ class Emitter:
             found = Value(made, a.dim, a.still and b.still, a.scale)
         else:
             found = self.binary("Add", a, b, name)
-        return self.plain(found.plus(offset))
+        return self.unshifted(found.plus(offset))
+
+    def unshifted(self, value: Value) -> Value:
+        """The value with its offset applied, and with its scale only where that is needed."""
+        if value.scale is None or (value.scale == 0).any():
+            return self.plain(value)
+        if value.offset is None:
+            return value
+        shifted = self.plain(
+            Value(value.name, value.dim, value.still).plus(value.offset / value.scale)
+        )
+        return replace(shifted, scale=value.scale)
 
     def columns(self, value: Value, begin: int, size: int, name: str = "") -> Value:
         """Some columns."""

@@ -187,8 +187,9 @@ def _write(
         _write_output(writer, each, value, plan)
     for name, value in reader.new_caches.items():
         cache = reader.caches[name]
-        made = graph.node("Identity", [value], outputs=[f"new_{name}"])
-        graph.output(made, F32, ["N", cache.columns, cache.rows])
+        if value != f"new_{name}":
+            graph.node("Identity", [value], outputs=[f"new_{name}"])
+        graph.output(f"new_{name}", F32, ["N", cache.columns, cache.rows])
     return reader
 
 
