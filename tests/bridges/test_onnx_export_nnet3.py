@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import opscope
 from opscope.bridges.onnx.export.checking import ExportError
 from opscope.bridges.onnx.from_nnet3.streams import Stream
-from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
 from opscope.nnet3 import Nnet, xconfig_to_config
 from opscope.python_api.cli.main import main
 
@@ -91,3 +91,21 @@ def test_options_of_nnet3_are_refused_elsewhere(tmp_path):
     b.initialize(scope)
     with pytest.raises(OpscopeError, match="'streaming' has a meaning for nnet3 networks alone"):
         opscope.to_onnx(b, tmp_path / "m.onnx", scope, outputs="y", streaming=True)
+
+
+def test_the_folder_of_a_vosk_model(nnet, tmp_path):
+    (tmp_path / "m" / "am").mkdir(parents=True)
+    (tmp_path / "m" / "conf").mkdir()
+    (tmp_path / "m" / "conf" / "model.conf").write_text("--beam=10\n--frame-subsampling-factor=3\n")
+    nnet.write(str(tmp_path / "m" / "am" / "final.mdl"))
+    done = CliRunner().invoke(main, ["to-onnx", str(tmp_path / "m"), str(tmp_path / "m.onnx")])
+    assert done.exit_code == 0, done.output
+    metadata = opscope.from_onnx(tmp_path / "m.onnx").metadata
+    assert metadata["subsampling_factor"] == "3" and metadata["feat_dim"] == "6"
+    assert metadata["acoustic_scale"] == "1.0" and metadata["priors_subtracted"] == "0"
+    opscope.to_onnx(nnet, tmp_path / "m.onnx", acoustic_scale=0.5, priors=np.full(5, 0.2))
+    metadata = opscope.from_onnx(tmp_path / "m.onnx").metadata
+    assert metadata["acoustic_scale"] == "0.5" and metadata["priors_subtracted"] == "1"
+    assert metadata["normalize_samples"] == "0" and metadata["vocab_size"] == "5"
+    with pytest.raises(FormatError, match="a folder without am/final.mdl"):
+        opscope.to_onnx(tmp_path / "m" / "conf", tmp_path / "x.onnx")

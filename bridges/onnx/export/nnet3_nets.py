@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,10 @@ Compute = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 
 @dataclass(frozen=True)
 class Nnet3Options:
-    """What only nnet3 networks have; see `nnet3_graph`."""
+    """What only nnet3 networks have; see `nnet3_graph`. A factor of None is 1."""
 
     streaming: bool = False
-    frame_subsampling_factor: int = 1
+    frame_subsampling_factor: int | None = None
     priors: np.ndarray | bool | None = None
     acoustic_scale: float = 1.0
     whole: bool = False
@@ -72,6 +72,8 @@ def nnet3_export(
             f"ONNX: of an nnet3 network 'output' is exported, not {', '.join(outputs or ())};"
             " opscope.bridges.onnx.from_nnet3 exports others, unchecked"
         )
+    if options.frame_subsampling_factor is None:
+        options = replace(options, frame_subsampling_factor=1)
     network = opened(model)
     graph = nnet3_graph(network, opset=opset, name=name or "nnet3", **vars(options))
     columns = {
@@ -116,6 +118,7 @@ def _compute(network: Any, options: Nnet3Options, has_ivector: bool) -> Compute:
         cache = ComputerCache(for_inference(network))
         return lambda features, _: _row(xvector(cache, features, min_chunk_size=1))
     step = options.frame_subsampling_factor
+    assert step is not None  # filled in
 
     def compute(features: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
         frames = -(-len(features) // step) * step

@@ -37,6 +37,8 @@ class _Request:
     right: int
     outputs: tuple[str, ...]
     whole: bool
+    logs: np.ndarray | None
+    acoustic_scale: float
 
 
 def nnet3_graph(
@@ -92,17 +94,18 @@ def nnet3_graph(
     _refuse_all(topology, _outputs(topology, outputs))
     context = (0, 0) if whole else _context(nnet)
     unit, (left, right) = frame_subsampling_factor, context
-    request = _Request(nnet, unit, left, right, _outputs(topology, outputs), whole)
     chosen = chosen_priors(priors, given)
     logs = None if chosen is None else np.log(np.asarray(chosen, np.float64))
     if logs is not None and logs.shape != (nnet.output_dim("output"),):
         raise OpscopeError(f"{logs.size} priors for {nnet.output_dim('output')} columns of output")
+    names = _outputs(topology, outputs)
+    request = _Request(nnet, unit, left, right, names, whole, logs, acoustic_scale)
     exact = False
     while True:  # again where it turns out that the exact end matters
         graph = Graph(name, opset)
         plan = Plan(topology, request.unit, request.left, request.right, whole, exact_end=exact)
         plan.make([topology.number(each) for each in request.outputs])
-        reader = _write(graph, plan, request, streaming, logs, acoustic_scale)
+        reader = _write(graph, plan, request, streaming)
         if plan.exact_end == exact:
             break
         exact = plan.exact_end
@@ -168,10 +171,8 @@ def _write(
     plan: Plan,
     request: _Request,
     streaming: bool,
-    logs: np.ndarray | None,
-    acoustic_scale: float,
 ) -> RowReader:
-    topology = plan.topology
+    topology, logs, acoustic_scale = plan.topology, request.logs, request.acoustic_scale
     e = Emitter(graph)
     reader = RowReader(e, Clock(e, "input", request.unit, plan.exact_end), request.unit, streaming)
     folding = Folding(topology, set(plan.grids))
@@ -263,19 +264,28 @@ def _write_output(writer: NetworkWriter, name: str, value: Value, plan: Plan) ->
 def _describe(
     graph: Graph, request: _Request, model: Nnet | AmNnetSimple, reader: RowReader, streaming: bool
 ) -> None:
-    """What decoders ask for, as metadata."""
+    """What decoders ask for, as metadata.
+
+    `model_type` to `feat_dim` have the names and meanings of sherpa-onnx, which reads them of its
+    models: features of samples as 16 bit integers have them, and that nothing normalises.
+    """
     told = {
         "model_type": "nnet3",
         "comment": "Kaldi nnet3 network",
         "version": "1",
         "model_author": "",
+        "subsampling_factor": request.unit,
+        "normalize_samples": 0,
+        "normalize_type": "NA",
+        "feat_dim": request.nnet.input_dim("input"),
         "left_context": request.left,
         "right_context": request.right,
         "frame_subsampling_factor": request.unit,
-        "subsampling_factor": request.unit,
         "feature_dim": request.nnet.input_dim("input"),
         "ivector_dim": max(request.nnet.input_dim("ivector"), 0),
         "streaming": int(streaming),
+        "acoustic_scale": request.acoustic_scale,
+        "priors_subtracted": int(request.logs is not None),
     }
     if "output" in request.outputs:
         told["vocab_size"] = request.nnet.output_dim("output")
