@@ -1,4 +1,5 @@
 """What can be looked at: files by their kind, and objects; as an op list with its arrays."""
+
 from __future__ import annotations
 
 import os

@@ -14,6 +14,7 @@ import numpy as np
 from ....nnet3.graph.loops import Loop, Term
 from .cells import write_cell
 from .chains import Chains
+from .classic import write_classic
 from .emit import F32, F64, Emitter, Value
 from .grids import Grid
 from .reads import NotExportedError, Read
@@ -181,7 +182,7 @@ def write_loop(w: Writer, loop: Loop) -> None:
         raise NotExportedError("a layer that runs backwards cannot be streamed")
     dims = w.topology.nodes
     wanted = _read_elsewhere(w, loop)
-    if write_cell(w, loop, step.outside, wanted):
+    if write_cell(w, loop, step.outside, wanted) or write_classic(w, loop, step.outside, wanted):
         return
     for term in loop.states:
         name = f"{step.name(term.node)}.before.{len(step.states)}"
