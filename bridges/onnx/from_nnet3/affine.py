@@ -45,13 +45,13 @@ class Taps:
         """Add weights [dim, columns] for the rows at an offset."""
         _, taps = self.groups.setdefault(rows.key, (rows, {}))
         offset = 0 if rows.value.still else offset
-        taps[offset] = taps[offset] + weights if offset in taps else np.asarray(weights, float)
+        taps[offset] = np.add(taps[offset], weights, dtype=float) if offset in taps else weights
 
 
 def write_taps(e: Emitter, reader: RowReader, taps: Taps, grid: Grid) -> Value:
     """The value of an affine component on a grid."""
     bias = np.zeros(taps.dim) if taps.bias is None else np.asarray(taps.bias, np.float64)
-    factor = np.ones((1, 1)) if taps.scale is None else taps.scale[:, None]
+    factor = None if taps.scale is None else taps.scale[:, None]
     work: list[tuple[Rows, dict[int, np.ndarray]]] = []
     for rows, listed in taps.groups.values():
         value = rows.value
@@ -60,8 +60,13 @@ def write_taps(e: Emitter, reader: RowReader, taps: Taps, grid: Grid) -> Value:
         if value.scale is not None:
             listed = {offset: w * value.scale for offset, w in listed.items()}
         bare = replace(rows, value=Value(value.name, value.dim, value.still))
-        work.append((bare, {offset: w * factor for offset, w in listed.items()}))
-    bias = bias * factor[:, 0] + (0.0 if taps.shift is None else taps.shift)
+        if factor is not None:
+            listed = {offset: w * factor for offset, w in listed.items()}
+        work.append((bare, listed))
+    if taps.scale is not None:
+        bias = bias * taps.scale
+    if taps.shift is not None:
+        bias = bias + taps.shift
     work.sort(key=lambda each: each[0].value.still)  # the bias goes with a moving one
     has_bias = bool(np.any(bias))
     total: Value | None = None
@@ -100,9 +105,12 @@ def _write_group(
         return total
     value = reader.window(rows, grid, offsets[0], offsets[-1], taps.older)
     shape = listed[offsets[0]].shape
-    kernel = np.zeros((*shape, places), F32)
-    for offset, weights in listed.items():
-        kernel[:, :, (offset - offsets[0]) // step] = weights
+    if places == 1:  # the network's own array where nothing has changed it
+        kernel = np.asarray(listed[offsets[0]], F32)[:, :, None]
+    else:
+        kernel = np.zeros((*shape, places), F32)
+        for offset, weights in listed.items():
+            kernel[:, :, (offset - offsets[0]) // step] = weights
     stride = grid.step // rows.grid.step if grid.moving or grid.rows(0) > 1 else 1
     made = e.op(
         "Conv",

@@ -230,7 +230,8 @@ class NetworkWriter:
             source, read = self._source(number, place, part, inside)
             for offset, share in zip(offsets, shares, strict=True):
                 assert read.offset is not None
-                taps.add(source, offset + read.offset, share * np.float64(read.scale))
+                scaled = share if read.scale == 1 else share * np.float64(read.scale)
+                taps.add(source, offset + read.offset, scaled)
         taps.scale, taps.shift = self.folding.scale_of(number), self.folding.shift_of(number)
         taps.older = self._older(number) if self.reader.streaming else 0
         self._older_rows[number] = taps.older
