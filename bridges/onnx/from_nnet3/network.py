@@ -104,7 +104,8 @@ class NetworkWriter:
         if node.kind == "dim-range":
             source = self.rows[node.source]
             cut = self.e.columns(source.value, node.dim_offset, node.dim, node.name)
-            self.rows[number] = replace(source, value=cut, key=node.name)
+            begin = source.begin + node.dim_offset
+            self.rows[number] = replace(source, value=cut, key=node.name, begin=begin)
         elif node.kind == "component":
             value = self._component(number, node.component, grid)
             self.set(number, value, self._older_rows.get(number, 0))

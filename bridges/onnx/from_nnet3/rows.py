@@ -25,6 +25,7 @@ class Rows:
             input's first rows.
         before: rows that stand before those computed first.
         older: of a stream, rows of older chunks that each chunk but the first computes again.
+        begin: the first column among those of the input, where these are its rows.
     """
 
     value: Value
@@ -33,6 +34,7 @@ class Rows:
     kind: str = "zeros"
     before: int = 0
     older: int = 0
+    begin: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Cache:
         rows: kept after each chunk.
         first: before the first chunk.
         kind: what these hold, "zeros" or "edges".
+        begin: the first column of the input that these are, of "edges".
     """
 
     name: str
@@ -52,6 +55,7 @@ class Cache:
     rows: int
     first: int
     kind: str
+    begin: int = 0
 
 
 @dataclass
@@ -216,7 +220,7 @@ class RowReader:
         given = g.input(name, F32, ["N", columns, kept if kept == rows.before else f"{name}_rows"])
         whole = self.e.op("Concat", given, new, axis=2, name=f"{rows.key}.with_older")
         self.set_new(name, self.last(whole, kept, name))
-        self.caches[name] = Cache(name, columns, kept, rows.before, rows.kind)
+        self.caches[name] = Cache(name, columns, kept, rows.before, rows.kind, rows.begin)
         return whole
 
     def last(self, name: str, count: int, cache: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .emit import F32, Value
-from .rows import Cache, Writer
+from ..emit import F32, Value
+from ..rows import Cache, Writer
 
 
 class Chains:

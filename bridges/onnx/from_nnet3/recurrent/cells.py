@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ....nnet3.graph.loops import Loop, Term
+from .....nnet3.graph.loops import Loop, Term
+from ..emit import F32, Value
+from ..grids import Grid
+from ..rows import Rows, Writer
+from ..rowwise import AFFINE, affine_of, diagonal
 from .chains import Chains
-from .emit import F32, Value
-from .grids import Grid
-from .rows import Rows, Writer
-from .rowwise import AFFINE, affine_of, diagonal
 
 Outside = Callable[[Term], Value]
 _LSTM_GATES = (0, 3, 1, 2)  # ONNX's i, o, f, c among Kaldi's i, f, c, o

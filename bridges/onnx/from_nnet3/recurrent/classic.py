@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ....nnet3.graph.loops import Loop, Term
+from .....nnet3.graph.loops import Loop, Term
+from ..rows import Writer
+from ..rowwise import diagonal
 from .cells import Gates, NoCellError, Outside, emit_gru, emit_lstm, set_rows
-from .rows import Writer
-from .rowwise import diagonal
 
 _PRODUCT, _SIGMOID, _TANH = "ElementwiseProductComponent", "SigmoidComponent", "TanhComponent"
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ....nnet3.graph.loops import Loop, Term
+from .....nnet3.graph.loops import Loop, Term
+from ..emit import F32, F64, Emitter, Value
+from ..grids import Grid
+from ..reads import NotExportedError, Read
+from ..rows import Writer
+from ..rowwise import AFFINE, affine_of, constant, matrix, row_by_row
 from .cells import write_cell
 from .chains import Chains
 from .classic import write_classic
-from .emit import F32, F64, Emitter, Value
-from .grids import Grid
-from .reads import NotExportedError, Read
-from .rows import Writer
-from .rowwise import AFFINE, affine_of, constant, matrix, row_by_row
 
 _MOST_WIDE = 2**18
 """Weights up to which a step computes in float64: they stay in a processor's cache, so that this
