@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from ...framework.base.untrusted.values import read_file, whole_number
+from ...nnet3.network.vosk_folder import acoustic_model_of, options, subsampling_of
 from . import networks
 from .info import FileInfo
-from .recognising import acoustic_model_of
 
 _PARTS = {
     "ivector/final.ie": "an iVector extractor",
@@ -17,7 +16,6 @@ _PARTS = {
     "rescore/G.carpa": "a language model to rescore with",
     "rnnlm/final.raw": "a recurrent language model",
 }
-_FACTOR = "--frame-subsampling-factor"
 
 
 def vosk(info: FileInfo) -> None:
@@ -38,9 +36,9 @@ def vosk(info: FileInfo) -> None:
             if name in settings
         ]
         info.facts.append(("features", f"MFCC {', '.join(told)}".strip()))
-    decoding = options(os.path.join(folder, "conf", "model.conf"))
-    if _FACTOR in decoding:
-        info.subsampling = whole_number(decoding[_FACTOR], f"{folder}/conf/model.conf", 1, 1000)
+    subsampling = subsampling_of(folder)
+    if subsampling is not None:
+        info.subsampling = subsampling
     info.commands = [
         command.format(file=model)
         for command in (
@@ -49,12 +47,3 @@ def vosk(info: FileInfo) -> None:
             "opscope score {file} scp:FEATS OUT",
         )
     ]
-
-
-def options(path: str) -> dict[str, str]:
-    """The options in a file of `--name=value`, by name; none where there is no such file."""
-    if not os.path.isfile(path):
-        return {}
-    text = read_file(path, regular=True).decode("utf-8", "replace")
-    pairs = (line.split("#")[0].strip().partition("=") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, equals, value in pairs if equals}

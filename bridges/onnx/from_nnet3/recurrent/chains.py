@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .emit import F32, Value
-from .rows import Cache, Writer
+from ..emit import F32, Value
+from ..rows import Cache, Writer
 
 
 class Chains:
@@ -76,4 +76,4 @@ class Chains:
         """Keep the last rows of a node for a stream's next chunk."""
         cache = f"cache_{name}_state"
         whole = self.w.e.op("Concat", cache, rows, axis=2)
-        self.w.reader.set_new(cache, self.w.reader.last(whole, self.chains))
+        self.w.reader.set_new(cache, self.w.reader.last(whole, self.chains, cache))

@@ -11,14 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from ....nnet3.graph.loops import Loop, Term
+from .....nnet3.graph.loops import Loop, Term
+from ..emit import F32, F64, Emitter, Value
+from ..grids import Grid
+from ..reads import NotExportedError, Read
+from ..rows import Writer
+from ..rowwise import AFFINE, affine_of, constant, matrix, row_by_row
 from .cells import write_cell
 from .chains import Chains
-from .emit import F32, Emitter, Value
-from .grids import Grid
-from .reads import NotExportedError, Read
-from .rows import Writer
-from .rowwise import AFFINE, affine_of, constant, matrix, row_by_row
+from .classic import write_classic
+
+_MOST_WIDE = 2**18
+"""Weights up to which a step computes in float64: they stay in a processor's cache, so that this
+costs little. What a step rounds, all later ones see: in float32 errors may grow tenfold."""
 
 
 class _Step:
@@ -33,7 +38,7 @@ class _Step:
 
     def __init__(self, w: Writer, loop: Loop, grid: Grid) -> None:
         self.w, self.loop, self.grid = w, loop, grid
-        self.e = Emitter(w.e.graph.sub_graph("step"), 2)
+        self.e = Emitter(w.e.graph.sub_graph("step"), 2, F64 if _is_wide(w, loop) else F32)
         self.members: dict[int, Value] = {}
         self.states: dict[Term, Value] = {}
         self.taken: list[Value] = []
@@ -156,6 +161,18 @@ class _Step:
                 self.members[number] = row_by_row(self.e, node.component, parts, node.name)
 
 
+def _is_wide(w: Writer, loop: Loop) -> bool:
+    """Whether a step computes in float64."""
+    nodes = [w.topology.nodes[number] for number in loop.members]
+    components = [node.component for node in nodes if node.kind == "component"]
+    if any(component.type in _FLOATS_ALONE for component in components):
+        return False
+    return sum(component.num_parameters for component in components) <= _MOST_WIDE
+
+
+_FLOATS_ALONE = ("ConvolutionComponent", "CompositeComponent")  # runtimes convolve in float32
+
+
 def write_loop(w: Writer, loop: Loop) -> None:
     """Write all members of a recurrent layer, and set the rows of those that others read."""
     grid = w.plan.grids[loop.members[0]]
@@ -165,7 +182,7 @@ def write_loop(w: Writer, loop: Loop) -> None:
         raise NotExportedError("a layer that runs backwards cannot be streamed")
     dims = w.topology.nodes
     wanted = _read_elsewhere(w, loop)
-    if write_cell(w, loop, step.outside, wanted):
+    if write_cell(w, loop, step.outside, wanted) or write_classic(w, loop, step.outside, wanted):
         return
     for term in loop.states:
         name = f"{step.name(term.node)}.before.{len(step.states)}"
@@ -175,16 +192,16 @@ def write_loop(w: Writer, loop: Loop) -> None:
     body = step.e.graph
     kept = [step.states[term] for term in loop.states]
     for value in kept:
-        body.input(value.name, F32, ["M", value.dim])
+        body.input(value.name, step.e.dtype, ["M", value.dim])
     for name, value in zip(step.inputs, step.taken, strict=True):
-        body.input(name, F32, ["M", value.dim])
+        body.input(name, step.e.dtype, ["M", value.dim])
     new = [_named(step, step.members[term.node]) for term in loop.states]
     for value in new:
-        body.output(value.name, F32, ["M", value.dim])
+        body.output(value.name, step.e.dtype, ["M", value.dim])
     given: list[Value] = []
     for number in sorted({term.node for term in loop.states} | set(wanted)):
         value = _named(step, step.members[number])
-        body.output(value.name, F32, ["M", value.dim])
+        body.output(value.name, step.e.dtype, ["M", value.dim])
         given.append(value)
     numbers = sorted({term.node for term in loop.states} | set(wanted))
     _run(w, step, loop, chains, numbers, given)
@@ -225,6 +242,9 @@ def _run(
     sides = Chains(w, step.taken[0], chains, bool(backward))
     xs = [sides.blocks(value) for value in step.taken]
     firsts = [sides.first(step.name(term.node), step.states[term].dim) for term in loop.states]
+    wide = step.e.dtype is F64
+    if wide:
+        xs, firsts = ([w.e.cast(name, F64) for name in names] for names in (xs, firsts))
     outputs = w.e.graph.node(
         "Scan",
         [*firsts, *xs],
@@ -239,7 +259,7 @@ def _run(
     found = outputs[len(firsts) :]
     for number, value, rows in zip(numbers, given, found, strict=True):
         name = step.name(number)
-        rows = sides.rows(rows, value.dim, name)
+        rows = sides.rows(w.e.cast(rows, F32) if wide else rows, value.dim, name)
         w.set(number, Value(rows, value.dim))
         if w.reader.streaming and any(term.node == number for term in loop.states):
             sides.keep(name, rows)
