@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...framework.base.errors import VariableError
-from .comparison import DIFFERS, MADE_UP, SAME, Comparison, LayerRow
+from .comparison import DIFFERS, MADE_UP, SAME, SCALED, Comparison, LayerRow
 from .inputs import feeds_of
 from .layers import Computed, Form, Wanted
-from .matching import Pair, made_up_for, match, same_graph
+from .matching import Pair, made_up_for, match, same_graph, scaled_of
 from .opening import coarsest, open_form
 
 ROWS = 8
@@ -110,22 +110,24 @@ def _compared(
     pairs = match(left.layers, right.layers, alike=alike, tolerance=bound)
     if not pairs:
         raise VariableError(f"{titles[0]} and {titles[1]} have no layer in common")
-    made_up: set[str] = set()
+    others: dict[str, str] = {}
     if not (alike and same_graph(left.layers, right.layers)):
-        made_up = made_up_for(pairs, left.layers, bound)
+        others = dict.fromkeys(made_up_for(pairs, left.layers, bound), MADE_UP)
+        others |= dict.fromkeys(scaled_of(pairs, bound), SCALED)
     taken = [{p.first.name for p in pairs}, {p.other.name for p in pairs}]
     only = [
         [name for name in computed.layers if name not in there]
         for computed, there in zip((left, right), taken, strict=True)
     ]
-    rows = [_row(pair, pair.first.name in made_up, bound) for pair in pairs]
+    rows = [_row(pair, others.get(pair.first.name, DIFFERS), bound) for pair in pairs]
     notes = [*left.notes, *(note for note in right.notes if note not in left.notes)]
     return Comparison(titles, rows, (only[0], only[1]), bound, told, notes)
 
 
-def _row(pair: Pair, is_made_up: bool, bound: float) -> LayerRow:
+def _row(pair: Pair, otherwise: str, bound: float) -> LayerRow:
+    """A row of the table; `otherwise` is the state of a layer that is not the same."""
     found = pair.apart
-    state = SAME if found.largest <= bound else MADE_UP if is_made_up else DIFFERS
+    state = SAME if found.largest <= bound else otherwise
     return LayerRow(
         pair.first.name,
         pair.other.name,

@@ -9,7 +9,7 @@ import numpy as np
 from ...framework.base.atomic import PathLike
 from ...framework.base.untrusted.values import plain
 
-SAME, DIFFERS, MADE_UP = "same", "differs", "made up for"
+SAME, DIFFERS, SCALED, MADE_UP = "same", "differs", "scaled", "made up for"
 
 _SHOWN = 6
 _LARGEST = 1e30  # pages hold no infinity
@@ -27,8 +27,9 @@ class LayerRow:
             NaN differ. mean_error: of all elements.
         place, values: where the largest is in the first model, and both numbers there.
         matched: by what the pair was found: "name", "values" or "place".
-        state: SAME; DIFFERS; or MADE_UP: it differs, and all that comes of it is the same again, as
-            where a conversion folded scales into the layer before.
+        state: SAME; DIFFERS; or, of models whose graphs differ, as where a conversion folded a
+            batch normalisation into the layer before: SCALED, its columns are those of the other
+            times positive numbers; MADE_UP, it differs, and all that comes of it is the same again.
     """
 
     name: str
@@ -79,8 +80,8 @@ class Comparison:
 
     @property
     def largest(self) -> float:
-        """The largest error of layers that are not made up for."""
-        return max((row.error for row in self.rows if row.state != MADE_UP), default=0.0)
+        """The largest error of layers that are neither scaled nor made up for."""
+        return max((row.error for row in self.rows if row.state in (SAME, DIFFERS)), default=0.0)
 
     def numbers(self) -> dict[str, float]:
         """The error of each layer by its name in the first model, as `opscope.view(model,
@@ -92,7 +93,7 @@ class Comparison:
         lines = [["layer", "error", "mean", "shape", "", ""]]
         for row in self.rows:
             mine, other = ("x".join(map(str, shape)) or "one" for shape in row.shapes)
-            mark = {SAME: "", DIFFERS: "differs", MADE_UP: MADE_UP}[row.state]
+            mark = "" if row.state == SAME else row.state
             if row is self.first_divergence:
                 mark = "<- first divergence"
             by = "" if row.matched == "name" else f"by {row.matched}"
@@ -108,13 +109,12 @@ class Comparison:
         lines = [f"{self.titles[0]} and {self.titles[1]}: {self.inputs}"]
         for title, names in zip(self.titles, self.only, strict=True):
             if names:
-                more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-                lines.append(f"only in {title}: {', '.join(map(plain, names[:_SHOWN]))}{more}")
+                lines.append(f"only in {title}: {_listed(list(map(plain, names)))}")
         lines += self.notes
-        made_up = [row.title for row in self.rows if row.state == MADE_UP]
-        if made_up:
-            more = f" and {len(made_up) - _SHOWN} more" if len(made_up) > _SHOWN else ""
-            lines.append(f"made up for by what comes after: {', '.join(made_up[:_SHOWN])}{more}")
+        for state, told in ((SCALED, "columns are scaled in"), (MADE_UP, "made up for later:")):
+            names = [row.title for row in self.rows if row.state == state]
+            if names:
+                lines.append(f"{told} {_listed(names)}")
         first = self.first_divergence
         if first is None:
             lines.append(
@@ -156,3 +156,8 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return self.plot()
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

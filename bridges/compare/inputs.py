@@ -40,7 +40,9 @@ def feeds_of(
         FormatError: a file holds no numbers.
     """
     both = [form.inputs() for form in (first, other)]
-    at = min((0, 1), key=lambda number: _RANKS.index((first, other)[number].kind))
+    at = min(
+        (0, 1), key=lambda at: (not _has_context(both[at]), _RANKS.index((first, other)[at].kind))
+    )
     mine, theirs = both[at], both[1 - at]
     values = {spec.name: _drawn(spec, rows, seed) for spec in mine}
     pairs = _paired(mine, theirs, values)
@@ -60,6 +62,10 @@ def feeds_of(
     found[at] = {spec.name: _cast(values[spec.name], spec) for spec in mine}
     found[1 - at] = {to.name: _cast(_fitted(values[spec.name], spec, to), to) for spec, to in pairs}
     return found[0], found[1], told
+
+
+def _has_context(specs: Sequence[InputSpec]) -> bool:
+    return any(sum(spec.context) for spec in specs)
 
 
 # -- drawing
@@ -222,10 +228,11 @@ def _fit(array: np.ndarray, spec: InputSpec, to: InputSpec) -> np.ndarray | None
     if array.ndim and len(array) == 1 and _agrees(array.shape[1:], to.shape):
         return array[0]
     frames = sum(spec.context) + 1
-    if array.ndim == 2 and frames > 1 and _agrees((len(array), array.shape[1] * frames), to.shape):
+    one = array[0] if array.ndim == 3 and len(array) == 1 else array
+    if one.ndim == 2 and frames > 1 and _agrees((len(one), one.shape[1] * frames), to.shape):
         left, right = spec.context
-        at = np.arange(len(array))[:, None] + np.arange(-left, right + 1)
-        return array[np.clip(at, 0, len(array) - 1)].reshape(len(array), -1)
+        at = np.arange(len(one))[:, None] + np.arange(-left, right + 1)
+        return one[np.clip(at, 0, len(one) - 1)].reshape(len(one), -1)
     if array.ndim > 1 and len(to.shape) > 1:
         flat = len(array), *(size for size in to.shape[1:])
         if min(flat) > 0 and int(np.prod(flat)) == array.size and _agrees(flat, to.shape):

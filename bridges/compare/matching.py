@@ -1,8 +1,8 @@
 """Which layers of two models are the same: by name, then by values, then by their place and type.
 
 A conversion may fold layers: an affine layer that holds the scales of the batch normalisation
-behind it gives other numbers, and what comes after the two is equal again. `made_up_for` tells such
-layers from those where models part ways.
+behind it gives other numbers, and what comes after the two is equal again. `scaled_of` and
+`made_up_for` tell such layers from those where models part ways.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from .arrays import Apart, apart, apart_in_layouts, fit
+from .arrays import Apart, apart, apart_in_layouts, equal_in_a_layout, fit, scaled
 from .layers import Layer
 
 Layers = Mapping[str, Layer]
@@ -138,14 +138,12 @@ class _Matching:
                 two = self._other[other].value
                 if value.size == two.size and not abs(mean - means[other]) <= most:
                     continue
-                if not (value.shape == two.shape or (not self._alike and fit(value, two))):
+                if self._alike and value.shape != two.shape:
                     continue
-                found = self._apart(value, two)
-                if self._is_same(found):
+                if equal_in_a_layout(value, two, self._tolerance):
                     if name in self._found:
                         self._taken.discard(self._found[name].other.name)
-                    self._found[name] = Pair(self._first[name], self._other[other], VALUES, found)
-                    self._taken.add(other)
+                    self._pair(name, other, VALUES)
                     there.remove(other)
                     break
 
@@ -208,14 +206,25 @@ def _tells(value: np.ndarray) -> bool:
     return bool((flat != flat[0]).any())
 
 
+def scaled_of(pairs: Iterable[Pair], tolerance: float) -> set[str]:
+    """The layers of the first model that differ by positive factors of their columns alone."""
+    return {
+        pair.first.name
+        for pair in pairs
+        if not pair.apart.largest <= tolerance
+        and not pair.first.output
+        and scaled(pair.first.value, pair.other.value, tolerance)
+    }
+
+
 def made_up_for(pairs: Iterable[Pair], first: Layers, tolerance: float) -> set[str]:
     """The layers of the first model that differ, while all that reads them, near or far, is equal
     again, outputs included."""
     listed = list(pairs)
     differs = {pair.first.name for pair in listed if not pair.apart.largest <= tolerance}
     same = {pair.first.name for pair in listed} - differs
-    reaches: set[str] = {name for name in differs if first[name].output}
-    waiting = list(reaches)  # backwards from outputs that differ, through all that is not equal
+    reaches = {name for name, layer in first.items() if layer.output and name not in same}
+    waiting = list(reaches)  # backwards from outputs that may differ, through all that is not equal
     while waiting:
         for read in first[waiting.pop()].reads:
             if read in first and read not in same and read not in reaches:

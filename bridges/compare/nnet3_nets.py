@@ -47,6 +47,9 @@ class Nnet3Net:
         self.nnet.nodes = [node for node in self.nnet.nodes if node.name not in spare]
         idle = set(orphan_names(self.nnet.nodes))
         self.nnet.nodes = [node for node in self.nnet.nodes if node.name not in idle]
+        used = {node.component for node in self.nnet.nodes}
+        self.nnet.components = {n: c for n, c in self.nnet.components.items() if n in used}
+        self._context = self.nnet.context()
 
     def inputs(self) -> list[InputSpec]:
         """See `Form`. An iVector is one row."""
@@ -57,7 +60,7 @@ class Nnet3Net:
                     f"{self.title}: an input {node.name!r}; only networks with"
                     " 'input' and 'ivector' are compared"
                 )
-            rows, context = (1, (0, 0)) if node.name == "ivector" else (-1, self.nnet.context())
+            rows, context = (1, (0, 0)) if node.name == "ivector" else (-1, self._context)
             found.append(InputSpec(node.name, (rows, node.dim), self.dtype, context=context))
         return found
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...framework.base.dtypes import SINGLE, to_dtype
 from ...framework.base.errors import OpscopeError, VariableError
+from ...framework.base.untrusted.values import whole_number
 from ...proto import onnx_pb2 as pb
 from ..onnx.files.reading import STANDARD, ModelFile
 from ..onnx.importing.graph import check_model
@@ -36,7 +37,7 @@ class OnnxNet:
         if self.dtype != SINGLE:
             self._file = ModelFile(file.path, file.folder, in_dtype(file, self.dtype), file.opsets)
         model = check_model(self._file)  # also where another runtime runs it: the file is untrusted
-        self._infos = model.inputs
+        self._infos, self._metadata = model.inputs, model.metadata
         if self._runtime == "opscope" or self._runtime == "plain":
             self._own = model_of(self._file)
 
@@ -49,8 +50,17 @@ class OnnxNet:
             if info.dtype is None or info.shape is None:
                 raise VariableError(f"{self.title}: input {info.name!r} has no shape or dtype")
             shape = tuple(dim if isinstance(dim, int) and dim > 0 else -1 for dim in info.shape)
-            found.append(InputSpec(info.name, shape, info.dtype))
+            context = self._context() if info.name == "input" else (0, 0)
+            found.append(InputSpec(info.name, shape, info.dtype, context=context))
         return found
+
+    def _context(self) -> tuple[int, int]:
+        """The frames that an exported network of Kaldi's looks at, as its metadata says."""
+        told = [self._metadata.get(f"{side}_context", "") for side in ("left", "right")]
+        if self._metadata.get("model_type") != "nnet3" or not all(map(str.isdecimal, told)):
+            return 0, 0
+        left, right = (whole_number(each, f"{self.title}: context", 0) for each in told)
+        return left, right
 
     def compute(self, feed: Feed) -> Computed:
         """See `Form`."""

@@ -9,7 +9,7 @@ import os
 from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError
 from ...framework.base.untrusted.values import plain
-from .comparison import DIFFERS, MADE_UP, Comparison, LayerRow
+from .comparison import DIFFERS, MADE_UP, SCALED, Comparison, LayerRow
 
 _WIDTH, _NAMES, _TOP, _BOTTOM = 960, 330, 58, 30
 _ROW, _THIN, _MOST_NAMED = 18, 5, 150
@@ -31,7 +31,7 @@ _PAGE = """<!DOCTYPE html>
 svg{max-width:100%;height:auto}</style></head>
 <body>@plot@<pre>@text@</pre></body></html>
 """
-_CLASSES = {DIFFERS: "differs", MADE_UP: "made"}
+_CLASSES = {DIFFERS: "differs", SCALED: "made", MADE_UP: "made"}
 
 
 def write(found: Comparison, path: PathLike) -> None:
@@ -116,8 +116,9 @@ def _range(found: Comparison) -> tuple[int, int]:
 def _told(found: Comparison) -> str:
     first = found.first_divergence
     where = f"they part ways at {first.title}" if first else "no layer differs"
-    made_up = sum(row.state == MADE_UP for row in found.rows)
-    grey = f"; grey: {made_up} made up for by what comes after" if made_up else ""
+    grey = (
+        "; grey: folded otherwise" if any(r.state in (SCALED, MADE_UP) for r in found.rows) else ""
+    )
     return f"{found.inputs}; largest error of each layer; {where}{grey}"
 
 
