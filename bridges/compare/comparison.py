@@ -8,9 +8,11 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.untrusted.values import plain
+from .plot import Bar, svg_of, write
 
 SAME, DIFFERS, SCALED, MADE_UP = "same", "differs", "scaled", "made up for"
 
+_COLOURS = {SAME: "same", DIFFERS: "differs", SCALED: "made", MADE_UP: "made"}
 _SHOWN = 6
 _LARGEST = 1e30  # pages hold no infinity
 
@@ -48,6 +50,14 @@ class LayerRow:
         """Its name, or both names."""
         mine, other = plain(self.name), plain(self.other_name)
         return mine if mine == other else f"{mine} / {other}"
+
+    def sentence(self) -> str:
+        """All of it in a line."""
+        shapes = " and ".join(str(list(shape)) for shape in self.shapes)
+        told = f"{self.title} ({plain(self.kind)}) {shapes}"
+        numbers = f" at {list(self.place)}: {self.values[0]:.7g}, {self.values[1]:.7g}"
+        where = numbers if self.place else ""
+        return f"{told}; error {self.error:.3g}, mean {self.mean_error:.3g}{where}"
 
 
 @dataclass(frozen=True)
@@ -148,11 +158,19 @@ class Comparison:
         Raises:
             VariableError: the path ends with something else. SaveError: it cannot be written.
         """
-        from .plot import svg_of, write
-
+        first = self.first_divergence
+        where = f"they part ways at {first.title}" if first else "no layer differs"
+        folded = any(row.state in (SCALED, MADE_UP) for row in self.rows)
+        told = f"{self.inputs}; largest error of each layer; {where}"
+        title, subtitle = " and ".join(self.titles), f"{told}; grey: folded" if folded else told
+        bars = [
+            Bar(row.title, row.error, _COLOURS[row.state], row.sentence(), row is first)
+            for row in self.rows
+        ]
+        made = svg_of(title, subtitle, bars, self.tolerance)
         if path is not None:
-            write(self, path)
-        return svg_of(self)
+            write(path, made, title, str(self))
+        return made
 
     def _repr_html_(self) -> str:
         return self.plot()
