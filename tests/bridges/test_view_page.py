@@ -89,6 +89,25 @@ def test_a_link_across_many_layers_is_a_stub_at_both_ends():
     assert stubs == [(members[0], True, members[19]), (members[19], False, members[0])]
 
 
+@pytest.mark.parametrize("deep", [1, 3])
+def test_hundreds_of_branches_stand_on_shelves(deep):
+    """What reads or feeds hundreds is cut off by stubs, and the rest stands row below row."""
+    branches = [[f"b{n}.{at}" for at in range(deep)] for n in range(300)]
+    links = [("x", branch[0]) for branch in branches]
+    links += [pair for branch in branches for pair in zip(branch, branch[1:], strict=False)]
+    _, layouts = lay_out(chain([*links, *((branch[-1], "sum") for branch in branches)]))
+    layout = layouts[0]
+    assert len(layout.links) == 300 * (deep - 1) and len(layout.stubs) == 4 * 300
+    assert max(x for layer in layout.layers for _, x in layer) < 120 * deep**0.5 * 25
+    assert max(map(len, layout.layers)) < 45 * deep and len(layout.layers) > 7 * deep
+    row = {ref: at for at, layer in enumerate(layout.layers) for ref, _ in layer}
+    assert sorted(row) == list(range(len(layout.members)))
+    assert all(row[link.target] == row[link.source] + 1 for link in layout.links)
+    for layer in layout.layers:
+        places = [x for _, x in layer]
+        assert places == sorted(places)
+
+
 def test_circles_are_cut_where_a_value_of_another_time_is_read():
     graph = chain([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")])
     graph.edges[1].delayed = True
