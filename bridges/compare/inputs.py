@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,23 +45,29 @@ def feeds_of(
         (0, 1), key=lambda at: (not _has_context(both[at]), _RANKS.index((first, other)[at].kind))
     )
     mine, theirs = both[at], both[1 - at]
-    values = {spec.name: _drawn(spec, rows, seed) for spec in mine}
+    fixed = {spec.name: spec.shape for spec in theirs}
+    values = {each.name: _drawn(_sized(each, fixed.get(each.name)), rows, seed) for each in mine}
     pairs = _paired(mine, theirs, values)
     if pairs is None:
         told = [
             f"{f.title} takes {_told(specs)}" for f, specs in zip((first, other), both, strict=True)
         ]
         raise VariableError(f"{', '.join(told)}: the same inputs are wanted")
+    taken = {to.name for _, to in pairs}
+    own = [spec for spec in theirs if spec.name not in taken]  # labels, say, of one alone
+    values |= {spec.name: _drawn(spec, rows, seed) for spec in own}
     told = f"random inputs, {rows} row{'s' * (rows != 1)}, seed {seed}"
     if given is not None:
-        values = _checked(given, mine, {to.name: spec.name for spec, to in pairs})
+        everything = [*mine, *own]
+        values = _checked(given, everything, {to.name: spec.name for spec, to in pairs})
         told = "inputs that were given"
-        missing = [spec.name for spec in mine if spec.name not in values]
+        missing = [spec.name for spec in everything if spec.name not in values]
         if missing:
             raise VariableError(f"no value of {', '.join(map(repr, missing))} is given")
-    found: list[Feed] = [{}, {}]
+    found: list[dict[str, Any]] = [{}, {}]
     found[at] = {spec.name: _cast(values[spec.name], spec) for spec in mine}
     found[1 - at] = {to.name: _cast(_fitted(values[spec.name], spec, to), to) for spec, to in pairs}
+    found[1 - at] |= {spec.name: _cast(values[spec.name], spec) for spec in own}
     return found[0], found[1], told
 
 
@@ -69,6 +76,14 @@ def _has_context(specs: Sequence[InputSpec]) -> bool:
 
 
 # -- drawing
+
+
+def _sized(spec: InputSpec, other: tuple[int, ...] | None) -> InputSpec:
+    """An input with the sizes that only the other model fixes."""
+    if other is None or len(other) != len(spec.shape):
+        return spec
+    pairs = zip(spec.shape, other, strict=True)
+    return replace(spec, shape=tuple(mine if mine >= 0 else theirs for mine, theirs in pairs))
 
 
 def _drawn(spec: InputSpec, rows: int, seed: int) -> np.ndarray:
@@ -186,7 +201,8 @@ def _entry(rspecifier: str, key: str) -> np.ndarray:
 def _paired(
     mine: Sequence[InputSpec], theirs: Sequence[InputSpec], values: Mapping[str, np.ndarray]
 ) -> list[tuple[InputSpec, InputSpec]] | None:
-    """Inputs by name, the others in order as they fit; None where some have no partner."""
+    """Inputs by name, the others in order as they fit; one model may have more than the other.
+    None where both have some without a partner, or one does not fit."""
     rest = {spec.name: spec for spec in theirs}
     found = []
     left = []
@@ -195,14 +211,16 @@ def _paired(
             found.append((spec, rest.pop(spec.name)))
         else:
             left.append(spec)
+    alone = 0
     for spec in left:
         name = next((n for n, to in rest.items() if _fits(values[spec.name], spec, to)), None)
         if name is None:
-            return None
-        found.append((spec, rest.pop(name)))
-    if rest or not all(_fits(values[spec.name], spec, to) for spec, to in found):
-        return None
-    return found
+            alone += 1
+        else:
+            found.append((spec, rest.pop(name)))
+    fit = all(_fits(values[spec.name], spec, to) for spec, to in found)
+    is_none = not found and (mine or theirs)
+    return None if (alone and rest) or is_none or not fit else found
 
 
 def _fits(array: np.ndarray, spec: InputSpec, to: InputSpec) -> bool:

@@ -91,6 +91,8 @@ class OnnxNet:
         found = dict(zip(names, self._session(model, names, feed, title), strict=True))
         inner = [name for node in model.graph.node for name in node.output if name not in found]
         inner = [name for name in inner if name]
+        if not inner:
+            return found
         shown = pb.ModelProto()
         shown.CopyFrom(model)
         shown.graph.output.extend(pb.ValueInfoProto(name=name) for name in inner)

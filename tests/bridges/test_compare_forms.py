@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +173,70 @@ def test_a_renamed_network(tmp_path):
     first = opscope.compare(source, target).first_divergence
     assert first is not None and first.matched == "place"
     assert first.title == "tdnn3.affine / third"
+
+
+def save(path: Path, build: Callable[[opscope.NetBuilder], object], feed: dict) -> Path:
+    b, scope = opscope.NetBuilder("net"), opscope.Scope()
+    build(b)
+    b.run(scope, feed=feed, need_backward=False, context=opscope.OpContext(seed=0))
+    opscope.save(b, scope, path)
+    return path
+
+
+def recurrent(b: opscope.NetBuilder) -> None:
+    h, *_ = b.lstm(b.input("x", [-1, 6], levels=1), size=5, name="h")
+    b.fc(h, size=3, name="y")
+
+
+def convolution(b: opscope.NetBuilder) -> None:
+    h = b.conv2d(b.input("x", [-1, 3, 8, 8]), filters=4, kernel=3, activation="relu", name="c")
+    b.fc(b.avg_pool2d(b.batch_norm(h, name="bn"), kernel=2, name="p"), size=3, name="y")
+
+
+def words(b: opscope.NetBuilder) -> None:
+    b.fc(b.embedding(b.input("x", [-1], dtype="int64"), size=[9, 4], name="e"), size=3, name="y")
+
+
+@pytest.mark.parametrize(
+    ("build", "feed", "layers"),
+    [
+        (recurrent, [np.ones((3, 6), "f")], ["h", "y"]),
+        (convolution, np.ones((2, 3, 8, 8), "f"), ["c.linear", "c", "bn", "p", "y"]),
+        (words, np.array([1, 8]), ["e", "y"]),
+    ],
+)
+def test_saved_nets_in_other_runtimes(build, feed, layers, tmp_path):
+    pytest.importorskip("onnxruntime")
+    net = save(tmp_path / "a.pb", build, {"x": feed})
+    for other in ("onnxruntime", "onnx-reference", "plain"):
+        found = opscope.compare(net, runtimes=("opscope", other))
+        assert found.same and [row.name for row in found.rows] == layers and found.largest < 1e-5
+
+
+def test_labels_are_fed_where_they_are_taken(tmp_path):
+    """The inference form has no labels; the net has, and both run."""
+    pytest.importorskip("onnxruntime")
+
+    def training(b: opscope.NetBuilder) -> None:
+        y = b.softmax(b.fc(b.input("x", [-1, 4]), size=3, name="z"), name="y")
+        b.cross_entropy(y, b.input("label", [-1], dtype="int64"), name="loss")
+
+    feed = {"x": np.ones((2, 4), "f"), "label": np.array([0, 1])}
+    net = save(tmp_path / "a.pb", training, feed)
+    found = opscope.compare(net, runtimes=("opscope", "onnxruntime"))
+    assert found.same and [row.name for row in found.rows] == ["z", "y"]
+    assert found.only[0] == ["loss"]
+    found = opscope.compare(net, runtimes=("onnxruntime", "plain"), inputs=feed)
+    assert found.same and found.rows[0].shapes == ((2, 3), (2, 3))
+    with pytest.raises(VariableError, match="no value of 'label' is given"):
+        opscope.compare(net, runtimes=("opscope", "plain"), inputs={"x": feed["x"]})
+
+
+def test_a_runtime_that_is_not_there(tmp_path, monkeypatch):
+    net = save(tmp_path / "a.pb", words, {"x": np.array([1, 8])})
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(VariableError, match=r"ONNX Runtime is not installed .*opscope\[onnx\]"):
+        opscope.compare(net, runtimes=("opscope", "onnxruntime"))
 
 
 # -- layouts and pairs
