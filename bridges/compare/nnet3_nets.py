@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ...framework.base.context import OpContext
 from ...framework.base.dtypes import SINGLE, to_dtype
-from ...framework.base.errors import VariableError
+from ...framework.base.errors import OpscopeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
+from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
 from ...nnet3.compiler.steps import NnetSteps
 from ...nnet3.components import part_of
@@ -119,7 +120,17 @@ class Nnet3Net:
                 computer.accept_input(name, array)
             computer.run()
             return {name: plain_value(computer.get_output(name)) for name in names}
-        net = converted(net, self.dtype)
+        try:
+            return self._run_converted(converted(net, self.dtype), nnet, names, given)
+        except OpscopeError as error:
+            raise VariableError(
+                f"{self.title}: this network does not run in {self.dtype}: {error}"
+            ) from error
+
+    def _run_converted(
+        self, net: OpList, nnet: Nnet, names: Sequence[str], given: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """The outputs of an op list in another dtype than the network's."""
         scope = Scope()
         for var in net.vars:
             if var.kind == PARAMETER:

@@ -65,6 +65,8 @@ def test_a_recurrent_network_and_onnx(tmp_path):
     found = opscope.compare(source, runtimes=("opscope", "onnxruntime"))
     assert found.same and found.largest < 1e-5
     assert {"lstm1.rp", "lstm2.rp_t", "output"} <= {r.name for r in found.rows if r.state == "same"}
+    with pytest.raises(VariableError, match="does not run in bfloat16"):
+        opscope.compare(source, dtypes=("float32", "bfloat16"))
 
 
 def test_runtimes_and_dtypes_of_onnx(tmp_path):
