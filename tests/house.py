@@ -94,6 +94,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "audio",
         "features",
         "ivector",
+        "fst",
+        "search",
         "programs",
     ),
     "bridges": ("onnx", "torch", "recognise", "view", "compare"),
