@@ -96,6 +96,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "ivector",
         "fst",
         "search",
+        "lattice",
         "programs",
     ),
     "bridges": ("onnx", "torch", "recognise", "view", "compare"),
