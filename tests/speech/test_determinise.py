@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -16,8 +15,7 @@ from opscope.nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight
 from opscope.nnet3.lattices.lattice_io import read_lattice, write_lattice
 from opscope.speech.fst.graph_folder import load_graph
 from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
-from opscope.speech.lattice.determinise import DeterminiseOptions
-from opscope.speech.lattice.id_strings import IdStrings
+from opscope.speech.lattice.determinise import DeterminiseOptions, _Determiniser
 from opscope.speech.lattice.minimise import minimised, weights_pushed
 from opscope.speech.lattice.phone_determinise import determinised, phone_starts
 from opscope.speech.lattice.plain import from_raw, to_lattice
@@ -171,27 +169,21 @@ def test_limits_leave_the_best_part() -> None:
 
 
 def test_cleaning_up_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit that only sequences of ids exceed is kept by forgetting those of no use."""
-    raw, cleaned = wide(8), [0]
-    keep = IdStrings.keep
+    """Sequences of ids of no use are forgotten before each arc, and their numbers used again."""
+    raw = wide(9)
+    passes = [DeterminiseOptions(phone_determinize=phones) for phones in (False, True)]
+    wanted = [lattice_paths(determinised(raw, 60.0, STARTS, each).lattice) for each in passes]
+    freed = [0]
 
-    def counted(strings: IdStrings, needed: Iterable[int]) -> None:
-        cleaned[0] += 1
-        keep(strings, needed)
+    def clean(self: _Determiniser) -> bool:
+        before = len(self._strings)
+        self._strings.keep(self._needed())
+        freed[0] += before - len(self._strings)
+        return False
 
-    monkeypatch.setattr(IdStrings, "keep", counted)
-    complete = 0
-    for phones in (False, True):
-        options = DeterminiseOptions(phone_determinize=phones)
-        wanted = lattice_paths(determinised(raw, 60.0, STARTS, options).lattice)
-        for max_mem in range(5_000, 60_000, 1_000):
-            cleaned[0] = 0
-            limited = DeterminiseOptions(max_mem=max_mem, phone_determinize=phones)
-            found = determinised(raw, 60.0, STARTS, limited)
-            if found.complete:
-                complete += cleaned[0]
-                assert lattice_paths(found.lattice) == wanted
-    assert complete > 3
+    monkeypatch.setattr(_Determiniser, "_is_full", clean)
+    assert wanted == [lattice_paths(determinised(raw, 60.0, STARTS, p).lattice) for p in passes]
+    assert freed[0] > 100
 
 
 def test_a_pass_with_phones_only() -> None:
