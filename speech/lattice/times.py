@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...nnet3.files.phone_segments import PhoneSplitter
 from ...nnet3.lattices.lattice import Arc, CompactLattice
 from .bayes_risk import TimedWord
@@ -105,7 +105,7 @@ def ctm_lines(
         FormatError: a name or a word is empty or has a space in it.
     """
     if frame_shift <= 0 or digits < 0:
-        raise ShapeError(f"a frame of {frame_shift} s with {digits} digits cannot be written")
+        raise OpscopeError(f"a frame of {frame_shift} s with {digits} digits cannot be written")
     lines: list[str] = []
     for word in words:
         names = (utterance, channel, text(word.label))
