@@ -24,6 +24,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "framework": (
         "base",
         "ir",
+        "editing",
         "parallel",
         "draw",
         "passes",
@@ -91,7 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "programs",
     ),
     "speech": (),
-    "bridges": ("onnx", "torch", "recognise", "view", "compare"),
+    "bridges": ("onnx", "torch", "recognise", "view", "compare", "edit"),
     "python_api": (
         "builder",
         "ranks",
