@@ -154,7 +154,7 @@ def _declared(name: str, then: VarDecl | None, now: VarDecl | None) -> Iterator[
     if then.kind != now.kind:
         yield f"{name}: {_KINDS.get(then.kind, then.kind)} -> {_KINDS.get(now.kind, now.kind)}"
     if then.lr_factor != now.lr_factor:
-        yield f"{name}: factor of learning rates {_value(then.lr_factor)} -> {_value(now.lr_factor)}"
+        yield f"{name}: rates times {_value(then.lr_factor)} -> {_value(now.lr_factor)}"
     if then.stop_gradient != now.stop_gradient:
         yield f"{name}: {'not trained any more' if now.stop_gradient else 'trained again'}"
 

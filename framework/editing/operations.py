@@ -241,11 +241,19 @@ class SetRole(Edit):
 
 @dataclass(frozen=True)
 class SetProperty(Edit):
-    """A property that only one kind of network has."""
+    """A property that only one kind of network has.
+
+    Attributes:
+        names: of nodes.
+        property: its name.
+        value: the new one.
+        below: the parameters are meant that the nodes are computed from.
+    """
 
     names: tuple[str, ...]
     property: str
     value: float | bool
+    below: bool = False
 
 
 @dataclass(frozen=True)
