@@ -60,6 +60,7 @@ _HOMES = {
     "to_onnx": ".bridges.onnx.export.exporting",
     "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("compare", "Comparison"), ".bridges.compare.comparing"),
+    **dict.fromkeys(("edit", "Editor"), ".bridges.edit.editor"),
     "open": ".bridges.recognise.opening",
     "FileInfo": ".bridges.recognise.info",
     **dict.fromkeys(("to_torch", "TorchModel"), ".bridges.torch.to_torch"),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import format_shape
+from ..ir.desc import KIND_NAMES
 from ..ir.op_list import OpList, OpNode, VarDecl
 
 _SHOWN = 120  # characters of a value
@@ -59,7 +60,8 @@ def difference(old: OpList, old_arrays: Arrays, new: OpList, new_arrays: Arrays)
         if key not in then:
             found.added.append(_shown(op, vars_))
             continue
-        changes = [*_op_changes(then[key], op), *_var_changes(op, vars_then, vars_)]
+        attrs, declared = _op_changes(then[key], op), _var_changes(key, op, vars_then, vars_)
+        changes = _without_repeats([*attrs], [*declared])
         if changes:
             found.changed[key] = changes
     _array_changes(found, (old, old_arrays, vars_then), (new, new_arrays, vars_))
@@ -72,6 +74,16 @@ def difference(old: OpList, old_arrays: Arrays, new: OpList, new_arrays: Arrays)
     if not found and both != [key for key in names if key in then]:
         found.changed.setdefault("network", []).append("the order of operators")
     return found
+
+
+def _without_repeats(attrs: list[str], declared: list[str]) -> list[str]:
+    """Changes of attributes and declarations; in CNTK an attribute tells the shape, too, and one
+    the factor of rates."""
+    words = {line.partition(":")[0] for line in declared}
+    kept = [line for line in attrs if line.partition(":")[0] != "shape" or "shape" not in words]
+    if any(line.startswith("learningRate:") for line in attrs):
+        declared = [line for line in declared if not line.startswith(("factor of rates", "kind"))]
+    return [*kept, *declared]
 
 
 def _table(net: OpList) -> dict[str, OpNode]:
@@ -140,26 +152,28 @@ def _value(value: Any) -> str:
 
 
 def _var_changes(
-    op: OpNode, old: Mapping[str, VarDecl], new: Mapping[str, VarDecl]
+    key: str, op: OpNode, old: Mapping[str, VarDecl], new: Mapping[str, VarDecl]
 ) -> Iterator[str]:
     for name in op.output_names():
-        yield from _declared(name, old.get(name), new.get(name))
+        for change in _declared(old.get(name), new.get(name)):
+            yield change if name == key else f"{name}: {change}"
 
 
-def _declared(name: str, then: VarDecl | None, now: VarDecl | None) -> Iterator[str]:
+def _declared(then: VarDecl | None, now: VarDecl | None) -> Iterator[str]:
+    """What differs in the declarations of a variable."""
     if then is None or now is None:
         return
     if then.shape != now.shape:
-        yield f"{name}: {_spec(then)} -> {_spec(now)}"
+        yield f"shape: {_spec(then)} -> {_spec(now)}"
     if then.kind != now.kind:
-        yield f"{name}: {_KINDS.get(then.kind, then.kind)} -> {_KINDS.get(now.kind, now.kind)}"
+        yield f"kind: {_KINDS[then.kind]} -> {_KINDS[now.kind]}"
     if then.lr_factor != now.lr_factor:
-        yield f"{name}: rates times {_value(then.lr_factor)} -> {_value(now.lr_factor)}"
+        yield f"factor of rates: {_value(then.lr_factor)} -> {_value(now.lr_factor)}"
     if then.stop_gradient != now.stop_gradient:
-        yield f"{name}: {'not trained any more' if now.stop_gradient else 'trained again'}"
+        yield "not trained any more" if now.stop_gradient else "trained again"
 
 
-_KINDS = {0: "temporary", 1: "input", 2: "parameter", 3: "state", 4: "output"}
+_KINDS = [name.lower() for name in KIND_NAMES]
 
 
 def _array_changes(
@@ -178,8 +192,8 @@ def _array_changes(
             if name not in written and "/" not in name:
                 found.added.append(f"{name} {_spec(var)}")
             continue
-        lines = list(_declared(name, then, var)) if name not in written else []
-        lines += _numbers(before[1].get(name), now[1].get(name))
+        lines = list(_declared(then, var)) if name not in written else []
+        lines += _numbers(before[1].get(name), now[1].get(name)) if then.shape == var.shape else []
         if lines:
             found.changed.setdefault(name, []).extend(lines)
 

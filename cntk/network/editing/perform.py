@@ -38,11 +38,16 @@ def _rename(network: Network, edit: edits.Rename) -> str:
 
 
 def _set_factor(network: Network, edit: edits.SetFactor) -> str:
+    """Of other nodes than parameters a rate has no effect; MEL may name such ones."""
     nodes = nodes_of(network, edit, edit.names)
     if edit.below:
-        nodes = [node for node in network.below(nodes) if node.is_parameter]
-    elif edit.must_match:
-        nodes = parameters_of(network, edit, edit.names)
+        nodes = network.below(nodes)
+    named = {network.find(name) for name in edit.names if name in network}
+    if edit.below or edit.must_match:
+        named.clear()
+    nodes = [node for node in nodes if node.is_parameter or node in named]
+    if not nodes and edit.must_match:
+        raise VariableError(f"there is no parameter among {', '.join(edit.names)}")
     for node in nodes:
         node.learning_rate = float(edit.factor)
     return f"Set factors of learning rates to {edit.factor:g} for {len(nodes)} parameters."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....framework.base.errors import FormatError
-from ....framework.editing.low_rank import Parts, is_worthwhile
+from ....framework.editing.low_rank import Parts, checked, is_worthwhile
 from ....framework.editing.operations import LowRank
 from ...components import Component
 from ...components.affine import (
@@ -21,7 +21,12 @@ from .orphans import remove_orphan_components, remove_orphan_nodes
 
 
 def low_rank(nnet: Nnet, edit: LowRank) -> str:
-    """Cut the matrices of affine components to a rank, in one component or in two."""
+    """Cut the matrices of affine components to a rank, in one component or in two.
+
+    Raises:
+        FormatError: a new component has a name that is taken; nothing is cut, and must be.
+    """
+    edit = checked(edit) if edit.must_match else edit
     halves: dict[str, tuple[Component, Component]] = {}
     dim, count = edit.rank or -1, 0
     for name, component in matching_components(nnet, edit):
@@ -39,6 +44,10 @@ def low_rank(nnet: Nnet, edit: LowRank) -> str:
             count += 1
         elif is_worthwhile(edit, rows, columns, dim):
             halves[name] = _halves(component, *parts.factors(dim))
+    if edit.must_match and not count + len(halves):
+        raise FormatError(
+            f"none of {', '.join(edit.names)} is an affine component that this makes smaller"
+        )
     if not edit.factors:
         return f"Reduced rank of parameters of {count} components."
     _insert_halves(nnet, halves)
