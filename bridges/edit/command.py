@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...framework.base.errors import OpscopeError
+
 if TYPE_CHECKING:
     from .editor import Editor
 
@@ -76,7 +78,11 @@ def edit(
     if mel:
         from ...cntk.base.text import read_text
 
-        editor.mel(read_text(mel), mel)
+        try:
+            editor.mel(read_text(mel), mel)
+        except OpscopeError as error:  # with the line and a caret below its place
+            click.echo(f"error: {error}", err=True)
+            raise SystemExit(1) from None
     _plain(editor, several, output_size, output_name)
     if remove_orphans:
         editor.remove_orphans()
