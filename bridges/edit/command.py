@@ -114,10 +114,7 @@ def _plain(
         editor.remove(name, bypass=True)
     for text in several["replace"]:
         editor.replace(*_pair("replace", text))
-    inputs, outputs = (
-        dict(text.split("=", 1) if "=" in text else (text, text) for text in several[key])
-        for key in ("cut_inputs", "cut_outputs")
-    )
+    inputs, outputs = (_named(several[key]) for key in ("cut_inputs", "cut_outputs"))
     if inputs or outputs:
         editor.cut(inputs, outputs)
     if size is not None:
@@ -138,6 +135,12 @@ def _plain(
         editor.rates(*_number("rate", text))
     for text in several["dropout"]:
         editor.dropout(*_number("dropout", text))
+
+
+def _named(texts: tuple[str, ...]) -> dict[str, str]:
+    """Nodes by their new names, of `NODE` and `NAME=NODE`."""
+    pairs = (text.partition("=") for text in texts)
+    return {name: node or name for name, _, node in pairs}
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

@@ -140,10 +140,8 @@ class Editor:
                 at this place. In nnet3 one descriptor.
             seed: of random parameters of a component.
         """
-        place = {"after": after, "before": before}
-        return self.apply(
-            edits.Insert(name, type, **place, settings=settings, inputs=inputs, seed=seed)
-        )
+        edit = edits.Insert(name, type, after, before, settings, inputs, seed)
+        return self.apply(edit)
 
     def connect(self, name: str, inputs: Names, number: int = -1) -> Editor:
         """Let a node read something else: all its inputs, or the one of a number, from 0."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ...framework.base.errors import FormatError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.editing.operations import Edit
 from ...framework.files.checkpoint import SUFFIX
-from ...framework.files.saved import load_parts, op_list_of, put_values, save
+from ...framework.files.saved import HasOpList, load_parts, op_list_of, put_values, save
 from ...framework.ir.op_list import OpList
 from ...framework.passes.verify.verifier import verify
 from ..recognise.kinds import KINDS
@@ -32,11 +32,14 @@ class Target(Protocol):
 
     Attributes:
         kind: what errors call it.
-        notes: what edits did besides, a line each.
     """
 
     kind: str
-    notes: list[str]
+
+    @property
+    def notes(self) -> list[str]:
+        """What edits did besides, a line each; the list itself."""
+        ...
 
     def copy(self) -> Target:
         """Another one, which edits of this one do not change."""
@@ -226,7 +229,7 @@ def target_of(given: Any, scope: Scope | None = None) -> Target:
         return CntkTarget(copy.deepcopy(given))
     if isinstance(given, tuple) and len(given) == 2:  # what `load` gives: a net and its scope
         given, scope = given
-    net = op_list_of(given)
+    net = op_list_of(cast("HasOpList", given))
     if scope is None:
         raise VariableError("the numbers of a net are in a scope: opscope.edit(net, scope)")
     from ...framework.files.saved import persistent_values

@@ -60,10 +60,11 @@ def is_worthwhile(edit: LowRank, rows: int, columns: int, rank: int) -> bool:
 
 def cut(edit: LowRank, matrix: np.ndarray) -> tuple[Parts, int] | None:
     """The decomposition of a matrix and the rank it is cut to; None where it stays whole."""
-    if min(matrix.shape) < edit.rank:
+    rows, columns = matrix.shape
+    if min(rows, columns) < edit.rank:
         return None
     parts = Parts.of(matrix)
     rank = edit.rank or parts.rank_holding(edit.keep)
-    if edit.factors and not is_worthwhile(edit, *matrix.shape, rank):
+    if edit.factors and not is_worthwhile(edit, rows, columns, rank):
         return None
     return parts, rank

@@ -27,10 +27,8 @@ def new_output(network: Network, edit: NewOutput) -> str:
     times, bias = _affine(network, output)
     weights = times.inputs[0]
     before, fan_in = (weights.shape or (0,))[0], int(np.prod((weights.shape or ())[1:]))
-    for parameter in (weights, bias):
-        readers = [
-            n for n in network.nodes.values() if parameter is not None and parameter in n.inputs
-        ]
+    for parameter in [weights] if bias is None else [weights, bias]:
+        readers = [node for node in network.nodes.values() if parameter in node.inputs]
         if len(readers) > 1:
             raise VariableError(f"{parameter.name} is read by {', '.join(n.name for n in readers)}")
     rng = np.random.default_rng(edit.seed)

@@ -148,7 +148,8 @@ def made_component(
         given = {key: size for key, size in sizes.items() if key in known} | given
     text = f"component name={name} type={type}"
     line = ConfigLine(text + "".join(f" {key}={_text(value)}" for key, value in given.items()))
-    line.get("name"), line.get("type")
+    for key in ("name", "type"):
+        line.get(key)  # the component itself does not ask for them
     made.init_from_config(line, np.random.default_rng(seed))
     return made
 
