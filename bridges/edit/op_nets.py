@@ -56,6 +56,7 @@ def _rename(net: OpNet, edit: edits.Rename) -> str:
     net.net.vars = [
         var.changed(
             name=names.get(var.name, var.name),
+            initializer=None if var.initializer is None else var.initializer.renamed(names),
             view=None
             if var.view is None
             else var.view._replace(base=names.get(var.view.base, var.view.base)),

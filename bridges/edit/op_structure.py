@@ -136,7 +136,12 @@ def insert(net: OpNet, edit: edits.Insert) -> str:
             raise SlotError(f"{edit.type} has {len(names)} inputs, not {len(given_inputs)}")
         given_inputs = dict(zip(names, given_inputs, strict=False))
     for slot, one in (given_inputs or {entry.inputs[0].name: source}).items():
-        name = one if isinstance(one, str) else net.parameter(f"{edit.name}.{slot}", one)
+        if isinstance(one, str):
+            name = one
+        else:
+            dtype = net.var(source).dtype
+            is_float = one.dtype.kind == "f" and dtype is not None and dtype.kind == "f"
+            name = net.parameter(f"{edit.name}.{slot}", one.astype(dtype) if is_float else one)
         slots[slot] = (net.var(name).name,)
     made = make_op(edit.type, slots, {entry.outputs[0].name: edit.name}, dict(edit.settings))
     _check_type(made)

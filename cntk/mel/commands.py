@@ -428,7 +428,7 @@ def _rename(session: Session, command: Command) -> None:
     source, pattern, target, result = _both(session, command)
     if source is not target:
         raise _different(command, "Rename")
-    session.perform(source, Rename(pattern, result))
+    session.perform(source, Rename(pattern, result, same_place=True))
 
 
 # -- values

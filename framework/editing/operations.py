@@ -37,10 +37,16 @@ class Edit:
 
 @dataclass(frozen=True)
 class Rename(Edit):
-    """Nodes get other names, also where they are read; `a*` to `b*` keeps what the star matches."""
+    """Nodes get other names, also where they are read; `a*` to `b*` keeps what the star matches.
+
+    Attributes:
+        old, new: names, or patterns.
+        same_place: as in MEL, names begin, and end, with a star in both patterns or in none.
+    """
 
     old: str
     new: str
+    same_place: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from ....framework.base.errors import AttributeTypeError, ShapeError, VariableError
 from ....framework.editing import operations as edits
 from ....framework.editing.operations import Edit, Performers, perform_by
+from ....framework.editing.patterns import renamed_pairs
 from ..graph import GROUPS
 from ..network import Network
 from ..nodes.node import Node
@@ -32,7 +33,12 @@ def perform(network: Network, edit: Edit) -> str:
 
 
 def _rename(network: Network, edit: edits.Rename) -> str:
-    pairs = network.copied_names(edit.old, network, edit.new)
+    if edit.same_place or "*" not in edit.old + edit.new:
+        pairs = network.copied_names(edit.old, network, edit.new)
+    else:
+        names = [node.name for node in network.sorted_nodes()]
+        found = renamed_pairs(names, edit.old, edit.new, "node")
+        pairs = [(network.find(old), new) for old, new in found]
     network.rename_all(pairs)
     return f"Renamed {len(pairs)} nodes {edit.old} to {edit.new}."
 

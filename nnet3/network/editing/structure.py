@@ -144,8 +144,9 @@ def made_component(
     made = new_component(type)
     given = {key.replace("_", "-"): value for key, value in settings.items()}
     known = {key.name for key in made.keys}
-    if not given.keys() & set(_FILES):
-        given = {key: size for key, size in sizes.items() if key in known} | given
+    wanted = {"dim"} if "dim" in known else {"input-dim", "output-dim"} & known
+    if not given.keys() & {*_FILES, "dim"} and not ("dim" in known and "input-dim" in given):
+        given = {key: sizes[key] for key in sizes if key in wanted} | given
     text = f"component name={name} type={type}"
     line = ConfigLine(text + "".join(f" {key}={_text(value)}" for key, value in given.items()))
     for key in ("name", "type"):
