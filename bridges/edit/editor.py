@@ -66,6 +66,9 @@ class Editor:
         self._original = target.copy()
         self._path = path
 
+    def __repr__(self) -> str:
+        return f"<Editor of {self._target.kind}, {len(self.done)} edits>"
+
     @property
     def net(self) -> Any:
         """The network as it is now: an `Nnet`, an `AmNnetSimple`, a `Network` of CNTK's, or net

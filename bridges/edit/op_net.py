@@ -126,12 +126,38 @@ class OpNet:
         for name in names & self.arrays.keys():
             del self.arrays[name]
 
+    def _order(self) -> None:
+        """Put operators behind those whose results they read, where an edit has changed that.
+
+        The order stays where a variable is written twice, or operators wait for each other: the
+        verifier tells of these.
+        """
+        ops = self.net.ops
+        writers = {name: i for i, op in enumerate(ops) for name in op.output_names()}
+        waits = [
+            {writers[name] for name in op.input_names() if name in writers and writers[name] != i}
+            for i, op in enumerate(ops)
+        ]
+        is_once = len(writers) == sum(len(op.output_names()) for op in ops)
+        if not is_once or all(max(wait, default=-1) < i for i, wait in enumerate(waits)):
+            return
+        order: list[int] = []
+        left = dict(enumerate(waits))
+        while left:
+            ready = next((i for i, wait in left.items() if left.keys().isdisjoint(wait)), None)
+            if ready is None:
+                return
+            del left[ready]
+            order.append(ready)
+        self.net.ops = [ops[i] for i in order]
+
     def settle(self) -> None:
         """Infer the shapes of all results anew; operators whose inputs are not known wait.
 
         Raises:
             ShapeError: an operator refuses what it reads.
         """
+        self._order()
         declared = {var.name: var for var in self.net.vars}
         specs: dict[str, ArraySpec] = {}
         for name, var in declared.items():

@@ -193,7 +193,7 @@ def cut(net: OpNet, edit: edits.Cut) -> str:
         del net.net.ops[number]
         net.declare(var.changed(kind=INPUT))
     for origin in outputs.values():
-        net.var(origin)
+        net.writer(origin)
     inputs = list(edit.inputs.values())
     net.net = prune(net.net, outputs.values())
     lost = [name for name in inputs if not net.readers(name)]

@@ -156,7 +156,7 @@ def _set_dropout_proportion(o: SimpleNamespace) -> Edit:
 def _rename_node(o: SimpleNamespace) -> Edit:
     """A node of any kind gets another name, also where other nodes read it; its component keeps its
     own."""
-    return edits.Rename(o.old_name, o.new_name)
+    return edits.Rename(o.old_name, o.new_name, must_match=False)
 
 
 @directive(

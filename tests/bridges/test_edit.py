@@ -241,6 +241,8 @@ def test_parts_are_cut_out(tmp_path):
     np.testing.assert_array_equal(front, whole["hidden"])
     back = opscope.load(tmp_path / "back.pb").predict({"emb": front}, fetch="y")["y"]
     np.testing.assert_array_equal(back, whole["y"])
+    with pytest.raises(VariableError, match="no operator computes 'scores.b': it is given"):
+        opscope.edit(path).cut(outputs="scores.b")
     with pytest.raises(FormatError, match="no output depends on 's', which was to be an input"):
         opscope.edit(nnet()).cut(inputs="s", outputs={"output": "r1"})
 
@@ -275,11 +277,25 @@ def test_nodes_come_and_go(tmp_path):
     np.testing.assert_allclose(got, np.tanh(2 * scores), rtol=1e-5)
 
 
+def test_operators_are_put_in_order(tmp_path):
+    path = saved(tmp_path / "a.pb")
+    eye = np.eye(8, dtype="f")
+    editor = opscope.edit(path).insert("h2", "matmul", after="hidden", inputs=["hidden", eye])
+    editor.connect("drop", "hidden").insert("sum", "add", after="drop", inputs=["h2", "drop"])
+    editor.connect("h2", "drop").check()
+    results = [op.output_names()[0] for op in editor.net.net.op_list.ops]
+    assert results.index("drop") < results.index("h2") < results.index("sum")
+    with pytest.raises(OpscopeError, match="wait for each other"):
+        editor.connect("drop", "h2").check()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda e: e.remove("r1"), "remove: node 'r1' is read by 'drop', 'output-x'"),
         (lambda e: e.rename("a1", "r1"), "rename: there is a node 'r1' already"),
+        (lambda e: e.rename("s_input", "t"), "'s_input' is what component-node 's' reads"),
+        (lambda e: e.cut(outputs="s_input"), "'s_input' is what component-node 's' reads"),
         (lambda e: e.rename("q*", "b*"), "no node is called 'q\\*'"),
         (lambda e: e.freeze("a3"), "freeze: no component is called 'a3'; there are a1, r1"),
         (lambda e: e.freeze("r1"), "none of the components that are meant has parameters"),

@@ -42,3 +42,16 @@ def shown_nodes(nnet: Nnet) -> list[NetworkNode]:
     """The nodes but those that feed a component node, which go with it."""
     fed = {input_name(node.name) for node in nnet.nodes if node.kind == COMPONENT}
     return [node for node in nnet.nodes if node.name not in fed]
+
+
+def shown_node(nnet: Nnet, name: str) -> NetworkNode:
+    """The node of a name, which is none of those.
+
+    Raises:
+        FormatError: there is none, or it only feeds a component node.
+    """
+    node = nnet.node(name)
+    if node not in shown_nodes(nnet):
+        owner = name.removesuffix("_input")
+        raise FormatError(f"{name!r} is what component-node {owner!r} reads, and goes with it")
+    return node

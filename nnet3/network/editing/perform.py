@@ -18,10 +18,10 @@ from ...components.dropout import (
     GeneralDropoutComponent,
 )
 from ...language.config import is_valid_name
-from ...language.nodes import COMPONENT, input_name
+from ...language.nodes import COMPONENT, DESCRIPTOR, input_name
 from ..nnet import Nnet
 from . import structure
-from .names import matching_components, shown_nodes
+from .names import matching_components, shown_node, shown_nodes
 from .orphans import remove_orphan_components, remove_orphan_nodes
 from .output import new_output
 from .rank import low_rank
@@ -54,6 +54,12 @@ def _rename(nnet: Nnet, edit: edits.Rename) -> str:
         node = nnet.node(old)
         if not is_valid_name(new):
             raise FormatError(f"{new!r} is not a valid name")
+        if node.kind == DESCRIPTOR and node not in nnet.outputs():
+            if edit.must_match:
+                shown_node(nnet, old)
+            if nnet.has_node(new):
+                raise FormatError(f"there is a node {new!r} already")
+            continue  # Kaldi's files do not tell its name, which is that of its component node
         names[old] = new
         if node.kind == COMPONENT:
             names[input_name(old)] = input_name(new)

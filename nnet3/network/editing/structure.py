@@ -16,7 +16,7 @@ from ...language.descriptor import Descriptor
 from ...language.descriptor_parse import parse_descriptor
 from ...language.nodes import COMPONENT, DESCRIPTOR, DIM_RANGE, INPUT, NetworkNode, input_name
 from ..nnet import Nnet
-from .names import check_patterns, shown_nodes
+from .names import check_patterns, shown_node, shown_nodes
 from .orphans import remove_nodes, remove_orphan_components, remove_orphan_nodes
 
 _FILES: Final = ("matrix", "vector", "scales", "bias")
@@ -181,7 +181,7 @@ def insert(nnet: Nnet, edit: Insert) -> str:
     for name in (edit.name, input_name(edit.name)):
         if nnet.has_node(name):
             raise FormatError(f"there is a node {name!r} already")
-    place = nnet.node(edit.after or edit.before)
+    place = shown_node(nnet, edit.after or edit.before)
     feed, position = _feed_of(nnet, place, bool(edit.after))
     if isinstance(edit.inputs, Mapping) or not all(isinstance(one, str) for one in edit.inputs):
         raise FormatError("inputs= of a node of nnet3 is one descriptor, such as ['Append(a, b)']")
@@ -226,7 +226,7 @@ def connect(nnet: Nnet, edit: Connect) -> str:
     """Let a component node or an output read another descriptor."""
     if len(edit.inputs) != 1 or edit.number > 0:
         raise FormatError("a node of nnet3 reads one descriptor, such as 'Append(a, b)'")
-    node = nnet.node(edit.name)
+    node = shown_node(nnet, edit.name)
     if node.kind == COMPONENT:
         node = nnet.node(input_name(edit.name))
     if node.descriptor is None:
@@ -282,7 +282,7 @@ def _drop_input(nnet: Nnet, name: str) -> None:
 def _make_outputs(nnet: Nnet, outputs: Mapping[str, str]) -> None:
     made: list[NetworkNode] = []
     for name, origin in outputs.items():
-        node = nnet.node(origin)
+        node = shown_node(nnet, origin)
         is_output = node in nnet.outputs()
         descriptor = node.descriptor if is_output else parse_descriptor(origin)
         objective = node.objective if is_output else "linear"
