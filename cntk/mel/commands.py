@@ -269,6 +269,15 @@ def _both(session: Session, command: Command) -> tuple[Model, str, Model, str]:
     return source, pattern, target, result
 
 
+def _demand_one(
+    source: Model, pattern: str, target: Model, result: str, error: OpscopeError
+) -> None:
+    """Refuse patterns of two models; what is wrong with the patterns themselves comes first."""
+    if source is not target:
+        source.network.copied_names(pattern, target.network, result)
+        raise error
+
+
 def _links(command: Command) -> bool:
     return (_option(command, "copy") or "all").lower() == "all"
 
@@ -300,8 +309,7 @@ def _copy_sub_tree(session: Session, command: Command) -> None:
 @_command("CopyNodeInputs", "CopyInputs", takes=2, usage="fromNode, toNode")
 def _copy_node_inputs(session: Session, command: Command) -> None:
     source, pattern, target, result = _both(session, command)
-    if source is not target:
-        raise _different(command, "CopyInputs")
+    _demand_one(source, pattern, target, result, _different(command, "CopyInputs"))
     session.perform(target, Copy(pattern, result, content=False))
 
 
@@ -426,8 +434,7 @@ def _remove_node(session: Session, command: Command) -> None:
 @_command("Rename", takes=2, usage="oldNodeName, newNodeName")
 def _rename(session: Session, command: Command) -> None:
     source, pattern, target, result = _both(session, command)
-    if source is not target:
-        raise _different(command, "Rename")
+    _demand_one(source, pattern, target, result, _different(command, "Rename"))
     session.perform(source, Rename(pattern, result, same_place=True))
 
 
