@@ -109,20 +109,21 @@ class ModelTarget(NnetTarget):
     def __init__(self, model: AmNnetSimple) -> None:
         super().__init__(model.nnet, model.binary)
         self.model = model
-        self.width = model.nnet.output_dim("output")
+        self.width, self.priors = model.nnet.output_dim("output"), model.priors.size
 
     def copy(self) -> ModelTarget:
         made = ModelTarget(copy.deepcopy(self.model))
-        made.width = self.width
+        made.width, made.priors = self.width, self.priors
         return made
 
     def check(self) -> None:
         super().check()
-        priors, width = self.model.priors.size, self.nnet.output_dim("output")
+        width = self.nnet.output_dim("output")
         self.model.set_nnet(self.nnet)
         self.notes.clear()
         if width != self.width:
-            dropped = f", and {priors} priors are gone" if not self.model.priors.size else ""
+            lost = self.priors and not self.model.priors.size
+            dropped = f", and {self.priors} priors are gone" if lost else ""
             self.notes.append(
                 f"the output is {width} wide, not {self.width}: the transition model is still that"
                 f" of the old one{dropped}"
