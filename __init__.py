@@ -61,6 +61,7 @@ _HOMES = {
     "NetBuilder": ".python_api.builder",
     "Comparison": ".bridges.compare.comparison",
     "compare": ".bridges.compare.comparing",
+    **dict.fromkeys(("edit", "Editor"), ".bridges.edit.editor"),
     "open": ".bridges.recognise.opening",
     "FileInfo": ".bridges.recognise.info",
     **dict.fromkeys(("to_torch", "TorchModel"), ".bridges.torch.to_torch"),

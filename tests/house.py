@@ -24,6 +24,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "framework": (
         "base",
         "ir",
+        "editing",
         "parallel",
         "draw",
         "passes",
@@ -98,7 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "search",
         "programs",
     ),
-    "bridges": ("onnx", "torch", "recognise", "view", "compare"),
+    "bridges": ("onnx", "torch", "recognise", "view", "compare", "edit"),
     "python_api": (
         "builder",
         "ranks",
