@@ -9,8 +9,8 @@ from . import operators as operators
 from . import proto as proto
 from . import python_api as python_api
 from . import speech as speech
-from .bridges.compare.comparison import Comparison as Comparison
 from .bridges.compare.comparing import compare as compare
+from .bridges.compare.comparison import Comparison as Comparison
 from .bridges.edit.editor import Editor as Editor
 from .bridges.edit.editor import edit as edit
 from .bridges.onnx.export.exporting import to_onnx as to_onnx
