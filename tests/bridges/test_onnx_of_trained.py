@@ -89,7 +89,7 @@ def test_vosk_model(vosk):
             np.testing.assert_allclose(streamed, found, atol=2e-5, rtol=0)
 
 
-REFUSED = "Distribute|'Failover.* is no sum of rows|a loop reads itself at several offsets"
+REFUSED = "Distribute|cannot be computed with the context found"
 
 
 def test_kaldi_random_networks():
@@ -110,4 +110,4 @@ def test_kaldi_random_networks():
         found = net.whole(features, ivector if "ivector" in net.inputs else None)
         np.testing.assert_allclose(found, wanted, atol=2e-5, rtol=2e-5, err_msg=case.name)
         agreed += 1
-    assert agreed >= 15
+    assert agreed >= 22
