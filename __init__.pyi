@@ -14,7 +14,7 @@ from .bridges.compare.comparing import compare as compare
 from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
-from .bridges.recognise.info import FileInfo as FileInfo
+from .bridges.open.info import FileInfo as FileInfo
 from .bridges.torch.returning import weights_from_torch as weights_from_torch
 from .bridges.torch.to_torch import TorchModel as TorchModel
 from .bridges.torch.to_torch import to_torch as to_torch

@@ -91,7 +91,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "programs",
     ),
     "speech": (),
-    "bridges": ("onnx", "torch", "recognise", "view", "compare"),
+    "bridges": ("recognise", "onnx", "torch", "open", "view", "compare"),
     "python_api": (
         "builder",
         "ranks",

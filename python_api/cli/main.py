@@ -18,7 +18,7 @@ from . import standard_streams
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
     "summary": (".look", "Tell a net's shapes, parameters and memory in a table."),
-    "open": ("...bridges.recognise.command", "Tell what files are, by what is in them."),
+    "open": ("...bridges.open.command", "Tell what files are, by what is in them."),
     "view": ("...bridges.view.command", "Write a page to look at a net in a browser."),
     "compare": ("...bridges.compare.command", "Tell where two models part ways, by layer."),
     "verify": (".look", "Check a net and list all that is wrong with it."),

@@ -16,7 +16,7 @@ from opscope import FormatError
 from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.recognise.kinds import KINDS
-from opscope.bridges.recognise.opening import _TELLERS
+from opscope.bridges.open.opening import _TELLERS
 from opscope.bridges.recognise.recognising import kind_of
 from opscope.python_api.cli.main import commands, main
 from reference_folders import CNTK, DATA
@@ -290,3 +290,15 @@ def test_contexts_that_take_long_are_not_looked_for(tmp_path):
     info = opscope.open(path)
     assert info.context is None
     assert dict(info.facts)["context"] == "not looked for: p reads very many frames"
+
+
+def test_the_command_tells_of_all_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("one.npy", np.zeros((2, 3)))
+    np.savez("some.npz", a=np.zeros(3), b=np.arange(4))
+    Path("none.dat").write_bytes(b"\xff\xfe\x00\x00")
+    done = CliRunner().invoke(main, ["open", "one.npy", "none.dat", "lost.raw", "some.npz"])
+    assert done.exit_code == 1
+    assert "float64 [2, 3]" in done.stdout and "b int64 [4]" in done.stdout
+    assert "none.dat: a file that is of no known kind" in done.stderr
+    assert "lost.raw: No such file" in done.stderr
