@@ -60,6 +60,7 @@ _HOMES = {
     "to_onnx": ".bridges.onnx.export.exporting",
     "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("compare", "Comparison"), ".bridges.compare.comparing"),
+    **dict.fromkeys(("convert", "ConversionReport"), ".python_api.formats.converting"),
     "open": ".bridges.open.opening",
     "FileInfo": ".bridges.open.info",
     **dict.fromkeys(("to_torch", "TorchModel"), ".bridges.torch.to_torch"),

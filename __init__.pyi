@@ -61,6 +61,8 @@ from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
+from .python_api.formats.converting import ConversionReport as ConversionReport
+from .python_api.formats.converting import convert as convert
 from .python_api.generate.generation import Generator as Generator
 from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState

@@ -103,6 +103,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "recipe",
         "scaling",
         "convert",
+        "formats",
         "score",
         "cli",
     ),

@@ -30,7 +30,7 @@ _COMMANDS = {
     "plan-scale": (".plan_scale", "Tell what a training step would take on many ranks."),
     "launch": (".launch", "Run a script or command as several ranks that train together."),
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
-    "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),
+    "convert": (".convert", "Convert models and data from one format to another."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
     "to-torch": ("...bridges.torch.command", "Write an nnet3 network as a PyTorch module."),
     "from-torch": ("...bridges.torch.command", "Put weights trained in PyTorch into a model file."),
