@@ -17,6 +17,7 @@ from ...framework.base.errors import FormatError, OpscopeError, RunError
 from ...framework.base.untrusted.values import open_file, plain
 from ...framework.files.array_files import read_array, read_arrays
 from ...framework.files.tensor_file import TensorFile, write_tensors
+from ...nnet3.files.compressed import CompressedMatrix
 from ...nnet3.programs.listing import entries, read_value
 from ...nnet3.tables.tables import TableWriter, read_table
 from .report import Job
@@ -63,6 +64,8 @@ def _items(job: Job) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _array(job: Job, key: str, value: object) -> np.ndarray:
+    if isinstance(value, CompressedMatrix):
+        value = value.decompress()
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return value
     if isinstance(value, (int, float)):

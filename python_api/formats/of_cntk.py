@@ -11,6 +11,7 @@ from ...bridges.onnx.export.cntk_nets import CntkRun
 from ...bridges.onnx.export.exporting import to_onnx
 from ...cntk.models.v1 import parse_model
 from ...cntk.network.dialect import from_desc, parameter_arrays, to_desc
+from ...cntk.network.graph import GROUPS
 from ...cntk.network.initialize import initialize
 from ...cntk.network.network import Network
 from ...cntk.network.nodes.node import Node
@@ -30,7 +31,17 @@ from . import losses
 from .of_nets import write_code
 from .of_nnet3 import take_check
 from .report import VALUES, Job
-from .runs import cases_of, declared, own_run, random_rows, run_cntk, run_nnet3, same_cntk, windows
+from .runs import (
+    cases_of,
+    declared,
+    own_run,
+    random_rows,
+    run_cntk,
+    run_nnet3,
+    same_cntk,
+    windows,
+    without_masks,
+)
 from .sources import DRAWN
 from .writing import Frames, checked_cntk, cntk_facts, nnet3_facts
 
@@ -72,7 +83,7 @@ def to_operators(job: Job) -> None:
     network = _network(job)
     run = CntkRun(CntkNet(network), job.options.outputs or None)
     job.lose(*losses.of_network(network), *losses.of_precision(network))
-    net = declared(run.inference)
+    net = without_masks(declared(run.inference))
     made = own_run(net, run.arrays, list(run.inference.outputs))
     for inputs, found in cases_of(made):
         wanted = run(inputs)
@@ -101,7 +112,8 @@ def to_code(job: Job) -> None:
     params = os.path.splitext(job.target)[0] + VALUES
     name = os.path.basename(job.report.source)
     code = to_python(network, name, os.path.basename(params))
-    job.lose(*losses.of_network(network, rates=False))
+    groups = [group for group in GROUPS if network.groups[group]]
+    job.lose(f"groups of nodes: {', '.join(groups)}" if groups else "")
     roots = [node for node in network.groups["output"] if node.axis is not None]
     outputs = {node.name: code.outputs[node.name] for node in roots if node.name in code.outputs}
     net = CntkNet(network)

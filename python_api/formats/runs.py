@@ -15,14 +15,16 @@ from ...cntk.network.nodes.analysis import depth_first
 from ...cntk.network.nodes.node import Node
 from ...cntk.run.runtime import CntkNet
 from ...framework.base.errors import OpscopeError
-from ...framework.ir.desc import OUTPUT, TEMPORARY, make_var
-from ...framework.ir.op_list import OpList
+from ...framework.ir.desc import OUTPUT, TEMPORARY, make_op, make_var
+from ...framework.ir.names import COPY_OP
+from ...framework.ir.op_list import OpList, OpNode
 from ...nnet3.inference.chunks import ChunkComputer, ChunkOptions
 from ...nnet3.network.nnet import Nnet
 from .report import Job
 
 _FRAMES = (1, 6, 25)
 _SEED = 0
+_MASK = "cntk.dropout_mask"
 Rows = dict[str, np.ndarray]
 
 
@@ -171,7 +173,7 @@ def same_cntk(job: Job, made: Network, source: Network) -> None:
 def own_run(net: OpList, arrays: Mapping[str, np.ndarray], outputs: Sequence[str]) -> OwnRun:
     """A net of operators in inference form, ready to run, without what only other outputs need."""
     form = inference_form(net, outputs or None)
-    return OwnRun(replace(form, whole=declared(form)), arrays)
+    return OwnRun(replace(form, whole=without_masks(declared(form))), arrays)
 
 
 def declared(form: Inference) -> OpList:
@@ -187,6 +189,25 @@ def declared(form: Inference) -> OpList:
         spec = form.specs.get(name)
         shape, dtype = (None, None) if spec is None else spec
         net.vars.append(make_var(name, shape, dtype, kind))
+    return net
+
+
+def without_masks(net: OpList) -> OpList:
+    """The net with the identity in place of dropout, whose masks are drawn in training."""
+    masks = {op.outputs["out"][0] for op in net.ops if op.type == _MASK}
+    if not masks:
+        return net
+    ops: list[OpNode] = []
+    for op in net.ops:
+        if op.type == _MASK:
+            continue
+        read = [name for name in op.input_names() if name not in masks]
+        if op.type == "mul" and len(read) == 1:
+            op = make_op(COPY_OP, {"x": read[0]}, dict(op.outputs), source=op.source)
+        ops.append(op)
+    net.ops = ops
+    used = {name for op in ops for name in (*op.input_names(), *op.output_names())}
+    net.vars = [var for var in net.vars if var.name in used]
     return net
 
 
