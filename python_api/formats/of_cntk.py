@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...bridges.onnx.export.checking import ExportError
 from ...bridges.onnx.export.cntk_nets import CntkRun
 from ...bridges.onnx.export.exporting import to_onnx
 from ...cntk.models.v1 import parse_model
@@ -17,7 +18,7 @@ from ...cntk.network.network import Network
 from ...cntk.network.nodes.node import Node
 from ...cntk.run.runtime import CntkNet
 from ...framework.base.atomic import write_atomically
-from ...framework.base.errors import FormatError, VariableError
+from ...framework.base.errors import FormatError, UnknownOperatorError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.files.saved import put_values, save
 from ...framework.ir.messages import from_message, parse_net, serialize_net
@@ -33,11 +34,13 @@ from .of_nnet3 import take_check
 from .report import VALUES, Job
 from .runs import (
     cases_of,
+    cntk_inputs,
     declared,
     own_run,
     random_rows,
     run_cntk,
     run_nnet3,
+    run_windows,
     same_cntk,
     windows,
     without_masks,
@@ -52,6 +55,11 @@ def _network(job: Job) -> Network:
         job.report.facts.append("its parameters are drawn: it holds none")
         initialize(job.value)
     return job.value
+
+
+def _need_outputs(job: Job, network: Network) -> None:
+    if not (job.options.outputs or network.groups["output"]):
+        raise VariableError(f"{job.report.source}: it names no output nodes; name one: --output")
 
 
 def to_model(job: Job) -> None:
@@ -81,7 +89,11 @@ def to_net(job: Job) -> None:
 def to_operators(job: Job) -> None:
     """A net of operators that runs."""
     network = _network(job)
-    run = CntkRun(CntkNet(network), job.options.outputs or None)
+    _need_outputs(job, network)
+    try:
+        run = CntkRun(CntkNet(network), job.options.outputs or None)
+    except (ExportError, VariableError) as error:
+        raise UnknownOperatorError(f"{job.target}: {str(error).removeprefix('ONNX: ')}") from None
     job.lose(*losses.of_network(network), *losses.of_precision(network))
     net = without_masks(declared(run.inference))
     made = own_run(net, run.arrays, list(run.inference.outputs))
@@ -101,6 +113,7 @@ def to_operators(job: Job) -> None:
 def to_onnx_model(job: Job) -> None:
     """An ONNX model, which is checked as `to-onnx` checks it."""
     network = _network(job)
+    _need_outputs(job, network)
     job.lose(*losses.of_network(network), *losses.of_precision(network))
     outputs = job.options.outputs or None
     take_check(job, to_onnx(network, job.target, outputs=outputs, bound=job.options.bound))
@@ -152,6 +165,7 @@ def _main_input(network: Network, name: str) -> str:
 def to_raw(job: Job) -> None:
     """A raw network of Kaldi's."""
     network = _network(job)
+    _need_outputs(job, network)
     context = _windows(network, job.options.context)
     job.lose(*losses.of_network(network, rates=False), *losses.of_precision(network))
     nnet = to_nnet3(network, job.options.outputs, context)
@@ -175,6 +189,7 @@ def to_mdl(job: Job) -> None:
         )
     if len(job.options.outputs) > 1:
         raise FormatError(f"{job.target}: an acoustic model has one output")
+    _need_outputs(job, network)
     context = _windows(network, job.options.context)
     job.lose(*losses.of_network(network, rates=False), *losses.of_precision(network))
     transitions = TransitionModel.read_from(Reader(path))
@@ -205,12 +220,9 @@ def _compare(
 ) -> None:
     """Run both on utterances: the network of CNTK's on windows of the frames."""
     names = {node.name for node in nnet.inputs()}
-    main = next((n for n in context if n not in names), "")
-    if not main:
-        main = _main_input(network, "") if "input" in names else ""
-    if names - {"input", "ivector"} or "input" not in names:
-        job.report.note = f"the network has the inputs {', '.join(sorted(names))}"
-        return
+    main = next((node.name for node in cntk_inputs(roots) if node.name not in names), "input")
+    simple = "input" in names and names <= {"input", "ivector"}
+    frames = {n: context.get(main if n == "input" else n, (0, 0)) for n in names}
     net = CntkNet(network)
     dims = {name: nnet.input_dim(name) for name in names}
     for rows in random_rows(dims, ["ivector"]):
@@ -220,7 +232,8 @@ def _compare(
             wide = windows(array, *context.get(own, (0, 0)))
             fed[own] = wide.reshape(len(wide), *reversed(network.find(own).shape))
         wanted = run_cntk(net, roots, fed)
-        found = list(run_nnet3(nnet, rows).values())
+        made = run_nnet3(nnet, rows) if simple else run_windows(nnet, rows, frames)
+        found = list(made.values())
         if priors is not None and priors.size:
             found[0] = found[0] - np.log(np.maximum(priors, 1e-37))
         for node, value, expected in zip(roots, found, wanted, strict=True):

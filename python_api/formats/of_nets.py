@@ -163,7 +163,7 @@ def write_code(
     except OpscopeError as error:
         if job.report.cases or job.report.error is not None:
             raise
-        job.report.note = (str(error).splitlines() or [""])[0]
+        job.report.note = (str(error).splitlines() or [""])[0].removeprefix("ONNX: ")
     held: dict[str, Any] = {name: np.ascontiguousarray(array) for name, array in values.items()}
     write_together(
         [

@@ -123,7 +123,9 @@ def table_lines() -> list[str]:
     lines: list[str] = []
     for family, kinds in KINDS_OF.items():
         lines.append(f"from {', '.join(KINDS[kind].title for kind in kinds)}")
-        if family in (NNET3, CNTK):
+        if family == OPERATORS:
+            lines[-1] = "from opscope net of operators, opscope checkpoint"
+        elif family in (NNET3, CNTK):
             lines[-1] += f", opscope net in the dialect {family}"
         for to in forms_from(family):
             entry, form = TABLE_OF[family, to], FORMS[to]

@@ -76,7 +76,7 @@ def test_kaldi_to_cntk_and_back():
     assert "the transition model" in lost and "dropout and random masks of 1 component" in lost
     assert "settings of natural gradient of 2 components" in lost and "priors" not in lost
     report = opscope.convert("b.dnn", "c.mdl", context={"": (1, 2)}, transition_model="a.mdl")
-    assert report.cases == 3 and "other outputs" in checked(report)
+    assert report.cases == 2 and "other outputs" in checked(report)
     assert np.allclose(AmNnetSimple.read("c.mdl").priors, [0.5, 0.25, 0.25])
     checked(opscope.convert("c.mdl", "d.cmf"))
     one, two = read_model("b.dnn"), read_model("d.cmf")
@@ -179,7 +179,7 @@ def test_cntk_to_operators_onnx_and_code():
 def test_cntk_to_kaldi_and_back():
     cntk()
     report = opscope.convert("a.dnn", "k.raw", context={"": (1, 0)})
-    assert report.cases == 3 and "criteria: ce" in checked(report)
+    assert report.cases == 2 and "criteria: ce" in checked(report)
     checked(opscope.convert("k.raw", "back.dnn"))
     assert read_model("back.dnn").parameter_count() == read_model("a.dnn").parameter_count()
     checked(opscope.convert("a.dnn", "n.raw", outputs=["act"]))
@@ -308,7 +308,7 @@ def test_the_command():
     done = run(main, ["convert", "a.raw", "b.dnn"])
     assert done.exit_code == 0 and "contextWindow = 1:2 of 4" in done.output
     assert "lost: learning rates of 2 components" in done.output
-    assert "checked: maximum error" in done.output and "on 3 random inputs" in done.output
+    assert "checked: maximum error" in done.output and "on 2 random inputs" in done.output
     done = run(main, ["convert", "b.dnn", "c.raw", "--context", "1:2", "--text"])
     assert done.exit_code == 0, done.output
     done = run(main, ["convert", "u.fea", "u.ark"])
