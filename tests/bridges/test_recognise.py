@@ -302,3 +302,21 @@ def test_the_command_tells_of_all_files(tmp_path, monkeypatch):
     assert "float64 [2, 3]" in done.stdout and "b int64 [4]" in done.stdout
     assert "none.dat: a file that is of no known kind" in done.stderr
     assert "lost.raw: No such file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("ndl", "# a layer\nLayer(dim, x)\n[\n  W = Parameter(dim, 3)\n  z = Times(W, x)\n]\n"),
+        ("ndl", "Dim=3\nW=Parameter(Dim, Dim)\nx=Input(Dim)\nz=Times(W, x)\nOutputNodes=(z)\n"),
+        ("ndl", "FF(X, W) = Times(W, X)\nload=ndlMacros\nrun=net\n"),
+        ("brainscript", "train = new TrainAction [\n  modelPath = 'a'\n]\nprecision = 'float'\n"),
+        ("brainscript", "Dense {dim} = {\n  apply (x) = x\n}.apply\n"),
+        ("brainscript", "Twice (f) = x => f (f (x))\n"),
+        ("mel", "# edit\nm = LoadModel(a.dnn)\nSaveModel(m, b.dnn)\n"),
+        ("cntk config", "command = Train\nTrain = [\n  action = train\n]\n"),
+    ],
+)
+def test_texts_of_cntk_without_a_suffix(kind, text, tmp_path):
+    (tmp_path / "text").write_text(text)
+    assert kind_of(str(tmp_path / "text")) == kind
