@@ -35,6 +35,7 @@ class Form:
 _ALL = (
     Form("raw", "Kaldi nnet3 network (raw)", (".raw",)),
     Form("mdl", "Kaldi nnet3 acoustic model (mdl)", (".mdl",)),
+    Form("config", "Kaldi nnet3 config", (".config",)),
     Form("cntk", "CNTK model (version 1)", (".dnn", ".cmf", ".model")),
     Form("net", "opscope net, in the words of its source", (".pb",)),
     Form("operators", "opscope net of operators that run", (".pb",)),

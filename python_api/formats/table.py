@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...bridges.recognise.kinds import KINDS
-from . import data, of_cntk, of_nets, of_nnet3
+from . import config_text, data, of_cntk, of_nets, of_nnet3
 from .forms import FORMS
 from .report import Job
 from .sources import CNTK, KINDS_OF, LABELS, NNET3, ONNX, OPERATORS, TABLE, TORCH
@@ -50,6 +50,7 @@ _ALL = (
         "transition model, priors (they return with the weights)",
         ("frame_subsampling_factor", "outputs"),
     ),
+    Conversion(NNET3, "config", config_text.to_config, "all numbers: structure and settings stay"),
     Conversion(TORCH, "raw", of_nnet3.from_torch_folder, "", ("original",)),
     Conversion(TORCH, "mdl", of_nnet3.from_torch_folder, "", ("original",)),
     Conversion(CNTK, "cntk", of_cntk.to_model, "what only CNTK 2.0 has"),

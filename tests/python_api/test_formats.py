@@ -70,6 +70,36 @@ def test_configs_become_networks():
         opscope.convert("net.config", "net.py")
 
 
+def test_networks_become_configs():
+    nnet3()
+    report = opscope.convert("a.raw", "a.config")
+    assert report.error is None and "it holds no numbers" in str(report)
+    assert report.lost[0] == "all 99 parameters: a config draws new ones"
+    text = Path("a.config").read_text()
+    assert "type=DropoutComponent dim=6 dropout-proportion=0.2" in text
+    assert "max-change=0.5" in text and kind_of("a.config") == "config"
+    opscope.convert("a.config", "b.raw")
+    one, two = Nnet.read("a.raw"), Nnet.read("b.raw")
+    assert one.config_lines() == two.config_lines()
+    assert [c.type for c in one.components.values()] == [c.type for c in two.components.values()]
+    assert {k: a.shape for k, a in one.arrays().items()} == {
+        k: a.shape for k, a in two.arrays().items()
+    }
+    opscope.convert("b.raw", "c.config")
+    assert Path("c.config").read_text() == text
+
+
+def test_what_config_lines_cannot_describe_is_refused(monkeypatch):
+    nnet3()
+    real = Nnet.from_config_text
+    monkeypatch.setattr(
+        Nnet, "from_config_text", lambda text, rng: real(text.replace("change=0.5", "change=2"), 0)
+    )
+    with pytest.raises(OpscopeError, match=r"component 'a' .* set otherwise: max-change=0.5, max-"):
+        opscope.convert("a.raw", "a.config")
+    assert not Path("a.config").exists()
+
+
 def test_kaldi_to_cntk_and_back():
     acoustic()
     lost = checked(opscope.convert("a.mdl", "b.dnn"))
