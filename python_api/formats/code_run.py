@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -39,8 +40,9 @@ def built(text: str, target: str) -> OpList:
     build = [
         part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == "build"
     ]
-    names: dict[str, Any] = {"NetBuilder": NetBuilder, "np": np, "lookup": lookup}
-    names["__builtins__"] = {}
+    arrays = SimpleNamespace(array=np.array)
+    names: dict[str, Any] = {"NetBuilder": NetBuilder, "np": arrays, "lookup": lookup}
+    names["__builtins__"] = {"float": float}
     build[0].returns = None
     module = ast.fix_missing_locations(ast.Module(cast("list[ast.stmt]", build), []))
     try:

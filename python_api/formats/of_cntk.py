@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...bridges.onnx.export.cases import OwnRun
 from ...bridges.onnx.export.checking import ExportError
 from ...bridges.onnx.export.cntk_nets import CntkRun
 from ...bridges.onnx.export.exporting import to_onnx
+from ...cntk.lower.emitter import Sparse
 from ...cntk.models.v1 import parse_model
 from ...cntk.network.dialect import from_desc, parameter_arrays, to_desc
 from ...cntk.network.graph import GROUPS
@@ -29,7 +31,7 @@ from ...nnet3.network.nnet import Nnet
 from ..convert.from_cntk import to_acoustic_model, to_nnet3
 from ..to_python.cntk_to_python import to_python
 from . import losses
-from .of_nets import write_code
+from .of_nets import Values, write_code
 from .of_nnet3 import take_check
 from .report import VALUES, Job
 from .runs import (
@@ -47,6 +49,9 @@ from .runs import (
 )
 from .sources import DRAWN
 from .writing import Frames, checked_cntk, cntk_facts, nnet3_facts
+
+_ROWS = (1, 7)
+_SPARSE = "@VALUES"
 
 
 def _network(job: Job) -> Network:
@@ -138,7 +143,35 @@ def to_code(job: Job) -> None:
             for node, variable in outputs.items()
         }
 
-    write_code(job, code.text, params, code.values, list(outputs.values()), run)
+    def cases(made: OwnRun) -> list[tuple[Values, Values]]:
+        if not any(_SPARSE in var.name for var in made.inference.inputs):
+            return [(inputs, inputs) for inputs, _ in cases_of(made)]
+        return [_with_words(network, made, rows) for rows in _ROWS]
+
+    write_code(job, code.text, params, code.values, list(outputs.values()), run, cases)
+
+
+def _with_words(network: Network, made: OwnRun, rows: int) -> tuple[Values, Values]:
+    """Inputs of a net with sparse rows, one number in each, and the same as dense ones."""
+    rng = np.random.default_rng(rows)
+    sparse: dict[str, np.ndarray] = {}
+    dense: dict[str, np.ndarray] = {}
+    for var in made.inference.inputs:
+        name, at, _ = var.name.rpartition("@")
+        own = name if at else var.name
+        shape = tuple(reversed(network.find(own).shape))
+        width = int(np.prod(shape, dtype=np.int64))
+        if not at:
+            dense[own] = sparse[own] = rng.normal(size=(rows, *shape)).astype(np.float32)
+        elif own not in dense:
+            places = rng.integers(0, width, rows)
+            held = np.zeros((rows, width), np.float32)
+            held[np.arange(rows), places] = 1
+            dense[own] = held.reshape(rows, *shape)
+            names = Sparse.of(own)
+            sparse[names.values] = np.ones(rows, np.float32)
+            sparse[names.indices], sparse[names.counts] = places, np.ones(rows, np.int64)
+    return sparse, dense
 
 
 # -- nnet3

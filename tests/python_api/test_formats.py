@@ -21,7 +21,8 @@ from opscope.nnet3.inference.saved import load_nnet
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
 from opscope.python_api.cli.main import main
-from opscope.python_api.formats import converting
+from opscope.python_api.formats import of_nets, of_nnet3
+from opscope.python_api.formats.code_run import built
 from opscope.python_api.formats.sources import KINDS_OF, LABELS, TABLE
 from opscope.python_api.formats.table import TABLE_OF, table_lines
 
@@ -303,21 +304,45 @@ def test_the_source_is_never_overwritten():
 def test_a_result_that_computes_something_else_is_not_written(monkeypatch):
     nnet3()
     Path("old.dnn").write_text("old")
-    real = converting.TABLE_OF["nnet3", "cntk"].function.__globals__
-    assert real is not None
-    from opscope.python_api.formats import of_nnet3
+    real = of_nnet3.to_cntk
 
     def wrong(nnet, priors=None):
-        network, context = TO_CNTK(nnet, priors)
+        network, context = real(nnet, priors)
         node = next(n for n in network.nodes.values() if n.value is not None)
         node.value = node.value + 0.01
         return network, context
 
-    TO_CNTK = of_nnet3.to_cntk
     monkeypatch.setattr(of_nnet3, "to_cntk", wrong)
     with pytest.raises(RunError, match="old.dnn: not written: 's' would differ by"):
         opscope.convert("a.raw", "old.dnn")
     assert Path("old.dnn").read_text() == "old"
+
+
+def test_code_that_computes_something_else_is_not_written(monkeypatch):
+    net()
+    real = of_nets.saved_to_python
+
+    def wrong(net, arrays, *others):
+        return real(net, {name: array + 0.5 for name, array in arrays.items()}, *others)
+
+    monkeypatch.setattr(of_nets, "saved_to_python", wrong)
+    with pytest.raises(RunError, match="n.py: not written: 'y' would differ by"):
+        opscope.convert("n.pb", "n.py")
+    monkeypatch.setattr(of_nets, "saved_to_python", real)
+    monkeypatch.setattr(of_nets, "built", lambda text, name: built(f"import os\n{text}", name))
+    with pytest.raises(RunError, match="line 1 of the code would hold something else"):
+        opscope.convert("n.pb", "n.py")
+    assert not Path("n.py").exists() and not list(Path().glob("*.values.*"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["b.__class__", "np.load('x')", "__import__('os')", "open('x')", "[x for x in b]", "lambda: 0"],
+)
+def test_only_calls_that_build_are_run(line):
+    text = f"def build():\n    b = NetBuilder('n')\n    {line}\n    return b\n"
+    with pytest.raises(RunError, match="not written"):
+        built(text, "n.py")
 
 
 def test_loops_are_refused_by_name():
