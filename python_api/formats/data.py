@@ -259,7 +259,11 @@ def mlf_to_archive(job: Job) -> None:
     numbers = None
     if job.options.states is not None:
         numbers = {name: at for at, name in enumerate(read_states(job.options.states))}
-    found = read_mlf(job.report.source, numbers)
+    try:
+        found = read_mlf(job.report.source, numbers)
+    except FormatError as error:
+        hint = "" if numbers else "; where labels have names alone, --states numbers these"
+        raise FormatError(f"{error}{hint}") from None
     if not found:
         raise FormatError(f"{job.report.source}: holds no utterances")
     job.lose("names of states, scores and phones" if numbers else "names of states")

@@ -18,10 +18,9 @@ from ...bridges.torch.returning import weights_from_torch
 from ...bridges.torch.to_torch import CONFIG_FILE, STATE_FILE, forward_of, state_of, to_torch
 from ...cntk.models.v1 import parse_model
 from ...cntk.run.runtime import CntkNet
-from ...framework.base.atomic import write_atomically
+from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, RunError
 from ...framework.base.untrusted.records import json_file, typed
-from ...framework.base.untrusted.roots import confined
 from ...framework.base.untrusted.values import whole_number
 from ...framework.files.tensor_file import TensorFile
 from ...framework.ir.messages import from_message, parse_net, serialize_net
@@ -162,6 +161,8 @@ def to_onnx_model(job: Job) -> None:
     model, factor = _model(job), _subsampling(job)
     nnet = nnet_of(model)
     job.lose(*losses.of_model(model), *losses.of_training(nnet), *losses.of_outputs(nnet))
+    others = [node.name for node in nnet.outputs() if node.name != "output"]
+    job.lose(f"other outputs: {', '.join(others)}" if others else "")
     check = to_onnx(nnet, job.target, bound=job.options.bound, frame_subsampling_factor=factor)
     take_check(job, check)
     if factor > 1:
@@ -203,9 +204,10 @@ def to_torch_folder(job: Job) -> None:
     origin = source if job.kind in ("nnet3", "acoustic model") else nnet
     outputs = job.options.outputs or None
     if _has("torch"):
-        with tempfile.TemporaryDirectory() as folder:
-            with confined(folder):
-                to_torch(nnet, folder, outputs=outputs, frame_subsampling_factor=factor)
+        beside = os.path.dirname(os.path.abspath(job.target))
+        make_folder_of(os.path.abspath(job.target))
+        with tempfile.TemporaryDirectory(prefix=".", dir=beside) as folder:
+            to_torch(nnet, folder, outputs=outputs, frame_subsampling_factor=factor)
             _run_check(job, folder)
     else:
         job.report.note = "torch is not installed; run check.py in the folder where it is"

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import format_nets
 import opscope
 from format_nets import TDNN, acoustic, checked, cntk, net, nnet3, onnx
+from kaldi_data import need
 from opscope import FormatError, OpscopeError, RunError, SaveError
 from opscope.bridges.recognise.recognising import kind_of
 from opscope.cntk.models.v1 import read_model
@@ -25,6 +26,7 @@ from opscope.python_api.formats import of_nets, of_nnet3
 from opscope.python_api.formats.code_run import built
 from opscope.python_api.formats.sources import KINDS_OF, LABELS, TABLE
 from opscope.python_api.formats.table import TABLE_OF, table_lines
+from reference_folders import DATA
 
 USED: set[tuple[str, str]] = set()
 
@@ -136,6 +138,14 @@ def test_kaldi_through_onnx():
     assert np.array_equal(values[1], values[2]) or np.abs(values[1] - values[2]).max() < 1e-6
 
 
+def test_outputs_that_onnx_leaves_out_are_told():
+    pytest.importorskip("onnxruntime")
+    nnet3(text=TDNN + "output-node name=other input=o\n")
+    lost = checked(opscope.convert("a.raw", "a.onnx"))
+    assert "other outputs: other" in lost
+    assert checked(opscope.convert("a.raw", "b.raw")) == ""
+
+
 def test_a_vosk_folder_becomes_onnx():
     pytest.importorskip("onnxruntime")
     Path("vosk/am").mkdir(parents=True)
@@ -153,7 +163,9 @@ def test_a_vosk_folder_becomes_onnx():
 def test_kaldi_to_pytorch_and_back():
     torch = pytest.importorskip("torch")
     acoustic()
-    report = opscope.convert("a.mdl", "folder/")
+    with opscope.confined("."):
+        report = opscope.convert("a.mdl", "folder/")
+    assert not [name for name in os.listdir() if name.startswith(".")]
     assert "by check.py in PyTorch" in str(report) and report.cases == 2
     checked(report)
     assert kind_of("folder") == "torch" and opscope.open("folder").kind == "torch"
@@ -254,6 +266,35 @@ def test_onnx_models():
     report = opscope.convert("g.onnx", "g.py", shapes={"x": (-1, 2, 3)})
     assert report.cases == 3
     checked(report)
+
+
+# -- trained networks
+
+
+@pytest.mark.parametrize(
+    ("source", "targets"),
+    [
+        (("trained", "tdnnf", "model.raw"), ("a.dnn", "a.config", "a.pb")),
+        (("trained", "cnn", "model.raw"), ("a.dnn", "a.config")),
+        (("trained", "lstmp", "model.raw"), ("a.config", "a.raw")),
+        (("formats", "final.mdl"), ("a.cmf", "a.mdl")),
+    ],
+)
+def test_trained_networks_of_kaldi(source, targets):
+    path = need(*source)
+    for target in targets:
+        report = opscope.convert(path, target)
+        assert target.endswith("config") or report.error <= 1e-5, str(report)
+
+
+def test_a_trained_network_of_cntk():
+    path = DATA / "cntk" / "slu.forward.cmf"
+    if not path.exists():
+        pytest.skip(f"no reference data: {path} is missing")
+    for target, to in (("a.cmf", None), ("a.pb", "operators"), ("a.py", None)):
+        assert opscope.convert(path, target, to).error <= 1e-5
+    with pytest.raises(OpscopeError, match="PastValue operation: cannot become nnet3"):
+        opscope.convert(path, "a.raw")
 
 
 # -- refusals

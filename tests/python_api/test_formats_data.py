@@ -88,6 +88,8 @@ def test_labels_and_alignments():
     found = dict(read_table("ark:b.ark", "int_vector"))
     assert all(np.array_equal(found[key], states) for key, states in wanted.items())
     assert read_mlf("ali.mlf", {"sil": 0, "ah": 1, "oh": 2}).keys() == wanted.keys()
+    with pytest.raises(FormatError, match="ali.mlf:3: .*; where labels have names alone, --states"):
+        opscope.convert("ali.mlf", "x.ark")
     with pytest.raises(OpscopeError, match="--states wants a file"):
         opscope.convert("ali.ark", "x.mlf")
     Path("states").write_text("sil\n")
