@@ -21,9 +21,9 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 EPOCHS = 5
 NETS = {
-    "conv": ("conv net 1x28x28, 16 and 32 filters 5x5, batch 64, 22 steps", 22),
-    "mlp": ("MLP 784-512-512-10, batch 256, 60 steps", 60),
-    "lstm": ("LSTM T=40, batch 64, 128 -> 256, 10 steps", 10),
+    "conv": ("conv net 1x28x28, 16 and 32 filters 5x5, batch 64, 22 steps", 22, "conv-step"),
+    "mlp": ("MLP 784-512-512-10, batch 256, 60 steps", 60, "mlp-step"),
+    "lstm": ("LSTM T=40, batch 64, 128 -> 256, 10 steps", 10, "lstm-step"),
 }
 TARGET = 1.3
 
@@ -31,15 +31,10 @@ TARGET = 1.3
 def step_of(net: str) -> object:
     """A function that trains a net by one minibatch."""
     sys.path.insert(0, str(HERE))
-    import cases
+    from workloads import ALL
+    from workloads.workload import OURS
 
-    if net == "conv":
-        return cases.ours(cases.our_convnet, (64, 1, 28, 28), cases.SGD, True)
-    if net == "mlp":
-        return cases.mlp_step_ours()
-    import recurrent_cases
-
-    return recurrent_cases.ours(recurrent_cases.our_cell, True)
+    return ALL[NETS[net][2]].sides[OURS](0)  # as many threads as the environment says
 
 
 def child(net: str) -> None:

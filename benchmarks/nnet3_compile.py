@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from nnet3_cases import NETS, network
+from workloads.nnet3_nets import NETS, network
 
 KALDI_MS = {"tdnn": (63, 1.8), "tdnnf": (380, 17), "lstmp": (58, 11)}
 """What Kaldi 5.5 takes to compile them on one of two cores, without and with shortcut."""

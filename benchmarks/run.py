@@ -1,166 +1,184 @@
-"""Benchmarks beside PyTorch (CPU), both in one run with the same number of threads.
+"""Benchmarks beside PyTorch and ONNX Runtime (CPU), sides in turn in one run.
 
-    python benchmarks/run.py [--threads 2] [--only a,b] [--json results.json]
+    python benchmarks/run.py [--only mlp-step,lstm] [--threads 1,2] [--where apart,together,busy]
+                             [--against COMMIT] [--json FILE] [--markdown FILE] [--png FILE]
 
-Each line is a ratio, peer time / our time: above 1 we are faster. Both sides run in turn, round by
-round; the ratio is the median over rounds, so that a drifting machine does not decide it.
+Each line is a ratio, time of the fastest peer / our time: above 1 we are faster. Rounds of all
+sides alternate, and the ratio is the median over rounds, so that a drifting machine does not decide
+it. `apart` gives each side a process of its own, `together` one process that has loaded the peers
+first, `busy` is `apart` beside a process that spins. `--against` compares with another commit of
+ours instead of the peers. `--list` shows the workloads.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import datetime
 import json
 import os
 import pathlib
 import platform
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable
+
+from side_by_side.commits import checked_out
+from side_by_side.report import Row, markdown, picture
+from side_by_side.rounds import Condition, Times, ceiling, measure, program
+from workloads import ALL
+from workloads.nnet3_nets import PRODUCTS
+from workloads.workload import OURS, Absent, Workload
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROUNDS = 9
-ROUND_SECONDS = 0.4
-TARGETS = {
-    "a": ("MLP 784-512-512-10, batch 256, Adam step", 1.0),
-    "b": ("MLP 64-32-10, batch 32, SGD step", 3.0),
-    "c1": ("MLP 784-512-512-10, batch 256, forward", 1.0),
-    "c2": ("MLP 64-32-10, batch 32, forward", 3.0),
-    "r1": ("LSTM T=40, batch 64, 128 -> 256, forward", 1.0),
-    "r2": ("LSTM T=40, batch 64, 128 -> 256, SGD step", 1.0),
-    "r3": ("ATIS tagger, 1,600 sentences of their real lengths, SGD", 1.0),
-    "r4": ("step net of small operators T=40, batch 64, SGD step", 2.0),
-    "n1": ("nnet3 TDNN, 128 x 8 frames, gradient; peer: its products", 0.8),
-    "n2": ("nnet3 TDNN-F, 32 x 150 frames, gradient; peer: its products", 0.8),
-    "n3": ("nnet3 LSTMP, 32 x 20 frames, gradient; peer: its products", 0.8),
-    "d": ("conv net 1x28x28, 16 and 32 filters 5x5, batch 64, SGD step", 0.5),
-}
+WHERE = ("apart", "together", "busy")
 
 
-def seconds_per_call(call: Callable[[], object], repeats: int) -> float:
-    start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - start) / repeats
+def processor() -> str:
+    """The name of the CPU, for the table."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
-def calibrate(call: Callable[[], object]) -> int:
-    """How many calls fill one round, after a warm-up."""
-    for _ in range(5):
-        call()
-    return max(3, int(ROUND_SECONDS / max(seconds_per_call(call, 5), 1e-7)))
+class Run:
+    """What is measured, and what was found so far."""
 
+    def __init__(self, args: argparse.Namespace, against: str) -> None:
+        self.rounds, self.seconds, self.compile = args.rounds, args.seconds, args.compile
+        self.against, self.commit = against, args.against
+        self.rows: list[Row] = []
+        self.ceilings: dict[int, float] = {}
 
-def compare(ours: Callable[[], object], peer: Callable[[], object]) -> dict[str, float]:
-    """Times of both sides in turn and the median of the rounds' ratios."""
-    repeats = calibrate(ours), calibrate(peer)
-    times = [(seconds_per_call(ours, repeats[0]), seconds_per_call(peer, repeats[1]))]
-    times += [
-        (seconds_per_call(ours, repeats[0]), seconds_per_call(peer, repeats[1]))
-        for _ in range(ROUNDS - 1)
-    ]
-    return {
-        "ours_us": statistics.median(t[0] for t in times) * 1e6,
-        "peer_us": statistics.median(t[1] for t in times) * 1e6,
-        "ratio": statistics.median(t[1] / t[0] for t in times),
-    }
+    def workload(self, key: str, condition: Condition) -> None:
+        """Measures one workload under one condition and tells of it."""
+        workload = ALL[key]
+        if workload.processes:
+            self._programs(key, workload, condition)
+            return
+        sides = self._sides(workload)
+        paths = {self.commit: self.against} if self.against else {}
+        found, absent = measure(key, sides, condition, self.rounds, self.seconds, paths)
+        for side, why in absent.items():
+            print(f"{key:16} {side} left out: {why}", flush=True)
+        peers = [side for side in found if side not in (OURS, PRODUCTS)]
+        if OURS in found and peers:
+            self._told(key, found, peers, condition)
 
+    def _sides(self, workload: Workload) -> dict[str, str]:
+        if self.against:
+            return {OURS: OURS, self.commit: OURS}
+        chosen = [side for side in workload.sides if self.compile or ".compile" not in side]
+        return {side: side for side in chosen}
 
-def run_cases(chosen: list[str], threads: int) -> dict[str, dict[str, float]]:
-    try:
-        import torch
-    except ImportError:
-        sys.exit("the benchmarks compare with PyTorch: python build.py bench installs it")
-    import cases
-    import nnet3_cases
-    import recurrent_cases
-
-    makers = cases.CASES | recurrent_cases.CASES | nnet3_cases.CASES
-    torch.set_num_threads(threads)
-    results = {}
-    for key in chosen:
-        title, target = TARGETS[key]
-        if key == "r3" and recurrent_cases.atis() is None:
-            print(f"{key:3} {title:62} left out: no folder OPSCOPE_CNTK_DATA with the ATIS files")
-            continue
-        ours, peer = makers[key]()
-        measured = compare(ours, peer)
-        measured["target"] = target
-        results[key] = measured
-        mark = "" if measured["ratio"] >= target else "  below target"
-        print(
-            f"{key:3} {title:62} ours {measured['ours_us']:9.1f} us  "
-            f"peer {measured['peer_us']:9.1f} us  ratio {measured['ratio']:5.2f}"
-            f"  (target {target:g}){mark}",
-            flush=True,
+    def _told(
+        self, key: str, found: dict[str, Times], peers: list[str], condition: Condition
+    ) -> None:
+        workload, ours = ALL[key], found[OURS]
+        peer = min(peers, key=lambda side: found[side].median)
+        achieved = None
+        if workload.operations:
+            if condition.threads not in self.ceilings:
+                self.ceilings[condition.threads] = ceiling(condition.threads)
+            achieved = workload.operations() / ours.median / self.ceilings[condition.threads]
+        pairs = zip(found[peer].wall, ours.wall, strict=True)
+        row = Row(
+            workload=key,
+            title=workload.title,
+            threads=condition.threads,
+            where=condition.where,
+            target=0.97 if self.against else workload.target,
+            ours_ms=1e3 * ours.median,
+            peer=peer,
+            peer_ms=1e3 * found[peer].median,
+            ratio=statistics.median(theirs / own for theirs, own in pairs),
+            spread=ours.spread,
+            achieved=achieved,
+            products=found[PRODUCTS].median / ours.median if PRODUCTS in found else None,
+            first_s=(ours.first, found[peer].first),
+            peak_mb=(ours.peak_mb, found[peer].peak_mb),
+            all_ms={side: 1e3 * times.median for side, times in found.items()},
         )
-    return results
+        self.rows.append(row)
+        print(row.line(), flush=True)
 
-
-def child(code: str, threads: int) -> str:
-    """Output of a fresh process that runs `code`."""
-    env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
-    out = subprocess.run(
-        [sys.executable, "-c", code], cwd=HERE, env=env, capture_output=True, text=True, check=True
-    )
-    return out.stdout.strip().splitlines()[-1]
-
-
-def import_milliseconds() -> float:
-    """Median time of `import opscope` in a fresh process."""
-    code = "import time; t = time.perf_counter(); import opscope; print(time.perf_counter() - t)"
-    return 1e3 * statistics.median(float(child(code, 1)) for _ in range(7))
-
-
-def compile_times() -> dict[str, dict[str, float]]:
-    """What benchmarks/nnet3_compile.py measures in a fresh process."""
-    with tempfile.TemporaryDirectory() as passing:
-        path = pathlib.Path(passing, "times.json")
-        subprocess.run([sys.executable, HERE / "nnet3_compile.py", "--json", path], check=True)
-        return json.loads(path.read_text())["given"]
-
-
-def peak_megabytes(side: str, threads: int) -> float:
-    """Peak resident memory of a fresh process that trains case (a) for 30 steps on one side."""
-    code = (
-        f"import cases, resource; step = cases.mlp_step_{side}();\n"
-        "for _ in range(30): step()\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    return int(child(code, threads)) / 1024
+    def _programs(self, key: str, workload: Workload, condition: Condition) -> None:
+        """Whole programs, in turn; of those without a peer only the seconds are told."""
+        assert workload.processes
+        if condition.where != "apart":
+            return
+        try:
+            commands = dict(workload.processes())
+        except Absent as absent:
+            print(f"{key:16} left out: {absent}", flush=True)
+            return
+        if self.against:
+            commands = {OURS: commands[OURS], self.commit: commands[OURS]}
+        found = {side: Times() for side in commands}
+        for _ in range(max(3, self.rounds // 2)):
+            for side, command in commands.items():
+                path = self.against if side == self.commit else ""
+                wall, cpu = program(command, condition.threads, path)
+                found[side].wall.append(cpu)  # CPU time is what counts here
+                found[side].first = wall
+        peers = [side for side in found if side != OURS]
+        if peers:
+            self._told(key, found, peers, condition)
+            return
+        spent = found[OURS].median
+        mark = "" if spent <= workload.target else "  above the limit"
+        told = (
+            f"{spent:6.3f} s of CPU, {found[OURS].first:.3f} s in all (limit {workload.target:g})"
+        )
+        print(f"{key:16} {condition.threads} {told}{mark}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", default=",".join(TARGETS), help="cases, separated by commas")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    parser.add_argument("--only", default=",".join(ALL), help="workloads, separated by commas")
+    parser.add_argument("--threads", default="1,2" if (cores or 1) > 1 else "1")
+    parser.add_argument("--where", default="apart,together", help=f"of {', '.join(WHERE)}")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of one round of one side")
+    parser.add_argument("--no-compile", dest="compile", action="store_false",
+                        help="leave torch.compile out")  # fmt: skip
+    parser.add_argument("--against", default="", metavar="COMMIT", help="a commit of ours as peer")
     parser.add_argument("--json", default=str(HERE / "results.json"), help="file for the numbers")
+    parser.add_argument("--markdown", default="", help="file for the table")
+    parser.add_argument("--png", default="", help="file for the picture")
+    parser.add_argument("--list", action="store_true", help="show the workloads")
     args = parser.parse_args()
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(args.threads)  # before any of the libraries loads
-    # Both sides may use one GNU thread pool here. Threads that spin after a call, as they do by
-    # default, would take the cores of the side that runs next.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    sys.path.insert(0, str(HERE))
+    if args.list:
+        for key, workload in ALL.items():
+            print(f"{key:16} {workload.title}")
+        return
+    keys, where = args.only.split(","), args.where.split(",")
+    wrong = [key for key in keys if key not in ALL] + [each for each in where if each not in WHERE]
+    if wrong:
+        parser.error(f"unknown: {', '.join(wrong)}; there are {', '.join((*ALL, *WHERE))}")
+    threads = [int(count) for count in args.threads.split(",")]
+    conditions = [Condition(count, each) for each in where for count in threads]
+    with checked_out(args.against) if args.against else contextlib.nullcontext("") as against:
+        run = Run(args, against)
+        for key in keys:
+            for condition in conditions:
+                run.workload(key, condition)
+    today = datetime.date.today().isoformat()
+    machine = {"processor": processor(), "cores": cores, "date": today, "python": sys.version}
+    ceilings = {count: flops / 1e9 for count, flops in run.ceilings.items()}
     results = {
-        "machine": {"processor": platform.machine(), "threads": args.threads},
-        "import_ms": import_milliseconds(),
-        # Before this process loads the peer: Linux hands the peak of the parent on to the child.
-        "peak_mb": {side: peak_megabytes(side, args.threads) for side in ("ours", "peer")},
-        "cases": run_cases(args.only.split(","), args.threads),
+        "machine": machine,
+        "product_ceiling_gflops": ceilings,
+        "rows": [row.json() for row in run.rows],
     }
-    import nnet3_cases
-
-    if set(args.only.split(",")) & set(nnet3_cases.CASES):
-        results["nnet3_compile"] = compile_times()
-    print(f"import opscope: {results['import_ms']:.1f} ms (target under 50)")
-    ours, peer = results["peak_mb"]["ours"], results["peak_mb"]["peer"]
-    print(
-        f"peak memory of (a): ours {ours:.0f} MB, peer {peer:.0f} MB (target: at most the peer's)"
-    )
-    pathlib.Path(args.json).write_text(json.dumps(results, indent=2) + "\n")
+    pathlib.Path(args.json).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    if args.markdown:
+        about = f"{machine['processor']}, {cores} cores, {today}\n\n"
+        pathlib.Path(args.markdown).write_text(about + markdown(run.rows), encoding="utf-8")
+    if args.png and run.rows:
+        picture(run.rows, pathlib.Path(args.png))
 
 
 if __name__ == "__main__":

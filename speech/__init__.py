@@ -1,4 +1,24 @@
 """From audio to words: features, iVectors, FSTs, decoding, recognisers as Vosk and Kaldi have them.
 
-Stands above nnet3 and below bridges: may import framework, operators and nnet3, never cntk.
+Stands above nnet3 and below bridges: may import framework, operators and nnet3, never cntk. Names
+are looked up on first use (PEP 562).
 """
+
+from ..framework.base.python.lazy_names import lazy_names
+
+_HOMES = {
+    **dict.fromkeys(("Audio", "read_wav"), ".audio.wav"),
+    "read_audio": ".audio.read",
+    **dict.fromkeys(("Resampler", "resample"), ".audio.resample"),
+    **dict.fromkeys(("Mfcc", "Fbank", "FeatureStream", "mfcc"), ".features.computers"),
+    **dict.fromkeys(("MfccOptions", "FbankOptions"), ".features.options"),
+    **dict.fromkeys(("cmvn_stats", "apply_cmvn"), ".features.cmvn"),
+    **dict.fromkeys(("OnlineCmvn", "OnlineCmvnOptions", "OnlineCmvnState"), ".features.cmvn"),
+    **dict.fromkeys(("sliding_cmvn", "SlidingCmvnOptions"), ".features.sliding"),
+    **dict.fromkeys(("splice", "transform", "SpliceOptions"), ".features.transforms"),
+    **dict.fromkeys(("IvectorModel", "IvectorOptions"), ".ivector.model"),
+    **dict.fromkeys(("OnlineIvector", "AdaptationState"), ".ivector.online"),
+    "SilenceWeights": ".ivector.silence",
+}
+__all__ = list(_HOMES)
+__getattr__, __dir__ = lazy_names(__name__, globals(), _HOMES)

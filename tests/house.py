@@ -90,7 +90,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "actions",
         "programs",
     ),
-    "speech": (),
+    "speech": (
+        "audio",
+        "features",
+        "ivector",
+        "programs",
+    ),
     "bridges": ("recognise", "onnx", "torch", "open", "view", "compare"),
     "python_api": (
         "builder",

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("cntk", "framework", "nnet3", "operators", "proto", "python_api", "testing")
+PARTS = ("cntk", "framework", "nnet3", "operators", "proto", "python_api", "speech", "testing")
 
 
 def copy_package(home: Path) -> Path:

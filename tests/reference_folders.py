@@ -9,3 +9,4 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 KALDI = Path(os.environ.get("OPSCOPE_KALDI_DATA") or DATA / "kaldi")
 CNTK = Path(os.environ.get("OPSCOPE_CNTK_CASES") or DATA / "cntk_cases")
+SPEECH = Path(os.environ.get("OPSCOPE_SPEECH_DATA") or DATA / "speech")

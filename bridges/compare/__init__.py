@@ -1,4 +1,5 @@
-"""Two models on the same inputs, layer by layer: `compare` and where they part ways.
+"""Two models on the same inputs, layer by layer: `compare`, where they part ways, table and plot.
 
-`values` computes, `comparing` compares. May import framework, nnet3 and other rooms of bridges.
+A module for each form of a model computes its layers; `matching` finds pairs, `comparing` compares.
+May import framework, nnet3, cntk and other rooms of bridges.
 """

@@ -1,167 +1,148 @@
-"""`compare`: two models on the same inputs, and the first layer where they differ."""
+"""`compare`: two models on the same inputs, and the first layer where they part ways."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ...framework.base.errors import VariableError
-from ...framework.base.untrusted.values import plain
-from .values import Computed, Model
+from .comparison import DIFFERS, MADE_UP, SAME, SCALED, Comparison, LayerRow
+from .inputs import feeds_of
+from .layers import Computed, Form, Wanted
+from .matching import Pair, made_up_for, match, same_graph, scaled_of
+from .opening import coarsest, open_form
 
 ROWS = 8
-BOUND = 1e-5
-_SHOWN = 6
-_LARGEST = 1e30  # pages hold no infinity
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
+"""The tolerance where nobody says one, by the dtype with the fewest digits."""
 
 
-@dataclass(frozen=True)
-class LayerDifference:
-    """A layer in both models.
+def compare(
+    a: Any,
+    b: Any = None,
+    *,
+    inputs: Any = None,
+    runtimes: Sequence[str] | None = None,
+    dtypes: Sequence[str] | None = None,
+    tolerance: float | None = None,
+    rows: int = ROWS,
+    seed: int = 0,
+    network: str = "",
+    run_code: bool = False,
+) -> Comparison:
+    """Run two models, or one in two ways, on the same inputs, and compare them layer by layer.
 
-    Attributes:
-        name: of the node or variable; of an output that has another name in the other model, both.
-        shapes: in the first model and in the other.
-        error: the largest difference, of values above 1 relative to them; infinity where shapes or
-            places of NaN differ.
-    """
-
-    name: str
-    shapes: tuple[tuple[int, ...], tuple[int, ...]]
-    error: float
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What came of a comparison; `str` is a table.
-
-    Attributes:
-        titles: of both models. layers: those in both, in the order of the first model.
-        only: layers of the first alone, and of the other alone. bound: of errors that are none.
-    """
-
-    titles: tuple[str, str]
-    layers: list[LayerDifference]
-    only: tuple[list[str], list[str]]
-    bound: float
-
-    @property
-    def first(self) -> LayerDifference | None:
-        """The first layer whose error is above the bound; None: there is none."""
-        return next((layer for layer in self.layers if not layer.error <= self.bound), None)
-
-    def numbers(self) -> dict[str, float]:
-        """The error of each layer by name, as `opscope.view(model, numbers=...)` takes it;
-        infinity is told as a large number."""
-        return {
-            layer.name: min(layer.error, _LARGEST)
-            for layer in self.layers
-            if " / " not in layer.name
-        }
-
-    def __str__(self) -> str:
-        width = max([len("layer"), *(len(plain(layer.name)) for layer in self.layers)])
-        lines = [f"{'layer':{width}}  error     shape"]
-        for layer in self.layers:
-            mark = "  <- first above the bound" if layer is self.first else ""
-            mine, other = ("x".join(map(str, shape)) or "one" for shape in layer.shapes)
-            shape = mine if mine == other else f"{mine}, {other}"
-            lines.append(f"{plain(layer.name):{width}}  {layer.error:<8.2g}  {shape}{mark}")
-        lines.append("")
-        for title, names in zip(self.titles, self.only, strict=True):
-            if names:
-                more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-                lines.append(f"only in {title}: {', '.join(map(plain, names[:_SHOWN]))}{more}")
-        worst = max(layer.error for layer in self.layers)
-        same = f"no layer differs by more than {self.bound:g}; the largest error is {worst:.2g}"
-        lines.append(same if self.first is None else f"they part ways at {plain(self.first.name)}")
-        return "\n".join(lines)
-
-
-def compare(model: Any, other: Any, *, rows: int = ROWS, bound: float = BOUND) -> Comparison:
-    """Run two models on the same random inputs and compare them layer by layer.
-
-    Layers are the same if they have the same name: variables of nets of operators, nodes of Kaldi's
-    networks. With an ONNX file outputs are compared, in order where names differ. Both run in test
-    mode. Whole numbers that are fed are 0.
+    Layers are variables of nets of operators, nodes of Kaldi's and CNTK's networks and of ONNX
+    graphs, modules of PyTorch. Those of the same name are the same layer; then those with the same
+    values, then those of one type between the same neighbours. Models of different forms may have
+    other layouts, which are turned until they fit. Both run in test mode.
 
     Args:
-        model, other: paths of files (saved nets, Kaldi's networks and models, ONNX), or objects
-            that `opscope.view` takes.
-        rows: of the batch, or output frames of networks of Kaldi's.
-        bound: what an error must be above to count.
+        a, b: paths of files (saved nets; models, networks and configs of Kaldi's and CNTK's; ONNX
+            files; folders of `to-torch`), or objects that `opscope.view` takes. `b` None: `a` under
+            two runtimes or in two dtypes.
+        inputs: None: random ones. Arrays by input, or the array of the only input; or paths in
+            their place (`.npy`, `.npz`, an archive of Kaldi's, whose first entry is taken unless
+            `FILE:KEY` names one, lines of numbers). A network of Kaldi's takes the frames of an
+            utterance, and the first and the last are repeated as its context asks for.
+        runtimes: what runs each of both: "opscope"; "plain", opscope with nothing fused, optimised
+            or reused; "onnxruntime"; "onnx-reference"; "torch". What has another form is exported.
+        dtypes: of each of both, in place of float32: "float64", "float16", "bfloat16".
+        tolerance: an error `|a - b| / max(1, |a|)` above it counts. None: 1e-4 where both compute
+            in float32 or have different forms; else see `TOLERANCES`.
+        rows: of what is drawn: samples, or frames.
+        seed: of what is drawn. Whole numbers that are drawn are 0.
+        network: the command of a config of CNTK's whose network is meant.
+        run_code: whether the Python source in a folder of `to-torch` may be executed. Without it
+            nothing that a file holds or names is.
 
     Raises:
         FormatError: a file is missing or damaged.
-        VariableError: they are not of one kind, take other inputs, or have no layer in common.
+        VariableError: the models take other inputs, do not run so, or have no layer in common.
+        ShapeError: inputs do not fit.
+        OpscopeError: a model does not run on these inputs.
     """
-    if rows < 1 or not bound >= 0:
+    if rows < 1 or not (tolerance is None or tolerance >= 0):
         raise VariableError(
-            f"rows={rows}, bound={bound}: rows from 1 and a bound from 0 are wanted"
+            f"rows={rows}, tolerance={tolerance}: rows from 1 and a tolerance from 0 are wanted"
         )
-    first, second = Model(model), Model(other)
-    if first.kind != second.kind:
-        raise VariableError(
-            f"{first.title} and {second.title} are not of one kind ({first.kind}, {second.kind}):"
-            " what they compute for one input is not comparable layer by layer"
-        )
-    mine, others = ({n: s[:2] for n, s in m.inputs().items()} for m in (first, second))
-    if set(mine) != set(others) or any(
-        len(mine[name][0]) != len(others[name][0])
-        or any(
-            a != b and min(a, b) >= 0 for a, b in zip(mine[name][0], others[name][0], strict=True)
-        )
-        or mine[name][1] != others[name][1]
-        for name in mine
-    ):
-        raise VariableError(
-            f"{first.title} takes {_told(mine)}, {second.title} takes {_told(others)}: the same"
-            " inputs are wanted"
-        )
-    left, right = first.compute(rows), second.compute(rows)
-    pairs = _pairs(left, right, first.onnx is not None or second.onnx is not None)
+    pairs = [_two(each, what) for each, what in ((runtimes, "runtimes"), (dtypes, "dtypes"))]
+    if b is None and not runtimes and not dtypes:
+        raise VariableError("one model is given: say another one, two runtimes or two dtypes")
+    first, other = (
+        open_form(given, Wanted(runtime, dtype, run_code, network))
+        for given, runtime, dtype in zip((a, a if b is None else b), *pairs, strict=True)
+    )
+    bound = _tolerance(first, other) if tolerance is None else tolerance
+    mine, theirs, told = feeds_of(first, other, inputs, rows, seed)
+    left, right = first.compute(mine), other.compute(theirs)
+    titles = _titles((first, other), pairs)
+    return _compared(titles, (first, other), left, right, bound, told)
+
+
+def _tolerance(first: Form, other: Form) -> float:
+    """By the dtype with the fewest digits; a conversion has put float32 into what it made."""
+    least = TOLERANCES["float32"] if first.kind != other.kind else 0.0
+    return max(TOLERANCES[coarsest(first, other).name], least)
+
+
+def _two(given: Sequence[str] | None, what: str) -> tuple[str, str]:
+    """What is said for each of both models; "" where nothing is."""
+    if given is None or (not isinstance(given, str) and not given):
+        return "", ""
+    if isinstance(given, str) or len(given) != 2:
+        raise VariableError(f"{what}={given!r}: two are wanted, one for each model")
+    return str(given[0]), str(given[1])
+
+
+def _titles(forms: Sequence[Form], pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Names of both, with runtime and dtype where they were said."""
+    found = []
+    for at, form in enumerate(forms):
+        said = [pair[at] for pair in pairs if pair[at]]
+        found.append(f"{form.title} ({', '.join(said)})" if said else form.title)
+    return found[0], found[1]
+
+
+def _compared(
+    titles: tuple[str, str],
+    forms: tuple[Form, Form],
+    left: Computed,
+    right: Computed,
+    bound: float,
+    told: str,
+) -> Comparison:
+    alike = forms[0].kind == forms[1].kind
+    pairs = match(left.layers, right.layers, alike=alike, tolerance=bound)
     if not pairs:
-        raise VariableError(f"{first.title} and {second.title} have no layer of the same name")
-    layers = [
-        LayerDifference(
-            a if a == b else f"{a} / {b}",
-            (left.values[a].shape, right.values[b].shape),
-            _error(left.values[a], right.values[b]),
-        )
-        for a, b in pairs
-    ]
-    taken = [{pair[at] for pair in pairs} for at in (0, 1)]
+        raise VariableError(f"{titles[0]} and {titles[1]} have no layer in common")
+    others: dict[str, str] = {}
+    if not (alike and same_graph(left.layers, right.layers)):
+        others = dict.fromkeys(made_up_for(pairs, left.layers, bound), MADE_UP)
+        others |= dict.fromkeys(scaled_of(pairs, bound), SCALED)
+    taken = [{p.first.name for p in pairs}, {p.other.name for p in pairs}]
     only = [
-        [name for name in computed.values if name not in there]
+        [name for name in computed.layers if name not in there]
         for computed, there in zip((left, right), taken, strict=True)
     ]
-    return Comparison((first.title, second.title), layers, (only[0], only[1]), bound)
+    rows = [_row(pair, others.get(pair.first.name, DIFFERS), bound) for pair in pairs]
+    notes = [*left.notes, *(note for note in right.notes if note not in left.notes)]
+    return Comparison(titles, rows, (only[0], only[1]), bound, told, notes)
 
 
-def _told(inputs: dict[str, tuple[tuple[int, ...], np.dtype]]) -> str:
-    told = (f"{plain(name)} {dtype}{list(shape)}" for name, (shape, dtype) in inputs.items())
-    return ", ".join(told) or "nothing"
-
-
-def _pairs(left: Computed, right: Computed, by_outputs: bool) -> Sequence[tuple[str, str]]:
-    """The names of layers that are compared."""
-    common = [(name, name) for name in left.values if name in right.values]
-    if common or not by_outputs or len(left.outputs) != len(right.outputs):
-        return common
-    return list(zip(left.outputs, right.outputs, strict=True))
-
-
-def _error(a: np.ndarray, b: np.ndarray) -> float:
-    if a.shape != b.shape:
-        return float("inf")
-    if not a.size:
-        return 0.0
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(a - b) / np.maximum(1.0, np.abs(a))
-    apart[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
-    worst = float(apart.max())
-    return worst if worst == worst else float("inf")
+def _row(pair: Pair, otherwise: str, bound: float) -> LayerRow:
+    """A row of the table; `otherwise` is the state of a layer that is not the same."""
+    found = pair.apart
+    state = SAME if found.largest <= bound else otherwise
+    return LayerRow(
+        pair.first.name,
+        pair.other.name,
+        pair.first.kind,
+        (pair.first.value.shape, pair.other.value.shape),
+        found.largest,
+        found.mean,
+        found.place,
+        found.values,
+        pair.how,
+        state,
+    )

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from ...framework.base.untrusted.records import json_file, typed
-from ...framework.base.untrusted.values import read_file, shown, whole_number
-from ..recognise.recognising import acoustic_model_of
+from ...framework.base.untrusted.values import shown
+from ...nnet3.network.vosk_folder import acoustic_model_of, options, subsampling_of
 from . import networks
 from .info import FileInfo
 
@@ -19,7 +19,6 @@ _PARTS = {
     "rescore/G.carpa": "a language model to rescore with",
     "rnnlm/final.raw": "a recurrent language model",
 }
-_FACTOR = "--frame-subsampling-factor"
 
 
 def vosk(info: FileInfo) -> None:
@@ -40,9 +39,9 @@ def vosk(info: FileInfo) -> None:
             if name in settings
         ]
         info.facts.append(("features", f"MFCC {', '.join(told)}".strip()))
-    decoding = options(os.path.join(folder, "conf", "model.conf"))
-    if _FACTOR in decoding:
-        info.subsampling = whole_number(decoding[_FACTOR], f"{folder}/conf/model.conf", 1, 1000)
+    subsampling = subsampling_of(folder)
+    if subsampling is not None:
+        info.subsampling = subsampling
     info.commands = [
         command.format(file=model)
         for command in (
@@ -65,12 +64,3 @@ def torch(info: FileInfo) -> None:
     count = config.get("num_parameters")
     info.parameters = count if type(count) is int else None
     info.commands = [f"opscope from-torch {info.path} ORIGINAL.mdl OUT.mdl"]
-
-
-def options(path: str) -> dict[str, str]:
-    """The options in a file of `--name=value`, by name; none where there is no such file."""
-    if not os.path.isfile(path):
-        return {}
-    text = read_file(path, regular=True).decode("utf-8", "replace")
-    pairs = (line.split("#")[0].strip().partition("=") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, equals, value in pairs if equals}

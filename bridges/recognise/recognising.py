@@ -8,6 +8,7 @@ from typing import BinaryIO
 from ...cntk.models.open_model import format_of
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.values import file_path, open_handle
+from ...nnet3.network.vosk_folder import acoustic_model_of
 from ...nnet3.programs.base.file_kinds import TABLE
 from ...nnet3.programs.base.file_kinds import kind_of_file as kaldi_kind
 from .kinds import KINDS
@@ -78,16 +79,6 @@ def check_language(path: str, kind: str) -> None:
         raise FormatError(
             f"{path}: {KINDS[kind].title} by its content: networks are built of files NAME{suffix}"
         )
-
-
-def acoustic_model_of(folder: str) -> str:
-    """The acoustic model of a Vosk model's folder; "" where it is none."""
-    inside = any(os.path.isdir(os.path.join(folder, name)) for name in ("conf", "graph", "ivector"))
-    flat = os.path.isfile(os.path.join(folder, "mfcc.conf"))
-    for path in (os.path.join(folder, "am", "final.mdl"), os.path.join(folder, "final.mdl")):
-        if os.path.isfile(path) and (inside or flat):
-            return path
-    return ""
 
 
 def _is_torch(folder: str) -> bool:

@@ -18,8 +18,11 @@ import click
     show_default=True,
     help="Frames for one row of output; 3 for chain models.",
 )
+@click.option(
+    "--whole", is_flag=True, help="One row of output for all frames, as x-vector networks give."
+)
 def to_torch(
-    file: str, folder: str, outputs: tuple[str, ...], frame_subsampling_factor: int
+    file: str, folder: str, outputs: tuple[str, ...], frame_subsampling_factor: int, whole: bool
 ) -> None:
     """Write the nnet3 network in FILE (.raw, .mdl) as a PyTorch module into FOLDER: source,
     weights, config, and check.py, which shows that its outputs are ours."""
@@ -30,6 +33,7 @@ def to_torch(
         folder,
         outputs=outputs or None,
         frame_subsampling_factor=frame_subsampling_factor,
+        whole=whole,
     )
     lines = made.source.count("\n")
     click.echo(f"{made.folder}: {lines} lines of source, {made.parameters} parameters")

@@ -23,7 +23,7 @@ HELPERS: Final[dict[str, str]] = {
         return y.flatten(1, 2)
 ''',
     "ScaleOffset": '''class ScaleOffset(nn.Module):
-    """x * scale + offset for each column; they repeat for blocks of `dim` columns; x [N, C, T]."""
+    """x * scale + offset for each column, x [N, C, ...]; they repeat for blocks of `dim`."""
 
     def __init__(self, dim, scale=True, offset=True, smallest=0.0):
         super().__init__()
@@ -32,15 +32,15 @@ HELPERS: Final[dict[str, str]] = {
         self.offset = nn.Parameter(torch.zeros(dim)) if offset else None
 
     def forward(self, x):
-        y = x.unflatten(1, (-1, self.dim))
+        y, shape = x.unflatten(1, (-1, self.dim)), (-1, *[1] * (x.dim() - 2))
         if self.scale is not None:
             scale = self.scale
             if self.smallest:  # scales keep this distance from 0
                 side = torch.where(scale >= 0, self.smallest, -self.smallest)
                 scale = torch.where(scale.abs() < self.smallest, side, scale)
-            y = y * scale[:, None]
+            y = y * scale.reshape(shape)
         if self.offset is not None:
-            y = y + self.offset[:, None]
+            y = y + self.offset.reshape(shape)
         return y.flatten(1, 2)
 ''',
     "PlainDropout": '''class PlainDropout(nn.Module):
@@ -97,15 +97,14 @@ from torch.nn import functional as F
 class Nnet3Model(nn.Module):
     """{arguments}
 
-    A network of {parameters} parameters. The first and the last frame are repeated as far as the
-    context reaches, {left} frames before and {right} behind; {rows}.
+    A network of {parameters} parameters. {edges}; {rows}.
     """
 
     def __init__(self):
         super().__init__()
 {modules}
 
-    def forward({signature}):
+{methods}    def forward({signature}):
 {forward}
 
 

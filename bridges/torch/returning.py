@@ -44,11 +44,12 @@ def weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -
     config = typed(json_file(config_path), dict[str, Any], config_path)
     unit = typed(config.get("frame_subsampling_factor"), int, f"{config_path}: subsampling factor")
     outputs = typed(config.get("outputs"), dict[str, Any], f"{config_path}: outputs")
+    whole = typed(config.get("whole", False), bool, f"{config_path}: whole")
     if _same_file(original, target):
         raise OpscopeError(f"{os.fspath(target)} is the original; it is not overwritten")
     given = read_model(os.fspath(original))
     try:
-        written = forward_of(given, list(outputs), unit)
+        written = forward_of(given, list(outputs), unit, whole)
     except OpscopeError as error:
         raise FormatError(
             f"{os.fspath(original)} is not what {config_path} tells: {error}"

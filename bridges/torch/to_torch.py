@@ -13,20 +13,29 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.atomic import PathLike, make_folder_of, write_together
-from ...framework.base.errors import OpscopeError, check_kind
+from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.files.tensor_file import write_tensors
+from ...nnet3.cache.computers import ComputerCache
 from ...nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from ...nnet3.inference.xvector import xvector
 from ...nnet3.network.edits import orphan_nodes
 from ...nnet3.network.for_inference import Model, for_inference, opened
 from ...nnet3.network.model_check import refuse_diverged
 from ...nnet3.network.nnet import Nnet
-from .forward import ForwardWriter
-from .helpers import CHECK, HELPERS, MODEL
+from .formatting import wrapped
+from .helpers import CHECK, MODEL
+from .nnet3.forward import ForwardWriter, refuse_unknown, written_forward
+from .nnet3.hoisting import hoisted
+from .nnet3.rows import NotInTorchError
+from .nnet3.sources import SOURCES
 
 MODEL_FILE, STATE_FILE, CONFIG_FILE = "model.py", "model.safetensors", "config.json"
 CHECK_FILE, RECORDED_FILE = "check.py", "check.safetensors"
-_WIDTH = 88
 _LENGTHS = (5, 47)  # frames of the recorded cases
+_WHOLE = (25, 400)  # the same where a network wants a window of frames
+_DEVIATIONS = """\
+# Deviations of statistics are small differences of large sums, which are float32 in opscope and
+# Kaldi, and float64 in the module."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,7 @@ def to_torch(
     *,
     outputs: Sequence[str] | None = None,
     frame_subsampling_factor: int = 1,
+    whole: bool = False,
 ) -> TorchModel:
     """Write an nnet3 network as a PyTorch module; torch need not be installed.
 
@@ -69,6 +79,8 @@ def to_torch(
         folder: made where it is missing; files of these names in it are replaced.
         outputs: names of output nodes; None: all.
         frame_subsampling_factor: frames for one row of output, 3 for chain models.
+        whole: the outputs are one row each for all frames, as `nnet3-xvector-compute` gives it;
+            nothing is repeated at the ends, so that T is at least the network's window.
 
     Raises:
         NotInTorchError: parts of the network have no form in PyTorch here; all are named.
@@ -77,7 +89,7 @@ def to_torch(
         OpscopeError: an option is out of range, or there is no such output.
     """
     given = opened(model)
-    written = forward_of(given, outputs, frame_subsampling_factor)
+    written = forward_of(given, outputs, frame_subsampling_factor, whole)
     nnet = for_inference(given, collapse=False)
     refuse_diverged(nnet)
     state = state_of(written)
@@ -88,6 +100,8 @@ def to_torch(
     arguments = ["input"] + (["ivector"] if len(written.arguments) > 1 else [])
     check = CHECK.replace("@arguments@", json.dumps(arguments))
     check = check.replace("@outputs@", json.dumps(list(written.outputs)))
+    if any("deviations=True" in layer.make for layer in written.layers.values()):
+        check = check.replace("BOUND = 1e-5", f"{_DEVIATIONS}\nBOUND = 2e-3")
     folder = os.fspath(folder)
     texts = {
         MODEL_FILE: source,
@@ -108,14 +122,17 @@ def to_torch(
 
 
 def forward_of(
-    model: Model, outputs: Sequence[str] | None, frame_subsampling_factor: int
+    model: Model, outputs: Sequence[str] | None, frame_subsampling_factor: int, whole: bool = False
 ) -> ForwardWriter:
     """The function of a network, and its layers. Raises as `to_torch`."""
     check_kind(frame_subsampling_factor, int, "frame_subsampling_factor")
     if frame_subsampling_factor < 1:
         raise OpscopeError(f"frame_subsampling_factor is {frame_subsampling_factor}, not positive")
+    check_kind(whole, bool, "whole")
+    if whole and frame_subsampling_factor != 1:
+        raise OpscopeError("one row for all frames does not go with frame subsampling")
     nnet = for_inference(model, collapse=False)
-    topology = nnet.topology()
+    topology = hoisted(nnet).topology()
     there = [topology.nodes[number].name for number in topology.outputs()]
     if isinstance(outputs, str):
         raise OpscopeError("outputs is a list of names")
@@ -125,7 +142,13 @@ def forward_of(
             raise OpscopeError(f"there is no output '{each}'; there are {', '.join(there)}")
     if not chosen or len(set(chosen)) != len(chosen):
         raise OpscopeError("outputs wants at least one name, each once")
-    return ForwardWriter(topology, nnet.context(), chosen, frame_subsampling_factor)
+    refuse_unknown(topology, chosen)
+    try:
+        context = (0, 0) if whole else nnet.context()
+    except ShapeError as error:
+        told = f"{error}; a network that gives one row for all frames wants whole=True"
+        raise NotInTorchError(told) from None
+    return written_forward(topology, context, chosen, frame_subsampling_factor, whole)
 
 
 def state_of(written: ForwardWriter) -> dict[str, np.ndarray]:
@@ -144,54 +167,40 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
         attribute = written.attributes[component]
         told = f"  # {_plain(component)}" if component != attribute else ""
         modules.append(f"self.{attribute} = {layer.make}{told}")
-        if layer.arrays and not layer.trained:
-            modules.append(f"self.{attribute}.requires_grad_(False)")
-    helpers = sorted({layer.helper for layer in written.layers.values() if layer.helper})
+        modules += [f"self.{attribute}{part}.requires_grad_(False)" for part in layer.not_trained()]
     indent = " " * 8
     ivector = len(written.arguments) > 1
     unit = written.unit
     rows = "one row of output for each frame" if unit == 1 else f"a row of output for {unit} frames"
+    rows = "one row of output for all frames" if written.plan.whole else rows
     takes = "input [N, T, {}]".format(nnet.input_dim("input"))
     takes += f", ivector [N, {nnet.input_dim('ivector')}]" if ivector else ""
     gives = ", ".join(
         f"{_plain(each)} [N, rows, {nnet.output_dim(each)}]" for each in written.outputs
     )
-    left, right = nnet.context()
+    left, right = written.plan.left, written.plan.right
+    edges = "Nothing is repeated at the ends"
+    if not written.plan.whole:
+        edges = "The first and the last frame are repeated as far as the\n    context reaches, "
+        edges += f"{left} frames before and {right} behind"
     return MODEL.format(
         title=f"The network of {_plain(name)} as a PyTorch module."
         if name
         else "An nnet3 network.",
-        helpers="".join(f"\n{HELPERS[each]}\n" for each in helpers),
+        helpers="".join(f"\n{SOURCES[each]}\n" for each in sorted(written.helpers)),
         arguments=f"{takes} -> {gives}.",
         parameters=count,
-        left=left,
-        right=right,
+        edges=edges,
         rows=rows,
+        methods="".join(f"{_lines(each.splitlines(), 4)}\n\n" for each in written.methods),
         modules="\n".join(indent + line for line in modules) or f"{indent}pass",
         signature=", ".join(["self", *written.arguments]),
-        forward="\n".join(indent + line for each in written.lines for line in _short(each)),
+        forward=_lines(written.lines, 8),
     )
 
 
-def _short(line: str) -> list[str]:
-    """A line whose parts stand below one another where it is long."""
-    if len(line) <= _WIDTH or "torch.cat([" not in line:
-        return [line]
-    head, rest = line.split("torch.cat([", 1)
-    inside, tail = rest.rsplit("], 1)", 1)
-    return [f"{head}torch.cat([", *_members(inside), f"], 1){tail}"]
-
-
-def _members(inside: str) -> list[str]:
-    """The members of a list, one a line: commas in brackets divide nothing."""
-    found, depth = [""], 0
-    for c in inside:
-        depth += (c in "([") - (c in ")]")
-        if c == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += c
-    return [f"    {part.strip()}," for part in found]
+def _lines(lines: Sequence[str], indent: int) -> str:
+    return "\n".join(each for line in lines for each in wrapped(line, indent))
 
 
 def _plain(name: str) -> str:
@@ -200,11 +209,11 @@ def _plain(name: str) -> str:
 
 
 def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[str, Any]:
-    left, right = nnet.context()
+    left, right = written.plan.left, written.plan.right
     frozen = [
-        written.attributes[component]
+        written.attributes[component] + part.replace("[", ".").replace("]", "")
         for component, layer in written.layers.items()
-        if layer.arrays and not layer.trained
+        for part in layer.not_trained()
     ]
     return {
         "architectures": ["Nnet3Model"],
@@ -217,6 +226,7 @@ def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[s
         "left_context": left,
         "right_context": right,
         "frame_subsampling_factor": written.unit,
+        "whole": written.plan.whole,
         "num_parameters": count,
         "frozen": frozen,
         "components": {name: component for component, name in written.attributes.items()},
@@ -226,21 +236,46 @@ def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[s
 
 
 def _recorded(nnet: Nnet, written: ForwardWriter) -> dict[str, np.ndarray]:
-    """Random inputs, and what our own computation gives for them."""
+    """Random inputs, and what our own computation gives for them.
+
+    Raises:
+        OpscopeError: the network wants more frames than the longest case has.
+    """
     rng, found = np.random.default_rng(0), dict[str, np.ndarray]()
-    dim = nnet.input_dim("ivector") if "ivector" in nnet.topology().index else 0
-    for case, frames in enumerate(_LENGTHS):
+    dim, cases = nnet.input_dim("ivector") if "ivector" in nnet.topology().index else 0, 0
+    for frames in _WHOLE if written.plan.whole else _LENGTHS:
         features = rng.normal(size=(frames, nnet.input_dim("input"))).astype(np.float32)
-        found[f"{case}.input"] = features
         ivector = rng.normal(size=dim).astype(np.float32) if dim > 0 else None
+        try:
+            outputs = {
+                f"{cases}.output.{name}": _computed(nnet, written, name, features, ivector)
+                for name in written.outputs
+            }
+        except ShapeError:
+            if not written.plan.whole:
+                raise
+            continue  # fewer frames than the network's window
+        found |= outputs | {f"{cases}.input": features}
         if ivector is not None and len(written.arguments) > 1:
-            found[f"{case}.ivector"] = ivector
-        whole = -(-frames // written.unit) * written.unit
-        options = ChunkOptions(frames_per_chunk=whole, frame_subsampling_factor=written.unit)
-        for name in written.outputs:
-            computer = ChunkComputer(_with_output(nnet, name), options)
-            found[f"{case}.output.{name}"] = computer.compute(features, ivector)
+            found[f"{cases}.ivector"] = ivector
+        cases += 1
+    if not cases:
+        raise OpscopeError(f"the network wants more than {_WHOLE[-1]} frames")
     return found
+
+
+def _computed(
+    nnet: Nnet, written: ForwardWriter, name: str, features: np.ndarray, ivector: np.ndarray | None
+) -> np.ndarray:
+    """One output of a network for an utterance."""
+    view = _with_output(nnet, name)
+    if written.plan.whole:
+        vector = xvector(ComputerCache(view), features, min_chunk_size=1)
+        assert vector is not None  # an utterance of one frame and more is never left out
+        return vector[None]
+    whole = -(-len(features) // written.unit) * written.unit
+    options = ChunkOptions(frames_per_chunk=whole, frame_subsampling_factor=written.unit)
+    return ChunkComputer(view, options).compute(features, ivector)
 
 
 def _with_output(nnet: Nnet, name: str) -> Nnet:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from .data import to_json
+
+_PACKED_FROM = 1 << 20
+"""Bytes of data from which they are compressed, to about a sixth; small pages stay readable."""
 
 _SCRIPTS = ("model.js", "scene.js", "draw.js", "panel.js", "main.js")
 
@@ -23,7 +27,7 @@ def _file(name: str) -> str:
 @cache
 def _script() -> str:
     parts = "\n".join(_file(name) for name in _SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
+    return f'(async () => {{\n"use strict";\n{parts}\n}})();\n'
 
 
 def _hash(text: str) -> str:
@@ -49,7 +53,16 @@ def document(data: Mapping[str, Any]) -> str:
         "TITLE": html.escape(title),
         "STYLE": _file("page.css"),
         "SCRIPT": _script(),
-        "DATA": to_json(data),
     }
+    parts |= dict(zip(("FORM", "DATA"), _written(data), strict=True))
     pieces = _file("page.html").split("@@")  # every second one is the name of a part
     return "".join(parts[piece] if at % 2 else piece for at, piece in enumerate(pieces))
+
+
+def _written(data: Mapping[str, Any]) -> tuple[str, str]:
+    """The type of the element that holds the data, and its text: JSON, or compressed in base64."""
+    text = to_json(data)
+    plain = text.encode()
+    if len(plain) < _PACKED_FROM:
+        return "application/json", text
+    return "application/zlib", base64.b64encode(zlib.compress(plain, 6)).decode()

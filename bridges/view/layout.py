@@ -9,7 +9,9 @@ comes to a group with many ports, is a stub: a short line with a name that leads
 from __future__ import annotations
 
 import heapq
+import math
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,13 +24,19 @@ _LONGEST = 12
 """Layers that an edge crosses at most; longer ones are stubs."""
 
 _MOST_PORTS = 16
-_MOST_READERS = 24  # of a value within a group; a value with more has stubs
+_MOST_READERS = 24  # of a member within a group, and members that it reads; more are stubs
+_FEWEST_PARTS = 12  # that nothing drawn connects; fewer stand side by side
+_SHELF, _SHAPE = 1200.0, 1.6  # least width of a shelf, and width by height of all
+_GAP = (18.0, 30.0)
 _PORT = (110.0, 14.0)
 _TITLE, _LINE = 21.0, 14.0
 _NARROWEST, _WIDEST = 84.0, 250.0
 _PADDING = 22.0
 _WIDE = frozenset("mwMW@%→←◂×…—")
 _SLIM = frozenset("iljtfrI.,:;'|!()[]{}/ ")
+
+Layers = list[list[tuple[int, float]]]
+"""From top to bottom: members with their x."""
 
 Carried = tuple[int, int]
 """A value on an edge: the number of the item that computes it, and the number of the value."""
@@ -67,7 +75,7 @@ class GroupLayout:
     members: list[int]
     ports: list[Carried] = field(default_factory=list)
     entries: int = 0
-    layers: list[list[tuple[int, float]]] = field(default_factory=list)
+    layers: Layers = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     stubs: list[tuple[int, bool, int, int]] = field(default_factory=list)
 
@@ -258,13 +266,12 @@ class _Group:
 
     def _without_long(self, links: list[Link], depth: list[int]) -> list[Link]:
         """The links that are drawn; the others become stubs at both ends."""
-        readers: dict[int, int] = {}
-        for link in links:
-            readers[link.source] = readers.get(link.source, 0) + 1
+        readers, reads = Counter(link.source for link in links), Counter(k.target for k in links)
         kept = []
         for link in links:
             span = abs(depth[link.target] - depth[link.source])
-            if span <= _LONGEST and readers[link.source] <= _MOST_READERS:
+            most = max(readers[link.source], reads[link.target])
+            if span <= _LONGEST and most <= _MOST_READERS:
                 kept.append(link)
                 continue
             (item, value), *_ = link.carried
@@ -302,6 +309,9 @@ class _Group:
     def _take(self, order: list[int], rank: dict[int, int], depth: list[int]) -> None:
         """Place all and keep what the page needs: layers, order and x."""
         layout, ports = self.layout, len(self.layout.ports)
+        if not ports and (shelves := self._on_shelves(order)):
+            layout.layers = shelves
+            return
         entries = list(range(self.count, self.count + layout.entries))
         exits = list(range(self.count + layout.entries, self.count + ports))
         placed_as = [-1, *entries, *order, *exits]  # box -> member; -1 stands above all entries
@@ -319,19 +329,89 @@ class _Group:
         if exits and order:  # exits stand below all else
             deepest = box_of[max(order, key=lambda member: (depth[member], rank[member]))]
             edges += [(deepest, box_of[port]) for port in exits]
+        layout.layers = _layers(self._placement(boxes, edges), placed_as, range(drawn))
+
+    def _placement(self, boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> Placement:
         key = (tuple([(box.width, box.height) for box in boxes]), tuple(edges))
         if key not in self.placed:
             self.placed[key] = place(boxes, edges)
-        layout.layers = _layers(self.placed[key], placed_as, drawn)
+        return self.placed[key]
+
+    def _on_shelves(self, order: list[int]) -> Layers | None:
+        """Layers in which parts that nothing drawn connects stand in rows below one another; None
+        where they are few, or not wide side by side: hundreds of branches, say, between stubs."""
+        links = self.layout.links
+        parts = _connected(order, links)
+        if len(parts) < _FEWEST_PARTS:
+            return None
+        part_of = {member: at for at, part in enumerate(parts) for member in part}
+        numbers: list[list[int]] = [[] for _ in parts]
+        for number, link in enumerate(links):
+            numbers[part_of[link.source]].append(number)
+        pieces: list[tuple[Layers, float]] = []
+        area = 0.0
+        for part, own in zip(parts, numbers, strict=True):
+            at = {member: box for box, member in enumerate(part)}
+            boxes = [Box(*self.sizes[member]) for member in part]
+            ends = [(at[links[n].source], at[links[n].target], links[n].back) for n in own]
+            edges = [(b, a) if back else (a, b) for a, b, back in ends]
+            placed = self._placement(boxes, edges)
+            width = max(box.x + box.width / 2 for box in placed.boxes) + _GAP[0]
+            height = max(box.y + box.height / 2 for box in placed.boxes) + _GAP[1]
+            pieces.append((_layers(placed, part, own), width))
+            area += width * height
+        widths = [width for _, width in pieces]
+        shelf = max(*widths, math.sqrt(area * _SHAPE), _SHELF)
+        return _shelved(pieces, shelf) if sum(widths) > 2 * shelf else None
 
 
-def _layers(placed: Placement, members: Sequence[int], drawn: int) -> list[list[tuple[int, float]]]:
-    """The layers of a placement, without the box that stands above the entries."""
+def _connected(order: Sequence[int], links: Sequence[Link]) -> list[list[int]]:
+    """Members by what links connect, in order."""
+    near: dict[int, list[int]] = {member: [] for member in order}
+    for link in links:
+        near[link.source].append(link.target)
+        near[link.target].append(link.source)
+    found: dict[int, int] = {}
+    parts: list[list[int]] = []
+    for member in order:
+        if member not in found:
+            parts.append([])
+            waiting = [member]
+            while waiting:
+                each = waiting.pop()
+                if each not in found:
+                    found[each] = len(parts) - 1
+                    waiting += near[each]
+        parts[found[member]].append(member)
+    return parts
+
+
+def _shelved(pieces: Sequence[tuple[Layers, float]], shelf: float) -> Layers:
+    """The layers of pieces side by side, shelf below shelf."""
+    found: Layers = []
+    begin, x = 0, 0.0  # the first layer of the shelf, where the next piece stands
+    for layers, width in pieces:
+        if x and x + width > shelf:
+            begin, x = len(found), 0.0
+        for level, layer in enumerate(layers, begin):
+            if level == len(found):
+                found.append([])
+            found[level] += [(member, round(at + x, 1)) for member, at in layer]
+        x += width
+    return found
+
+
+def _layers(placed: Placement, members: Sequence[int], links: Sequence[int]) -> Layers:
+    """The layers of a placement, without the box that stands above the entries.
+
+    Args:
+        links: the numbers of those that the first routes are of.
+    """
     rows: dict[float, list[tuple[int, float]]] = {}
     for member, box in zip(members, placed.boxes, strict=True):
         if member >= 0:
             rows.setdefault(round(box.y, 2), []).append((member, round(box.x, 1)))
-    for number, route in enumerate(placed.routes[:drawn]):
+    for number, route in zip(links, placed.routes, strict=False):
         for (x, top), (_, bottom) in zip(route[1:-1:2], route[2:-1:2], strict=True):
             rows.setdefault(round((top + bottom) / 2, 2), []).append((-1 - number, round(x, 1)))
     return [sorted(rows[y], key=lambda entry: entry[1]) for y in sorted(rows)]

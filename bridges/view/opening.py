@@ -16,8 +16,9 @@ from ...framework.files.checkpoint import SUFFIX, read_checkpoint
 from ...framework.files.saved import HasOpList, load_desc, load_parts, op_list_of, paths_of
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.initialize import persistent_vars
+from ...nnet3.network.vosk_folder import acoustic_model_of
 from ..recognise.kinds import KINDS
-from ..recognise.recognising import acoustic_model_of, check_language, kind_of
+from ..recognise.recognising import check_language, kind_of
 from .graph import Facts
 from .texts import count_text
 

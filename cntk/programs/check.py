@@ -42,7 +42,7 @@ def _is_binary(path: Path) -> bool:
 
 def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
     if not is_redesigned(read_source(path)):
-        check_brainscript(path, report)
+        check_brainscript(path, report, parse_only)
     elif not parse_only:
         warn = partial(report.add, WARNING)
         check_experiment(load_experiment([f"configFile={path}", *extra], warn), report)

@@ -53,27 +53,32 @@ def _context(topology: Topology, modulus: int, start: int, window: int) -> tuple
     return first, window - computable.index(False, first)
 
 
-def reads_further_ahead(topology: Topology, modulus: int, left: int, right: int) -> bool:
+def reads_further(
+    topology: Topology, modulus: int, left: int, right: int, back: bool = False
+) -> bool:
     """Whether outputs change where more input follows than the right context.
 
     So it is with recurrence from the future, statistics over all there is, and the like.
 
     Args:
         left, right: the network's context.
+        back: more input comes before the left context, too.
     """
     frames = -(-_FEW_FRAMES // modulus) * modulus
     times = np.arange(frames)
     furthest = 0
     for node in range(len(topology)):
         for _, t, _ in topology.dependencies(node, times, times * 0):
-            furthest = max(furthest, int((t - times).max()))
+            furthest = max(furthest, int((abs(t - times) if back else t - times).max()))
     source, target = topology.number("input"), topology.number("output")
     found = []
     for more in (0, frames + furthest):
-        given = [(source, t, 0) for t in range(-left, frames + right + more)]
+        before = more if back else 0
+        given = [(source, t, 0) for t in range(-left - before, frames + right + more)]
         if "ivector" in topology.index:
             ivector = topology.number("ivector")
-            given += [(ivector, t, 0) for t in range(-left - modulus, frames + right + more)]
+            begin = -left - modulus - before
+            given += [(ivector, t, 0) for t in range(begin, frames + right + more)]
         explorer = Explorer(topology, given, [(target, t, 0) for t in range(frames)])
         used = {row: explorer.used(row) for row in explorer.required()[len(given) :]}
         rows = explorer.rows

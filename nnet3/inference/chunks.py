@@ -22,13 +22,15 @@ from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.python.cached import cached_property, new_lock
 from ..cache.computers import ComputerCache
-from ..graph.context import reads_further_ahead
+from ..graph.context import reads_further
 from ..graph.graph import NotComputableError
 from ..graph.request import ComputationRequest, IoSpecification
 from ..network.for_inference import Model, chosen_priors, for_inference, opened
 from ..network.model_check import refuse_diverged
 from ..optimize import OptimizeOptions
 from ..run.given import float_array, warn_of_nan
+from .chunk_lengths import KALDIS_CHUNK, chunk_lengths, rounded_up
+from .priors import log_priors
 
 # Online iVectors may end that many frames before the features do.
 _MAX_IVECTOR_MARGIN = 50
@@ -42,7 +44,8 @@ class ChunkOptions:
 
     Attributes:
         frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
-            the subsampling factor and of the network's modulus.
+            the subsampling factor and of the network's modulus. None: as many as cost least where
+            the output does not depend on it, else 50 as in Kaldi.
         extra_left_context, extra_right_context: input frames in addition to the network's context.
         extra_left_context_initial, extra_right_context_final: the same at the start and at the end
             of an utterance; -1: no exception is made there.
@@ -54,7 +57,7 @@ class ChunkOptions:
         OpscopeError: a value is out of range.
     """
 
-    frames_per_chunk: int = 50
+    frames_per_chunk: int | None = None
     extra_left_context: int = 0
     extra_right_context: int = 0
     extra_left_context_initial: int = -1
@@ -64,7 +67,7 @@ class ChunkOptions:
     chunks_per_batch: int = 16
 
     def __post_init__(self) -> None:
-        check_options(self, _LEAST)
+        check_options(self, _LEAST, may_be_none=("frames_per_chunk",))
 
 
 _LEAST = {
@@ -78,7 +81,7 @@ _LEAST = {
 }
 
 
-def check_options(options: Any, least: Mapping[str, int]) -> None:
+def check_options(options: Any, least: Mapping[str, int], may_be_none: Sequence[str] = ()) -> None:
     """Refuse options that are out of range; `least` has those that are whole numbers.
 
     Raises:
@@ -86,6 +89,8 @@ def check_options(options: Any, least: Mapping[str, int]) -> None:
     """
     for name, smallest in least.items():
         value = getattr(options, name)
+        if value is None and name in may_be_none:
+            continue
         check_kind(value, int, name)
         if value < smallest:
             raise OpscopeError(f"{name} is {value}; it must be at least {smallest}")
@@ -302,7 +307,7 @@ class ChunkComputer(UtteranceComputer):
     ) -> None:
         check_kind(options, ChunkOptions | None, "options")
         self.options = options = options or ChunkOptions()
-        chunk = options.frames_per_chunk, options.frame_subsampling_factor
+        chunk = options.frames_per_chunk or KALDIS_CHUNK, options.frame_subsampling_factor
         super().__init__(model, *chunk, priors, test_mode, collapse)
         self._cache = ComputerCache(self.nnet, place, optimize)
         self._computing = new_lock()  # of a computer, which holds inputs and outputs
@@ -340,6 +345,9 @@ class ChunkComputer(UtteranceComputer):
         factor = options.frame_subsampling_factor
         total = -(-len(utterance.features) // factor)
         size = self.frames_per_chunk // factor
+        if total > size and utterance.online_ivectors is None and self._any_length:
+            yield from self._long_chunks(number, total, size, factor)
+            return
         for first in range(0, total, size):
             count = min(size, total - first)
             left, right = options.extra_left_context, options.extra_right_context
@@ -348,18 +356,38 @@ class ChunkComputer(UtteranceComputer):
             frames = count
             if first + count == total:
                 if not self._reads_further_ahead:
-                    frames = size if first else _round_up(count, size)
+                    frames = size if first else rounded_up(count, size)
                 elif options.extra_right_context_final >= 0:
                     right = options.extra_right_context_final
             left += self.left_context
             given = left + (frames - 1) * factor + 1 + self.right_context + right
             yield Chunk(number, first, count, Shape(left, given, frames))
 
+    def _long_chunks(self, number: int, total: int, size: int, factor: int) -> Iterator[Chunk]:
+        """Chunks of lengths at which all together cost least."""
+        first, context = 0, self.left_context + self.right_context
+        for length in chunk_lengths(total, size, factor, context):
+            given = self.left_context + (length - 1) * factor + 1 + self.right_context
+            shape = Shape(self.left_context, given, length)
+            yield Chunk(number, first, min(length, total - first), shape)
+            first += length
+
+    @cached_property
+    def _any_length(self) -> bool:
+        """Whether chunks may be as long as suits us: the output is the same."""
+        options, nnet = self.options, self.nnet
+        extra = (options.extra_left_context, options.extra_right_context)
+        ends = (options.extra_left_context_initial, options.extra_right_context_final)
+        if options.frames_per_chunk is not None or any(extra) or max(ends) > 0:
+            return False
+        context = self.left_context, self.right_context
+        return not reads_further(nnet.topology(), nnet.modulus(), *context, back=True)
+
     @cached_property
     def _reads_further_ahead(self) -> bool:
         nnet = self.nnet
         context = self.left_context, self.right_context
-        return reads_further_ahead(nnet.topology(), nnet.modulus(), *context)
+        return reads_further(nnet.topology(), nnet.modulus(), *context)
 
     def _input(self, chunk: Chunk, features: np.ndarray, out: np.ndarray) -> None:
         begin = chunk.first * self.options.frame_subsampling_factor - chunk.shape.left_context
@@ -400,15 +428,19 @@ class ChunkComputer(UtteranceComputer):
         for shape, chunks in alike.items():
             begin = 0
             while begin < len(chunks):
-                size = self._batch_size(len(chunks) - begin)
+                size = self._batch_size(len(chunks) - begin, shape)
                 self._compute_batch(shape, chunks[begin : begin + size], waiting, results)
                 begin += size
         for utterance, result in zip(waiting, results, strict=True):
             yield utterance.key, result
 
-    def _batch_size(self, left: int) -> int:
-        """The size of the next batch: full, or a power of two, so that few sizes are compiled."""
-        most = self.options.chunks_per_batch
+    def _batch_size(self, left: int, shape: Shape) -> int:
+        """The size of the next batch: full, or a power of two, so that few sizes are compiled.
+
+        Of chunks that are longer than the shortest there are fewer.
+        """
+        longer = shape.output_frames * self.options.frame_subsampling_factor / self.frames_per_chunk
+        most = max(1, int(self.options.chunks_per_batch / max(longer, 1)))
         return most if left >= most else 1 << (left.bit_length() - 1)
 
     def _compute_batch(
@@ -462,27 +494,3 @@ def _indexes(count: int, times: np.ndarray) -> np.ndarray:
     n = np.repeat(np.arange(count), len(times))
     t = np.tile(times, count)
     return np.stack((n, t, np.zeros_like(t)), axis=1)
-
-
-def _round_up(count: int, most: int) -> int:
-    """The next power of two, or one and a half of it, so that few lengths are to be compiled."""
-    power = 1 << (count - 1).bit_length()
-    return min(most, power * 3 // 4 if count <= power * 3 // 4 else power)
-
-
-def log_priors(priors: np.ndarray | None, output_dim: int) -> np.ndarray | None:
-    """The logarithms of priors, float32; None where there are none.
-
-    Raises:
-        ShapeError: there are not as many as the output has columns, or one is no probability.
-    """
-    if priors is None:
-        return None
-    priors = float_array(priors, "priors")
-    if priors.shape != (output_dim,):
-        raise ShapeError(f"{priors.size} priors for an output of {output_dim} columns")
-    if not (priors >= 0).all():
-        column = int(np.flatnonzero(~(priors >= 0))[0])
-        raise ShapeError(f"the prior of column {column} is {priors[column]:g}, no probability")
-    with np.errstate(divide="ignore"):
-        return np.log(np.asarray(priors, np.float32))

@@ -7,6 +7,7 @@ from chunk to chunk. Source: Kaldi's decodable-simple-looped.cc and decodable-on
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.scope import Scope
+from ...framework.runtime.plain_net import PlainNet
 from ..compiler.verbose import VERBOSE
 from ..lower.spans import lower_with_spans
 from ..network.for_inference import Model
@@ -114,16 +116,26 @@ class LoopedComputer(UtteranceComputer):
         listener = VERBOSE.get()
         if listener is not None and listener.tells_commands:
             found = loop_computation(topology, self.requests, looped_passes(optimize))
-            self._desc, spans = lower_with_spans(found)
+            compiled, spans = lower_with_spans(found)
             self._traced = {"spans": spans, "say": listener.log}
         else:
-            self._desc = compile_looped(topology, self.requests, optimize)
+            compiled = compile_looped(topology, self.requests, optimize)
+        self._net = PlainNet(compiled)
         self._shared = Scope(place)
+        self._idle: list[SegmentComputer] = []
 
     def stream(self) -> Stream:
-        """A new stream; all streams of a computer share the network's parameters."""
-        segments = SegmentComputer(self._desc, self.nnet, shared=self._shared, **self._traced)
-        return Stream(self, segments)
+        """A new stream; all streams of a computer share the network's parameters.
+
+        What a stream computes with is laid out once, and taken over from one that is gone.
+        """
+        try:
+            segments = self._idle.pop()
+        except IndexError:
+            segments = SegmentComputer(self._net, self.nnet, shared=self._shared, **self._traced)
+        stream = Stream(self, segments)
+        weakref.finalize(stream, self._idle.append, segments).atexit = False
+        return stream
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, one after the other.
@@ -163,6 +175,12 @@ class Stream:
         if self._chunks:
             return computer.frames_per_chunk
         return computer.left_context + computer.frames_per_chunk + computer.right_context
+
+    @property
+    def lacking(self) -> int:
+        """How many more input frames the next chunk wants; 0 or less: it can be computed."""
+        copies = 0 if self._frames else self._computer.left_context
+        return self._wanted - len(self._pending) - copies
 
     def accept(self, features: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
         """Takes the next frames, and gives the output frames that can be computed now.

@@ -19,6 +19,7 @@ from ..cache.computers import ComputerCache
 from ..cache.files import read_cache, write_cache
 from ..files.kaldi_io import Writer
 from ..files.sparse import to_dense
+from ..inference.chunk_lengths import KALDIS_CHUNK, of_programs
 from ..inference.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..inference.looped_computer import LoopedComputer, LoopedOptions
 from ..inference.xvector import xvector
@@ -46,7 +47,9 @@ _CHUNKS = (
         "If >= 0, takes the place of --extra-right-context at the end of an utterance",
     ),
     Option("frame-subsampling-factor", 1, "Input frames for one output frame, e.g. 3 for 'chain'"),
-    Option("frames-per-chunk", 50, "Frames computed in one piece, before any subsampling"),
+    Option(
+        "frames-per-chunk", KALDIS_CHUNK, "Frames computed in one piece, before any subsampling"
+    ),
     Option("acoustic-scale", 1.0, "Factor for the output"),
     Option("minibatch-size", 16, "Chunks, of several utterances, that are computed at once"),
 )
@@ -172,7 +175,8 @@ _NAMES = {"chunks_per_batch": "minibatch_size"}
 
 def _chunked(options: SimpleNamespace) -> ChunkOptions:
     names = [field.name for field in fields(ChunkOptions)]
-    return ChunkOptions(**{name: getattr(options, _NAMES.get(name, name)) for name in names})
+    chosen = {name: getattr(options, _NAMES.get(name, name)) for name in names}
+    return ChunkOptions(**chosen | {"frames_per_chunk": of_programs(options.frames_per_chunk)})
 
 
 def _looped(options: SimpleNamespace) -> LoopedOptions:

@@ -44,7 +44,7 @@ class NnetComputer:
         gradient = computer.model_derivative()
 
     Args:
-        net: what `compile_request` gave.
+        net: what `compile_request` gave; or a net of it, which several computers may then share.
         nnet: the network whose parameters are used (or an acoustic model, or the path of a file);
             the same as, or of the same structure as, the one that was compiled. On the CPU its
             arrays are read where they are, without a copy: call `reload` after a change of the
@@ -58,17 +58,18 @@ class NnetComputer:
 
     def __init__(
         self,
-        net: OpList | pb.NetDesc,
+        net: OpList | pb.NetDesc | PlainNet,
         nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
         spans: CommandSpans | None = None,
         say: Callable[[str], None] = print,
     ):
-        check_kind(net, OpList | pb.NetDesc, "the compiled request (see compile_request)")
+        if not isinstance(net, PlainNet):
+            check_kind(net, OpList | pb.NetDesc, "the compiled request (see compile_request)")
         check_kind(shared, Scope | None, "shared")
         self._nnet = nnet_of(nnet)
-        self._net = PlainNet(net)
+        self._net = net if isinstance(net, PlainNet) else PlainNet(net)
         self._scope = Scope(place, parent=shared)
         self._arrays = self._scope if shared is None else shared
         self._vars = self._net.vars

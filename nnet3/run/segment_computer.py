@@ -12,6 +12,7 @@ from ...framework.base.errors import FormatError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OUTPUT
 from ...framework.ir.op_list import OpList
+from ...framework.runtime.plain_net import PlainNet
 from ...proto import net_pb2 as pb
 from ..lower.spans import CommandSpans
 from ..network.for_inference import Model
@@ -36,7 +37,7 @@ class SegmentComputer(NnetComputer):
             scores.append(computer.get_output("output"))
 
     Args:
-        desc: what `compile_segments` or `compile_looped` gave.
+        net: what `compile_segments` or `compile_looped` gave, or a net of it.
         nnet, place, shared, spans, say: as `NnetComputer` takes them.
 
     Raises:
@@ -45,7 +46,7 @@ class SegmentComputer(NnetComputer):
 
     def __init__(
         self,
-        net: OpList | pb.NetDesc,
+        net: OpList | pb.NetDesc | PlainNet,
         nnet: Model,
         place: Place | None = None,
         shared: Scope | None = None,
@@ -59,6 +60,10 @@ class SegmentComputer(NnetComputer):
         labels = [i for i, kind in marks if kind == LABEL]
         begins = [0, *(end + 1 for end in ends)]
         self._spans = list(zip(begins, [*ends, len(operators)], strict=True))
+        self._wanted: list[list[str]] = [[] for _ in self._spans]
+        for name, var in self._vars.items():
+            if var.kind == INPUT:
+                self._wanted[_segment_of(name)].append(name)
         self._label: int | None = None
         if any(kind == GOTO for _, kind in marks):
             inside = [i for i, end in enumerate(ends) if labels and end > labels[0]]
@@ -108,8 +113,8 @@ class SegmentComputer(NnetComputer):
         """
         self._check_not_ended()
         number = self._segment
-        for name, var in self._vars.items():
-            if var.kind == INPUT and _segment_of(name) == number and name not in self._given:
+        for name in self._wanted[number]:
+            if name not in self._given:
                 raise VariableError(f"'{name.removeprefix('input.')}' was not given")
         self._given.clear()
         loops = self._label is not None and number == len(self._spans) - 1

@@ -134,7 +134,9 @@ def convert(
 @click.option("--int8", is_flag=True, help="Quantise products; tells what that costs.")
 @click.option("--streaming", is_flag=True, help="nnet3: a graph for chunks, with caches.")
 @click.option(
-    "--frame-subsampling-factor", type=int, default=1, help="nnet3: frames for a row of output."
+    "--frame-subsampling-factor",
+    type=int,
+    help="nnet3: frames for a row of output; by default that of a Vosk model's folder, else 1.",
 )
 @click.option("--use-priors", is_flag=True, help="nnet3: subtract the model's log-priors.")
 @click.option("--acoustic-scale", type=float, default=1.0, help="nnet3: factor of the output.")
@@ -151,8 +153,9 @@ def to_onnx(
     use_priors: bool,
     **of_nnet3: Any,
 ) -> None:
-    """Write the net in FILE (saved by opscope, of Kaldi's nnet3, or of CNTK) as ONNX to TARGET,
-    once its outputs have been compared with ours. Losses, labels and all of training fall away."""
+    """Write the net in FILE (saved by opscope, of Kaldi's nnet3, of CNTK, or a Vosk model's folder)
+    as ONNX to TARGET, once its outputs have been compared with ours. Losses, labels and all of
+    training fall away."""
     from ...bridges.onnx.export.checking import BOUND
     from ...bridges.onnx.export.exporting import to_onnx as export
     from ...bridges.onnx.files.graph import OPSET

@@ -12,6 +12,7 @@ from ... import __version__
 from ...framework.base.errors import OpscopeError
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...nnet3.programs import OWN, PROGRAMS
+from ...speech.programs import PROGRAMS as SPEECH_PROGRAMS
 from . import standard_streams
 
 # command -> the module that holds its function, one line of help
@@ -30,6 +31,10 @@ _COMMANDS = {
     "plan-scale": (".plan_scale", "Tell what a training step would take on many ranks."),
     "launch": (".launch", "Run a script or command as several ranks that train together."),
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
+    **{
+        name: (f"...speech.programs.{module}", text)
+        for name, (module, text) in SPEECH_PROGRAMS.items()
+    },
     "convert": (".convert", "Convert models and data from one format to another."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
     "to-torch": ("...bridges.torch.command", "Write an nnet3 network as a PyTorch module."),
@@ -51,7 +56,7 @@ def commands() -> list[str]:
 
 def kaldi_programs() -> list[str]:
     """The commands that stand for programs of Kaldi."""
-    return [name for name in PROGRAMS if name not in OWN]
+    return [*(name for name in PROGRAMS if name not in OWN), *SPEECH_PROGRAMS]
 
 
 class _Commands(click.Group):

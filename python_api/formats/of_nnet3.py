@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ...bridges.onnx.export.exporting import to_onnx
-from ...bridges.open.folder import options as options_in
 from ...bridges.torch.returning import weights_from_torch
 from ...bridges.torch.to_torch import CONFIG_FILE, STATE_FILE, forward_of, state_of, to_torch
 from ...cntk.models.v1 import parse_model
@@ -21,7 +20,6 @@ from ...cntk.run.runtime import CntkNet
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, RunError
 from ...framework.base.untrusted.records import json_file, typed
-from ...framework.base.untrusted.values import whole_number
 from ...framework.files.tensor_file import TensorFile
 from ...framework.ir.messages import from_message, parse_net, serialize_net
 from ...nnet3.files.kaldi_io import Reader, Writer
@@ -30,6 +28,7 @@ from ...nnet3.inference.saved import save_nnet
 from ...nnet3.network.for_inference import nnet_of, read_model
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
+from ...nnet3.network.vosk_folder import subsampling_of
 from ..convert.from_nnet3 import to_cntk
 from . import losses
 from .report import Job
@@ -45,7 +44,6 @@ from .runs import (
 from .sources import DRAWN
 from .writing import checked_cntk, cntk_facts, nnet3_facts
 
-_FACTOR = "--frame-subsampling-factor"
 _VOSK_FACTOR = 3  # what Vosk takes for models without conf/model.conf
 _SECONDS = 600
 
@@ -188,11 +186,9 @@ def _subsampling(job: Job) -> int:
         return job.options.frame_subsampling_factor
     if job.kind != "vosk":
         return 1
-    path = os.path.join(job.report.source, "conf", "model.conf")
-    if not os.path.isfile(path):
+    if not os.path.isfile(os.path.join(job.report.source, "conf", "model.conf")):
         return _VOSK_FACTOR
-    told = options_in(path).get(_FACTOR, "1")
-    return whole_number(told, path, 1, 1000)
+    return subsampling_of(job.report.source) or 1
 
 
 def to_torch_folder(job: Job) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...bridges.recognise.kinds import KINDS, SCRIPTS
-from ...bridges.recognise.recognising import acoustic_model_of, check_language, known_kind
+from ...bridges.recognise.recognising import check_language, known_kind
 from ...cntk.models.open_model import open_model
 from ...cntk.network.dialect import DIALECT as CNTK_DIALECT
 from ...cntk.network.dialect import from_desc
@@ -23,6 +23,7 @@ from ...nnet3.network.dialect import DIALECT as NNET3_DIALECT
 from ...nnet3.network.for_inference import read_model
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
+from ...nnet3.network.vosk_folder import acoustic_model_of
 from ...nnet3.programs.listing import read_network
 
 NNET3, CNTK, OPERATORS, ONNX, TORCH = "nnet3", "cntk", "operators", "onnx", "torch"

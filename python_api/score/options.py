@@ -58,10 +58,12 @@ class ScoreOptions:
 
     def chunks(self) -> ChunkOptions:
         """The options of chunks. Raises OpscopeError: a value is out of range."""
-        from ...nnet3.inference.chunks import ChunkOptions  # the command line needs none of it
+        from ...nnet3.inference.chunk_lengths import of_programs  # the command line needs none
+        from ...nnet3.inference.chunks import ChunkOptions
 
         names = [field.name for field in dataclasses.fields(ChunkOptions)]
-        return ChunkOptions(**{name: getattr(self, _OF_CHUNKS.get(name, name)) for name in names})
+        given = {name: getattr(self, _OF_CHUNKS.get(name, name)) for name in names}
+        return ChunkOptions(**given | {"frames_per_chunk": of_programs(self.frames_per_chunk)})
 
     def changed(self) -> dict[str, Any]:
         """The values that are not the defaults, by name."""

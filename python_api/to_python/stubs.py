@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ... import cntk, nnet3
+from ... import cntk, nnet3, speech
 from ...framework.ir.registry import OperatorDef, lookup
 from ..builder import NetBuilder, Var, methods
 from ..builder.methods import (
@@ -41,7 +41,7 @@ _WIDTH = 100
 
 def stubs() -> dict[Path, str]:
     """The path of each stub, and its text."""
-    texts = {package: face_text(package) for package in (_ROOT, cntk, nnet3)}
+    texts = {package: face_text(package) for package in (_ROOT, cntk, nnet3, speech)}
     texts[methods] = methods_text()
     return {Path(str(of.__file__)).with_suffix(".pyi"): text for of, text in texts.items()}
 

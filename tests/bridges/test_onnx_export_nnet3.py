@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import opscope
 from opscope.bridges.onnx.export.checking import ExportError
 from opscope.bridges.onnx.from_nnet3.streams import Stream
-from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
 from opscope.nnet3 import Nnet, xconfig_to_config
 from opscope.python_api.cli.main import main
 
@@ -91,3 +91,95 @@ def test_options_of_nnet3_are_refused_elsewhere(tmp_path):
     b.initialize(scope)
     with pytest.raises(OpscopeError, match="'streaming' has a meaning for nnet3 networks alone"):
         opscope.to_onnx(b, tmp_path / "m.onnx", scope, outputs="y", streaming=True)
+
+
+def test_the_folder_of_a_vosk_model(nnet, tmp_path):
+    (tmp_path / "m" / "am").mkdir(parents=True)
+    (tmp_path / "m" / "conf").mkdir()
+    (tmp_path / "m" / "conf" / "model.conf").write_text("--beam=10\n--frame-subsampling-factor=3\n")
+    nnet.write(str(tmp_path / "m" / "am" / "final.mdl"))
+    done = CliRunner().invoke(main, ["to-onnx", str(tmp_path / "m"), str(tmp_path / "m.onnx")])
+    assert done.exit_code == 0, done.output
+    metadata = opscope.from_onnx(tmp_path / "m.onnx").metadata
+    assert metadata["subsampling_factor"] == "3" and metadata["feat_dim"] == "6"
+    assert metadata["acoustic_scale"] == "1.0" and metadata["priors_subtracted"] == "0"
+    opscope.to_onnx(nnet, tmp_path / "m.onnx", acoustic_scale=0.5, priors=np.full(5, 0.2))
+    metadata = opscope.from_onnx(tmp_path / "m.onnx").metadata
+    assert metadata["acoustic_scale"] == "0.5" and metadata["priors_subtracted"] == "1"
+    assert metadata["normalize_samples"] == "0" and metadata["vocab_size"] == "5"
+    with pytest.raises(FormatError, match="a folder without am/final.mdl"):
+        opscope.to_onnx(tmp_path / "m" / "conf", tmp_path / "x.onnx")
+
+
+OTHER_INPUTS = """
+input-node name=feats dim=4
+input-node name=speaker dim=3
+input-node name=input dim=2
+component name=a type=AffineComponent input-dim=13 output-dim=6
+component-node name=a component=a input=Append(Offset(feats,-1), feats, ReplaceIndex(speaker,t,0)\
+, Offset(input, 2))
+component name=r type=RectifiedLinearComponent dim=6
+component-node name=r component=r input=a
+component name=b type=AffineComponent input-dim=12 output-dim=3
+component-node name=b component=b input=Append(Offset(r,-2), Offset(r, 3))
+output-node name=output input=b
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"streaming": True}, {"frame_subsampling_factor": 3}])
+def test_inputs_of_other_names(tmp_path, options):
+    nnet = Nnet.from_config_text(OTHER_INPUTS, 0)
+    rng = np.random.default_rng(1)
+    shapes = {"feats": (11, 4), "speaker": 3, "input": (11, 2)}
+    real = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    check = opscope.to_onnx(nnet, tmp_path / "m.onnx", inputs=real, **options)
+    assert check.error < 1e-5 and check.cases == 4
+    model = opscope.from_onnx(tmp_path / "m.onnx")
+    assert set(shapes) == {info.name for info in model.inputs if "cache" not in info.name}
+    if options:
+        return
+    fed = {name: array[None] for name, array in real.items()}
+    found = model.run(fed)["output"][0]
+    times = np.clip(np.arange(11)[:, None] + [-3, -2, 0, 2, 3, 5], 0, 10)
+    w, bias = nnet.components["a"].linear_params, nnet.components["a"].bias_params
+    sides = []
+    for offset in (0, 3):  # frames before, now and ahead of each row that b reads
+        before, now, ahead = times[:, offset : offset + 3].T if not offset else times[:, 3:].T
+        sides.append((before, now, ahead))
+    hidden = [
+        np.maximum(
+            np.concatenate(
+                [
+                    real["feats"][before],
+                    real["feats"][now],
+                    np.tile(real["speaker"], (11, 1)),
+                    real["input"][ahead],
+                ],
+                axis=1,
+            )
+            @ w.T
+            + bias,
+            0,
+        )
+        for before, now, ahead in sides
+    ]
+    b = nnet.components["b"]
+    wanted = np.concatenate(hidden, axis=1) @ b.linear_params.T + b.bias_params
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"feats": (5, 4), "input": (5, 2)}, "give 'speaker' with the inputs"),
+        ({"feats": (5, 4), "input": (4, 2), "speaker": 3}, "different numbers of frames"),
+        ({"feats": (5, 4), "speaker": 3}, "'input' is missing"),
+        ({"feats": (5, 4), "speaker": 3, "input": (5, 2), "y": 3}, "'y' is none"),
+    ],
+)
+def test_other_inputs_that_do_not_fit(tmp_path, given, message):
+    nnet = Nnet.from_config_text(OTHER_INPUTS, 0)
+    real = {name: np.zeros(shape, np.float32) for name, shape in given.items()}
+    with pytest.raises(OpscopeError, match=message):
+        opscope.to_onnx(nnet, tmp_path / "m.onnx", inputs=real)
+    assert not list(tmp_path.iterdir())

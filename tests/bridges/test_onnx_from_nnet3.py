@@ -29,6 +29,9 @@ LAYERS = {
     "lstm": "lstm-layer name=a cell-dim=5",
     "lstmp": "lstmp-layer name=a cell-dim=5 recurrent-projection-dim=3 delay=-2"
     " non-recurrent-projection-dim=2",
+    "lstm_decay": "lstm-layer name=a cell-dim=5 decay-time=20 delay=-2",
+    "lstm_back": "lstm-layer name=a cell-dim=5 delay=3",
+    "gru_back": "gru-layer name=a cell-dim=5 delay=2",
     "lstmb": "lstmb-layer name=a cell-dim=5 bottleneck-dim=3",
     "fast_lstm": "fast-lstm-layer name=a cell-dim=5 decay-time=20 delay=-3",
     "fast_lstm_plain": "fast-lstm-layer name=a cell-dim=5 delay=-1",
@@ -44,7 +47,7 @@ LAYERS = {
     "fast_norm_opgru": "fast-norm-opgru-layer name=a cell-dim=6 recurrent-projection-dim=2",
     "spec_augment": "spec-augment-layer name=a",
 }
-NO_STREAM = {"conv_edges", "attention", "stats"}
+NO_STREAM = {"conv_edges", "attention", "stats", "lstm_back", "gru_back"}
 
 
 def layer_net(layer, seed=1):
@@ -70,7 +73,17 @@ def test_opsets(name, opset):
 
 
 @pytest.mark.parametrize(
-    ("name", "operator"), [("fast_lstm_plain", "LSTM"), ("fast_gru", "GRU"), ("lstmp", "Scan")]
+    ("name", "operator"),
+    [
+        ("fast_lstm_plain", "LSTM"),
+        ("fast_gru", "GRU"),
+        ("lstm", "LSTM"),
+        ("gru", "GRU"),
+        ("lstm_decay", "Scan"),
+        ("lstmp", "Scan"),
+        ("lstmb", "Scan"),
+        ("pgru", "Scan"),
+    ],
 )
 def test_operators_of_recurrent_layers(name, operator):
     found = {node.op_type for node in nnet3_graph(layer_net(LAYERS[name])).message.node}

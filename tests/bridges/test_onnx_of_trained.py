@@ -11,6 +11,7 @@ import pytest
 
 from kaldi_data import need, read_archive
 from nnet3_onnx import OnnxNet, ours, with_statistics
+from opscope.bridges.onnx.export.checking import error_of
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
 from opscope.nnet3.network.nnet import Nnet
@@ -38,8 +39,11 @@ def test_kaldi_outputs(name):
             np.testing.assert_allclose(found, wanted[key], atol=bound, rtol=0)
             probabilities = np.exp(third.whole(frames))
             np.testing.assert_allclose(probabilities, wanted_third[key], atol=bound, rtol=0)
+        here = ours(nnet, frames)
+        if name == "lstmp":  # whose recurrences run in float64
+            assert (error_of(found, here) <= 1e-5).all()
         factor = 2 if name == "stats" else 1.1
-        np.testing.assert_allclose(found, ours(nnet, frames), atol=factor * bound, rtol=0)
+        np.testing.assert_allclose(found, here, atol=factor * bound, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["tdnn", "tdnnf", "cnn", "lstmp"])
@@ -72,7 +76,7 @@ def utterance(name):
 def test_vosk_model(vosk):
     net = OnnxNet(nnet3_graph(vosk, frame_subsampling_factor=3))
     chunked = OnnxNet(nnet3_graph(vosk, True, frame_subsampling_factor=3))
-    assert net.nodes <= 120
+    assert net.nodes <= 90 and chunked.nodes <= 120
     nnet = Nnet.read(vosk)
     given = utterance("u1")
     features, ivector = given["mfcc"], given["ivectors"][-1]

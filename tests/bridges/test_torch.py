@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import runpy
@@ -15,15 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from kaldi_data import need, read_archive
-from nnet3_onnx import LAYERS_OF_FRAMES, ours, with_statistics
+from nnet3_onnx import LAYERS_OF_FRAMES, with_statistics
+from nnet3_torch import assert_equals, changed, layer_net, model_of, module_of, run, torch
 from opscope import OpscopeError, to_torch, weights_from_torch
-from opscope.bridges.torch.forward import NotInTorchError
+from opscope.bridges.torch.nnet3.rows import NotInTorchError
 from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.nnet3 import Nnet, xconfig_to_config
 from opscope.python_api.cli.main import main
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
-pytest.importorskip("safetensors.torch")
 
 TRAINED = ("tdnn", "tdnnf")
 LAYERS = {
@@ -31,34 +28,6 @@ LAYERS = {
     "spec_augment": "spec-augment-layer name=a",
     "repeated": "relu-layer name=b dim=8\nrelu-renorm-layer name=a dim=8 input=Append(b, -1, b@3)",
 }
-
-
-def module_of(folder):
-    """The module `model` in a folder."""
-    spec = importlib.util.spec_from_file_location("written_model", Path(folder) / "model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def model_of(folder):
-    return module_of(folder).load(folder)
-
-
-def run(model, *inputs):
-    with torch.no_grad():
-        return model(*(torch.from_numpy(each)[None] for each in inputs))[0].numpy()
-
-
-def assert_equals(model, nnet, *, unit=1, ivector=None, lengths=(1, 2, 7, 19), bound=1e-5):
-    rng = np.random.default_rng(0)
-    for frames in lengths:
-        features = rng.normal(size=(frames, nnet.input_dim("input"))).astype(np.float32)
-        wanted = ours(nnet, features, ivector, unit)
-        found = run(model, features, *([] if ivector is None else [ivector]))
-        assert found.shape == wanted.shape
-        scale = max(1.0, float(np.abs(wanted).max()))
-        assert np.abs(found - wanted).max() <= bound * scale, frames
 
 
 def trained_model(folder, name):
@@ -141,8 +110,8 @@ def test_trained_weights_go_back(name, tmp_path):
         losses.append(float(loss.detach()))
     assert losses[1] < losses[0]
     module.save(model.eval(), folder)
-    changed = weights_from_torch(folder, original, tmp_path / "new.raw")
-    assert "output.affine" in changed and not {"lda", "idct"} & set(changed)
+    found = weights_from_torch(folder, original, tmp_path / "new.raw")
+    assert "output.affine" in found and not {"lda", "idct"} & set(found)
     before, after = Nnet.read(original), Nnet.read(tmp_path / "new.raw")
     assert structure(after) == structure(before) and after.info() != before.info()
     assert_equals(model, after, bound=2e-5)
@@ -156,11 +125,6 @@ def test_weights_of_an_acoustic_model_go_back(tmp_path):
         pytest.skip(f"the model of the reference data was not trained: {error}")
     weights_from_torch(folder, original, tmp_path / "new.mdl")
     assert (tmp_path / "new.mdl").read_bytes() == original.read_bytes()
-
-
-def layer_net(layer, inputs="input dim=6 name=input", seed=1):
-    text = f"{inputs}\n{layer}\noutput-layer name=output dim=5 param-stddev=0.5\n"
-    return with_statistics(Nnet.from_config_text(xconfig_to_config(text), seed), seed)
 
 
 @pytest.mark.parametrize("unit", [1, 3])
@@ -214,13 +178,9 @@ def test_components_and_their_way_back(name, tmp_path):
     module = module_of(folder)
     model = module.load(folder)
     assert_equals(model, nnet)
-    with torch.no_grad():
-        for tensor in model.state_dict().values():
-            if tensor.is_floating_point():
-                tensor.add_(torch.rand_like(tensor))
-    module.save(model, folder)
-    changed = weights_from_torch(folder, tmp_path / "a.raw", tmp_path / "b.raw")
-    assert changed == (["c"] if model.state_dict() else [])
+    changed(module, model, folder)
+    found = weights_from_torch(folder, tmp_path / "a.raw", tmp_path / "b.raw")
+    assert found == (["c"] if model.state_dict() else [])
     assert_equals(model, Nnet.read(tmp_path / "b.raw"))
 
 
@@ -293,10 +253,18 @@ def test_dropout_in_training(tmp_path):
 
 
 def test_what_has_no_form_is_named_at_once(tmp_path):
-    text = "lstm-layer name=a cell-dim=5\nconv-relu-layer name=b height-in=1 height-out=1"
-    text += " num-filters-out=4 time-offsets=-1,0 height-offsets=0"
-    with pytest.raises(NotInTorchError, match=r"loop.*TimeHeightConvolutionComponent has no form"):
-        to_torch(layer_net(text), tmp_path / "m")
+    text = """
+    input-node name=input dim=6
+    input-node name=other dim=6
+    component name=c type=DistributeComponent input-dim=6 output-dim=3
+    component-node name=c component=c input=Sum(input, other)
+    output-node name=output input=c
+    """
+    told = (
+        r"input 'other': only 'input' and 'ivector'.*; 'c': DistributeComponent reads .* another x"
+    )
+    with pytest.raises(NotInTorchError, match=told):
+        to_torch(Nnet.from_config_text(text, 0), tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,10 @@ def shown(chromium: Chromium, folder: Path, text: str) -> None:
     path = folder / "page.html"
     path.write_text(text, encoding="utf-8")
     chromium.open(path)
+    for _ in range(100):  # data of large pages are unpacked first
+        if chromium.run("typeof opscopeView !== 'undefined'"):
+            break
+        time.sleep(0.05)
     assert chromium.complaints() == []
     assert chromium.requests() == [path.resolve().as_uri()]
 
@@ -117,6 +122,20 @@ def test_search_finds_a_parameter_with_its_numbers(chromium, tmp_path):
     chromium.type("no such thing")
     assert "nothing found" in chromium.run("document.getElementById('found').innerText")
     chromium.key("Escape")
+
+
+def test_a_large_page_unpacks_its_data(chromium, tmp_path, monkeypatch):
+    """Under the page's own policy, with statistics and texts that would break out of a script."""
+    monkeypatch.setattr("opscope.bridges.view.html._PACKED_FROM", 0)
+    net, arrays = deep(40)
+    shown(chromium, tmp_path, document(page_data(graph_of(open_net(net)), arrays)))
+    assert "application/zlib" in (tmp_path / "page.html").read_text()
+    search(chromium, "fc_3.w")
+    assert f"{arrays['fc_3.w'].mean(dtype=np.float64):.4g}" in chromium.run(PANEL)
+    shown(chromium, tmp_path, document(page_data(graph_of(open_net(nasty())), {})))
+    assert chromium.run("typeof window.hacked") == "undefined"
+    search(chromium, "<svg onload")
+    assert NASTY[2] in chromium.run(PANEL)
 
 
 def test_a_group_opens_and_closes(chromium, tmp_path):

@@ -13,7 +13,7 @@ from opscope.bridges.view.graph import GROUP, Item, NetGraph, drop_small_groups,
 from opscope.bridges.view.numbers import statistics
 from opscope.bridges.view.opening import open_net
 from opscope.bridges.view.viewing import graph_of
-from opscope.framework.base.errors import FormatError, VariableError
+from opscope.framework.base.errors import FormatError, OpscopeError, VariableError
 from opscope.framework.ir.desc import make_op, make_var
 from opscope.framework.ir.op_list import OpList, View
 from opscope.nnet3 import Nnet
@@ -331,3 +331,49 @@ def test_views_are_read_from_those_that_wrote_their_rectangles():
     ]
     found = {pair for pair in edges(graph_of(open_net(net))) if pair[0] != "input x"}
     assert found == {("top", "a"), ("m", "b"), ("top", "c"), ("m", "c")}
+
+
+# -- a script of CNTK's alone
+
+BRAINSCRIPT = """
+features = Input{40}
+labels = Input{10}
+z = Sequential (DenseLayer{8, activation=ReLU} : DenseLayer{10}) (features)
+ce = CrossEntropyWithSoftmax(labels, z)
+featureNodes = (features) ; labelNodes = (labels) ; criterionNodes = (ce) ; outputNodes = (z)
+"""
+ALONE = """
+load=macros
+run=net
+macros=[
+    layer(in, out, x) = [ W=Parameter(out, in) ; t=Times(W, x) ; y=Sigmoid(t) ]
+]
+net=[
+    features=Input(4)
+    h=layer(4, 3, features)
+    OutputNodes=(h)
+]
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [BRAINSCRIPT, f"BrainScriptNetworkBuilder = {{{BRAINSCRIPT}}}\n"], ids=["bare", "named"]
+)
+def test_a_file_of_brainscript_alone(text, tmp_path):
+    path = tmp_path / "net.bs"
+    path.write_text(text)
+    graph = graph_of(open_net(path))
+    assert {"features", "labels", "z", "ce"} <= graph.items.keys()
+    (tmp_path / "wrong.bs").write_text(text.replace("DenseLayer{10}", "DenseLayr{10}"))
+    with pytest.raises(OpscopeError, match="unknown identifier 'DenseLayr'"):
+        open_net(tmp_path / "wrong.bs")
+    (tmp_path / "library.bs").write_text("f(x) = x + 1\n")
+    with pytest.raises(FormatError, match="describes 0 networks"):
+        open_net(tmp_path / "library.bs")
+
+
+def test_a_file_of_ndl_alone(tmp_path):
+    path = tmp_path / "net.ndl"
+    path.write_text(ALONE)
+    graph = graph_of(open_net(path))
+    assert {"features", "h.t", "h.y"} <= graph.items.keys()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -42,8 +44,9 @@ def chain(links: list[tuple[str, str]], groups: dict[str, list[str]] | None = No
 
 def data_of(text: str) -> dict:
     """The data in a page."""
-    (found,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)
-    return json.loads(found)
+    pattern = r'<script id="data" type="application/(json|zlib)">(.*?)</script>'
+    ((form, found),) = re.findall(pattern, text, re.S)
+    return json.loads(found if form == "json" else zlib.decompress(base64.b64decode(found)))
 
 
 # -- layout
@@ -84,6 +87,25 @@ def test_a_link_across_many_layers_is_a_stub_at_both_ends():
     members = layouts[0].members
     stubs = [(members[member], leaves, other) for member, leaves, other, _ in layouts[0].stubs]
     assert stubs == [(members[0], True, members[19]), (members[19], False, members[0])]
+
+
+@pytest.mark.parametrize("deep", [1, 3])
+def test_hundreds_of_branches_stand_on_shelves(deep):
+    """What reads or feeds hundreds is cut off by stubs, and the rest stands row below row."""
+    branches = [[f"b{n}.{at}" for at in range(deep)] for n in range(300)]
+    links = [("x", branch[0]) for branch in branches]
+    links += [pair for branch in branches for pair in zip(branch, branch[1:], strict=False)]
+    _, layouts = lay_out(chain([*links, *((branch[-1], "sum") for branch in branches)]))
+    layout = layouts[0]
+    assert len(layout.links) == 300 * (deep - 1) and len(layout.stubs) == 4 * 300
+    assert max(x for layer in layout.layers for _, x in layer) < 120 * deep**0.5 * 25
+    assert max(map(len, layout.layers)) < 45 * deep and len(layout.layers) > 7 * deep
+    row = {ref: at for at, layer in enumerate(layout.layers) for ref, _ in layer}
+    assert sorted(row) == list(range(len(layout.members)))
+    assert all(row[link.target] == row[link.source] + 1 for link in layout.links)
+    for layer in layout.layers:
+        places = [x for _, x in layer]
+        assert places == sorted(places)
 
 
 def test_circles_are_cut_where_a_value_of_another_time_is_read():
@@ -161,8 +183,19 @@ def test_a_page_of_2000_operators_is_made_quickly():
     text = document(page_data(graph_of(opened), arrays))
     spent = time.perf_counter() - begin
     assert len(data_of(text)["items"]) > 2000
-    assert len(text.encode()) < 2_000_000
+    assert len(text.encode()) < 400_000
     assert spent < 5.0  # 0.7 s on a machine of its own; tests share theirs
+
+
+def test_large_pages_are_compressed(monkeypatch):
+    """The same data, in base64 that no text can end; small ones stay JSON."""
+    net, arrays = deep(60)
+    data = page_data(graph_of(open_net(net)), arrays)
+    plain = document(data)
+    monkeypatch.setattr("opscope.bridges.view.html._PACKED_FROM", 0)
+    packed = document(data)
+    assert data_of(packed) == data_of(plain) and len(packed) < len(plain) / 1.3
+    assert 'type="application/zlib"' in packed and 'type="application/json"' in plain
 
 
 def test_the_page_is_shown_in_a_notebook_in_a_frame():

@@ -7,10 +7,12 @@ import pytest
 
 from opscope.framework.base.errors import OpscopeError, ShapeError
 from opscope.nnet3.cache.computers import ComputerCache
-from opscope.nnet3.graph.context import reads_further_ahead
+from opscope.nnet3.graph.context import reads_further
 from opscope.nnet3.graph.request import ComputationRequest
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance, _round_up
+from opscope.nnet3.inference.chunk_lengths import chunk_lengths, rounded_up
+from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.xconfig import xconfig_to_config
 
 FRAMES = """\
 input-node name=input dim=3
@@ -92,7 +94,7 @@ def test_context_is_that_of_the_network():
 )
 def test_further_frames_make_a_difference(text, expected):
     nnet = Nnet.from_config_text(text, 1)
-    assert reads_further_ahead(nnet.topology(), nnet.modulus(), *nnet.context()) == expected
+    assert reads_further(nnet.topology(), nnet.modulus(), *nnet.context()) == expected
     computer = ChunkComputer(nnet, ChunkOptions(frames_per_chunk=4))
     *_, last = computer.chunks(0, Utterance("a", FEATURES[4]))
     assert (last.count, last.shape.output_frames) == (2, 2 if expected else 4)
@@ -102,7 +104,7 @@ def test_further_frames_make_a_difference(text, expected):
 
 @pytest.mark.parametrize(("count", "frames"), [(1, 1), (2, 2), (5, 6), (7, 8), (9, 12), (40, 40)])
 def test_lengths_of_a_single_chunk(count, frames):
-    assert _round_up(count, 40) == frames
+    assert rounded_up(count, 40) == frames
 
 
 def test_subsampling_priors_and_scale():
@@ -239,3 +241,53 @@ def test_cache_compiles_a_request_once_and_keeps_so_many():
         assert np.allclose(computer.get_output("output"), wanted, atol=1e-6)
     with pytest.raises(OpscopeError, match="a cache of 0"):
         ComputerCache(nnet, capacity=0)
+
+
+# -- lengths of chunks
+
+
+@pytest.mark.parametrize("total", [1, 17, 18, 100, 333, 1000, 20000])
+@pytest.mark.parametrize(("factor", "context"), [(1, 4), (3, 84)])
+def test_lengths_of_chunks_cover_the_utterance(total, factor, context):
+    lengths = chunk_lengths(total, 17, factor, context)
+    assert sum(lengths) >= total > sum(lengths[:-1])
+    assert all(length % 17 == 0 and length <= 17 * 32 for length in lengths)
+    assert sorted(lengths, reverse=True) == list(lengths)
+    # No dearer than chunks of one length, whichever it is.
+    cost = sum(length * factor + context + 30 for length in lengths)
+    for one in (1, 2, 4, 8, 16, 32):
+        count = -(-total // (17 * one))
+        assert cost <= count * (17 * one * factor + context + 30)
+
+
+@pytest.mark.parametrize(
+    ("layer", "any_length"),
+    [
+        ("relu-batchnorm-layer name=a dim=8 input=Append(-3,0,3)", True),
+        ("lstm-layer name=a cell-dim=8", False),
+        ("relu-layer name=a dim=8 input=Append(-1,0,IfDefined(Offset(input, 9)))", False),
+        ("stats-layer name=a config=mean(-99:3:9:99)", False),
+    ],
+)
+def test_chunks_are_as_long_as_suits_only_where_the_output_is_the_same(layer, any_length):
+    text = f"input name=input dim=5\n{layer}\noutput-layer name=output dim=4\n"
+    nnet = Nnet.from_config_text(xconfig_to_config(text), 0)
+    features = np.random.default_rng(0).standard_normal((400, 5)).astype(np.float32)
+    chosen = ChunkComputer(nnet, test_mode=False)
+    lengths = {chunk.shape.output_frames for chunk in chosen.chunks(0, Utterance("u", features))}
+    assert (max(lengths) > 60) == any_length
+    kaldis = ChunkComputer(nnet, ChunkOptions(frames_per_chunk=50), test_mode=False)
+    found = chosen.compute(features)
+    assert abs(found - kaldis.compute(features)).max() < 2e-5
+
+
+def test_online_ivectors_keep_the_chunks_of_kaldi():
+    text = "input name=ivector dim=3\ninput name=input dim=5\nrelu-layer name=a dim=8 "
+    text += "input=Append(-1,0,1,ReplaceIndex(ivector, t, 0))\noutput-layer name=output dim=4\n"
+    nnet = Nnet.from_config_text(xconfig_to_config(text), 0)
+    features = np.zeros((400, 5), np.float32)
+    online = Utterance("u", features, None, np.zeros((40, 3), np.float32), 10)
+    one = Utterance("u", features, np.zeros(3, np.float32))
+    computer = ChunkComputer(nnet)
+    assert {chunk.count for chunk in computer.chunks(0, online)} == {50}
+    assert max(chunk.count for chunk in computer.chunks(0, one)) > 50

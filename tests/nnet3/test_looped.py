@@ -182,6 +182,16 @@ def test_output_comes_as_soon_as_it_can():
         stream.accept(frames(1))
 
 
+def test_a_stream_tells_how_many_frames_the_next_chunk_lacks():
+    computer = LoopedComputer(net(NETS["rnn"]), LoopedOptions(4))
+    stream, features = computer.stream(), frames(20)
+    for begin in range(20):
+        lacking = stream.lacking
+        assert lacking > 0
+        made = stream.accept(features[begin : begin + 1])
+        assert (len(made) > 0) == (lacking == 1)
+
+
 def test_earlier_output_stays_as_it_was():
     stream = LoopedComputer(net(NETS["rnn"]), LoopedOptions(4)).stream()
     first = stream.accept(frames(6))
@@ -287,3 +297,25 @@ def test_wrong_use_is_told():
         segments.accept_input("other", frames(1))
     with pytest.raises(ShapeError, match="wants 33 rows of 3 columns, you gave 1 x 3"):
         segments.accept_input("input", frames(1))
+
+
+def test_a_stream_takes_over_what_a_gone_one_computed_with():
+    computer = LoopedComputer(net(NETS["rnn"]), LoopedOptions(5))
+    given = frames(40)
+
+    def whole(stream):
+        return np.concatenate([stream.accept(given), stream.finish()])
+
+    stream = computer.stream()
+    expected, segments = whole(stream), stream._segments
+    other = computer.stream()  # while the first is there
+    assert other._segments is not segments
+    np.testing.assert_array_equal(whole(other), expected)
+    other.reset()
+    other.accept(given[:20])  # a stream that ends in the middle leaves nothing behind
+    both = {id(segments), id(other._segments)}
+    del stream, other
+    for _ in range(3):
+        again = computer.stream()
+        assert id(again._segments) in both
+        np.testing.assert_array_equal(whole(again), expected)

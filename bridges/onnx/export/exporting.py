@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from ....framework.loops.recurrent.net import recurrent_op
 from ....framework.runtime.initialize import persistent_vars
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.nnet import Nnet
+from ....nnet3.network.vosk_folder import acoustic_model_of, subsampling_of
 from ....proto.net_pb2 import NetDesc
 from ...recognise.kinds import KINDS, NNET3, SCRIPTS
 from ...recognise.recognising import check_language
@@ -83,7 +84,7 @@ def to_onnx(
     name: str = "",
     int8: bool = False,
     streaming: bool = False,
-    frame_subsampling_factor: int = 1,
+    frame_subsampling_factor: int | None = None,
     priors: np.ndarray | bool | None = None,
     acoustic_scale: float = 1.0,
     whole: bool = False,
@@ -100,8 +101,8 @@ def to_onnx(
 
     Args:
         net: a NetBuilder, Net, `opscope.load`'s result, CntkNet, Network, Nnet, AmNnetSimple, or
-            the path of a saved net, of a model of Kaldi's nnet3 or of CNTK, or of CNTK's NDL or
-            BrainScript.
+            the path of a saved net, of a model of Kaldi's nnet3 or of CNTK, of CNTK's NDL or
+            BrainScript, or of a Vosk model's folder.
         path: of the file to write.
         scope: holds the values of a net that has none of its own; None: the default scope.
         outputs: names of variables or nodes. None: those that are declared as outputs, else what
@@ -116,7 +117,8 @@ def to_onnx(
             checked first; `Check.note` then tells what the integers cost. The ranges of activations
             are those on `inputs`, so give real ones.
         streaming, frame_subsampling_factor, priors, acoustic_scale, whole: of nnet3 networks alone,
-            see `nnet3_graph`. A stream is checked chunk by chunk.
+            see `nnet3_graph`. A stream is checked chunk by chunk. The factor of a Vosk model's
+            folder is by default that of its conf/model.conf, any other one 1.
 
     Returns:
         The maximum error, and what has run the graph; `print` shows it.
@@ -140,10 +142,16 @@ def to_onnx(
 def kind_of(path: PathLike) -> str:
     """What a file is, by its content: "nnet3", "cntk" or "net" (saved by opscope).
 
+    The folder of a Vosk model is "nnet3", too.
+
     Raises:
         FormatError: none of these.
     """
     name = os.fspath(path)
+    if os.path.isdir(name):
+        if acoustic_model_of(name):
+            return "nnet3"
+        raise FormatError(f"{name}: a folder without am/final.mdl: no Vosk model")
     net_path = paths_of(name)[0]
     found = recognised(name) if os.path.exists(name) else ""
     if found in NNET3:
@@ -199,9 +207,15 @@ def _cntk_file(source: PathLike, path: PathLike, export: Export) -> Check:
 def _nnet3(model: PathLike | Nnet | AmNnetSimple, path: PathLike, export: Export) -> Check:
     if export.int8 and export.nnet3.streaming:
         raise ExportError("ONNX: int8 and streaming do not go together")
-    model = os.fspath(model) if isinstance(model, os.PathLike) else model
+    options, factor = export.nnet3, None
+    if not isinstance(model, (Nnet, AmNnetSimple)):
+        model = os.fspath(model)
+        if os.path.isdir(model):
+            model, factor = acoustic_model_of(model), subsampling_of(model)
+    if options.frame_subsampling_factor is None:
+        options = replace(options, frame_subsampling_factor=1 if options.whole else factor or 1)
     graph, cases = nnet3_export(
-        model, export.outputs, export.opset, export.name, export.nnet3, export.real
+        model, export.outputs, export.opset, export.name, options, export.real
     )
     return _checked(path, graph, cases, export)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from ....framework.base.errors import OpscopeError, ShapeError
 from ....nnet3.cache.computers import ComputerCache
 from ....nnet3.inference.chunks import ChunkComputer, ChunkOptions
 from ....nnet3.inference.xvector import xvector
-from ....nnet3.network.for_inference import Model, for_inference, opened
-from ..files.graph import Graph
+from ....nnet3.network.for_inference import Model, for_inference, nnet_of, opened
+from ....nnet3.network.model import AmNnetSimple
+from ..files.graph import Graph, plain_name
 from ..from_nnet3.export import nnet3_graph
+from ..from_nnet3.inputs import Inputs, joined_inputs
 from ..from_nnet3.streams import Stream
 from .checking import Case, ExportError, Run, Values
 
@@ -29,10 +32,10 @@ Compute = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 
 @dataclass(frozen=True)
 class Nnet3Options:
-    """What only nnet3 networks have; see `nnet3_graph`."""
+    """What only nnet3 networks have; see `nnet3_graph`. A factor of None is 1."""
 
     streaming: bool = False
-    frame_subsampling_factor: int = 1
+    frame_subsampling_factor: int | None = None
     priors: np.ndarray | bool | None = None
     acoustic_scale: float = 1.0
     whole: bool = False
@@ -72,13 +75,19 @@ def nnet3_export(
             f"ONNX: of an nnet3 network 'output' is exported, not {', '.join(outputs or ())};"
             " opscope.bridges.onnx.from_nnet3 exports others, unchecked"
         )
+    if options.frame_subsampling_factor is None:
+        options = replace(options, frame_subsampling_factor=1)
     network = opened(model)
     graph = nnet3_graph(network, opset=opset, name=name or "nnet3", **vars(options))
-    columns = {
-        info.name: info.type.tensor_type.shape.dim[-1].dim_value for info in graph.message.input
-    }
-    utterances = [*map(_utterance, given), *_random(columns, options.whole)]
-    compute = _compute(network, options, "ivector" in columns)
+    nnet, inputs = joined_inputs(nnet_of(network))
+    if isinstance(network, AmNnetSimple):
+        network = copy.copy(network)
+        network.nnet = nnet
+    else:
+        network = nnet
+    read = {info.name for info in graph.message.input}
+    utterances = [*(_utterance(each, inputs) for each in given), *_random(inputs, options.whole)]
+    compute = _compute(network, options)
     cases: list[Case] = []
     for number, (features, ivector) in enumerate(utterances):
         try:
@@ -87,7 +96,7 @@ def nnet3_export(
             if number < len(given):
                 raise
             continue  # fewer frames than the network's window
-        cases.append((_inputs(features, ivector, columns), {"output": wanted[None]}))
+        cases.append((_inputs(features, ivector, inputs, read), {"output": wanted[None]}))
     if not cases:
         raise ExportError(f"ONNX: the network wants more than {_WHOLE[-1]} frames; give real ones")
     return graph, cases
@@ -100,10 +109,10 @@ def as_stream(graph: Graph, run: Run) -> Run:
     names = ["output", *(f"new_{cache}" for cache in stream.caches)]
 
     def whole(_: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        features = inputs["input"]
+        features = np.concatenate([inputs[name] for name in stream.names], axis=2)
         caches, parts = stream.initial_caches(features), []
         for chunk in stream.chunks(features, size):
-            part, *new = run(names, {**inputs, **caches, "input": chunk})
+            part, *new = run(names, {**inputs, **caches, **stream.feeds(chunk)})
             caches = dict(zip(stream.caches, new, strict=True))
             parts.append(part)
         return [np.concatenate(parts, axis=1)]
@@ -111,11 +120,12 @@ def as_stream(graph: Graph, run: Run) -> Run:
     return whole
 
 
-def _compute(network: Any, options: Nnet3Options, has_ivector: bool) -> Compute:
+def _compute(network: Any, options: Nnet3Options) -> Compute:
     if options.whole:
         cache = ComputerCache(for_inference(network))
         return lambda features, _: _row(xvector(cache, features, min_chunk_size=1))
     step = options.frame_subsampling_factor
+    assert step is not None  # filled in
 
     def compute(features: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
         frames = -(-len(features) // step) * step
@@ -124,10 +134,7 @@ def _compute(network: Any, options: Nnet3Options, has_ivector: bool) -> Compute:
             frame_subsampling_factor=step,
             acoustic_scale=options.acoustic_scale,
         )
-        computer = ChunkComputer(network, chunks, options.priors)
-        if computer.ivector_dim and not has_ivector:
-            ivector = np.zeros(computer.ivector_dim, np.float32)  # which no output reads
-        return computer.compute(features, ivector)
+        return ChunkComputer(network, chunks, options.priors).compute(features, ivector)
 
     return compute
 
@@ -137,32 +144,51 @@ def _row(vector: np.ndarray | None) -> np.ndarray:
     return vector[None]
 
 
-def _random(columns: dict[str, int], whole: bool) -> Iterator[tuple[np.ndarray, Any]]:
+def _random(inputs: Inputs, whole: bool) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     rng = np.random.default_rng(0)
+    wide, still = (sum(dim for _, dim in names) for names in (inputs.moving, inputs.still))
     for frames in _WHOLE if whole else _FRAMES:
-        features = rng.normal(size=(frames, columns["input"])).astype(np.float32)
-        wide = columns.get("ivector")
-        yield features, None if wide is None else rng.normal(size=wide).astype(np.float32)
+        features = rng.normal(size=(frames, wide)).astype(np.float32)
+        yield features, rng.normal(size=still).astype(np.float32) if still else None
 
 
-def _utterance(values: Values) -> tuple[np.ndarray, np.ndarray | None]:
+def _utterance(values: Values, inputs: Inputs) -> tuple[np.ndarray, np.ndarray | None]:
     """The features [frames, dim] and the iVector [dim] of real inputs."""
-    unknown = sorted(values.keys() - {"input", "ivector"})
-    if unknown or "input" not in values:
-        told = f"{', '.join(map(repr, unknown))} is none" if unknown else "'input' is missing"
-        raise OpscopeError(f"inputs of an nnet3 network are 'input' and 'ivector'; {told}")
-    features, ivector = np.asarray(values["input"], np.float32), values.get("ivector")
+    moving, still = [name for name, _ in inputs.moving], [name for name, _ in inputs.still]
+    unknown = sorted(values.keys() - {*moving, *still, "ivector"})
+    missing = [name for name in moving if name not in values]
+    if unknown or missing:
+        shown = ", ".join(map(repr, unknown or missing))
+        wanted = " and ".join(map(repr, (*moving, *still)))
+        told = f"{shown} is {'none' if unknown else 'missing'}"
+        raise OpscopeError(f"inputs of this nnet3 network are {wanted}; {told}")
+    if lacking := [name for name in still if name not in values]:
+        what = "an iVector" if lacking == ["ivector"] else "one row for all frames"
+        raise ShapeError(f"the network reads {what}; give {lacking[0]!r} with the inputs")
+    arrays = {name: _rows(name, values[name]) for name in moving}
+    if len({len(array) for array in arrays.values()}) > 1:
+        told = ", ".join(f"{name!r} {len(array)}" for name, array in arrays.items())
+        raise ShapeError(f"inputs have different numbers of frames: {told}")
+    arrays |= {name: np.asarray(values[name], np.float32).reshape(-1) for name in still}
+    return inputs.joined(arrays)
+
+
+def _rows(name: str, value: np.ndarray) -> np.ndarray:
+    features = np.asarray(value, np.float32)
     if features.ndim == 3 and len(features) == 1:
         features = features[0]
     if features.ndim != 2:
-        raise ShapeError(f"'input' is {list(features.shape)}; [frames, dim] is wanted")
-    return features, None if ivector is None else np.asarray(ivector, np.float32).reshape(-1)
+        raise ShapeError(f"{name!r} is {list(features.shape)}; [frames, dim] is wanted")
+    return features
 
 
-def _inputs(features: np.ndarray, ivector: Any, columns: dict[str, int]) -> Values:
-    found = {"input": features[None]}
-    if "ivector" in columns:
-        if ivector is None:
-            raise ShapeError("the network reads an iVector; give 'ivector' with the inputs")
-        found["ivector"] = ivector[None]
-    return found
+def _inputs(features: np.ndarray, ivector: Any, inputs: Inputs, read: set[str]) -> Values:
+    """What the graph takes, each input by its name, with an axis of sequences."""
+    found: dict[str, np.ndarray] = {}
+    for names, array in ((inputs.moving, features), (inputs.still, ivector)):
+        begin = 0
+        for name, dim in names:
+            part = np.ascontiguousarray(array[None, ..., begin : begin + dim])
+            found[plain_name(name)] = part
+            begin += dim
+    return {name: value for name, value in found.items() if name in read}

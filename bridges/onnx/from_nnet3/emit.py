@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..files.graph import Graph, plain_name
+from ..files.tensors import number_of
 
-F32 = np.float32
+F32, F64 = np.float32, np.float64
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,20 @@ class Emitter:
     Args:
         graph: where to.
         rank: axes of values: 3, or 2 in the step of a loop.
+        dtype: of values and constants.
     """
 
-    def __init__(self, graph: Graph, rank: int = 3) -> None:
-        self.graph, self.rank = graph, rank
+    def __init__(self, graph: Graph, rank: int = 3, dtype: type[np.floating[Any]] = F32) -> None:
+        self.graph, self.rank, self.dtype = graph, rank, dtype
         self._plain: dict[int, tuple[Value, Value]] = {}
 
     def op(self, op_type: str, *inputs: str | None, name: str = "", **attributes: Any) -> str:
         """Add an operator of one output; returns its name."""
         return self.graph.node(op_type, inputs, plain_name(name), **attributes)
+
+    def cast(self, value: str, dtype: type[np.floating[Any]]) -> str:
+        """The value in another precision."""
+        return self.op("Cast", value, name=value, to=number_of(np.dtype(dtype)))
 
     def reduced(self, op_type: str, value: str, axis: int, keep: bool, name: str) -> str:
         """A reduction over an axis, which newer opsets want as an input."""
@@ -76,12 +82,12 @@ class Emitter:
 
     def vector(self, values: Any, name: str = "") -> str:
         """A constant with a number for each column."""
-        array = np.asarray(values, F32).reshape(-1)
+        array = np.asarray(values, self.dtype).reshape(-1)
         return self.graph.constant(array[:, None] if self.rank == 3 else array, plain_name(name))
 
     def number(self, value: float) -> str:
         """A constant number."""
-        return self.graph.constant(np.array(value, F32))
+        return self.graph.constant(np.array(value, self.dtype))
 
     def plain(self, value: Value) -> Value:
         """The value with scale and offset applied."""
@@ -128,7 +134,18 @@ class Emitter:
             found = Value(made, a.dim, a.still and b.still, a.scale)
         else:
             found = self.binary("Add", a, b, name)
-        return self.plain(found.plus(offset))
+        return self.unshifted(found.plus(offset))
+
+    def unshifted(self, value: Value) -> Value:
+        """The value with its offset applied, and with its scale only where that is needed."""
+        if value.scale is None or (value.scale == 0).any():
+            return self.plain(value)
+        if value.offset is None:
+            return value
+        shifted = self.plain(
+            Value(value.name, value.dim, value.still).plus(value.offset / value.scale)
+        )
+        return replace(shifted, scale=value.scale)
 
     def columns(self, value: Value, begin: int, size: int, name: str = "") -> Value:
         """Some columns."""

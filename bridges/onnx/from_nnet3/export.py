@@ -19,10 +19,11 @@ from ..files.graph import OPSET, Graph, plain_name
 from .emit import F32, Emitter, Value
 from .folding import Folding
 from .grids import Grid
-from .loops import write_loop
+from .inputs import Inputs, joined_inputs
 from .network import NetworkWriter, exported_kinds, why_not_source
 from .plan import Plan, needed_by
 from .reads import NotExportedError
+from .recurrent.loops import write_loop
 from .rows import Clock, RowReader, Rows
 from .rowwise import why_not
 
@@ -37,6 +38,9 @@ class _Request:
     right: int
     outputs: tuple[str, ...]
     whole: bool
+    logs: np.ndarray | None
+    acoustic_scale: float
+    inputs: Inputs
 
 
 def nnet3_graph(
@@ -57,6 +61,8 @@ def nnet3_graph(
     `ivector` [N, dim]. It gives each output as [N, ceil(T / frame_subsampling_factor), columns]:
     what `nnet3-compute` gives for each of N utterances as one chunk, whose first and last frames
     are repeated as far as the network's context reaches. Metadata says what decoders ask for.
+    Inputs with other names have a row for every frame, too, or one for all where they are read at
+    time 0 alone.
 
     Args:
         model: a network, an acoustic model, or the path of a file that holds one.
@@ -86,23 +92,24 @@ def nnet3_graph(
     if opset < 13:
         raise OpscopeError(f"opset {opset}: at least 13 is wanted")
     given = opened(model)
-    nnet = for_inference(given)
+    nnet, inputs = joined_inputs(for_inference(given))
     refuse_diverged(nnet)
     topology = nnet.topology()
     _refuse_all(topology, _outputs(topology, outputs))
     context = (0, 0) if whole else _context(nnet)
     unit, (left, right) = frame_subsampling_factor, context
-    request = _Request(nnet, unit, left, right, _outputs(topology, outputs), whole)
     chosen = chosen_priors(priors, given)
     logs = None if chosen is None else np.log(np.asarray(chosen, np.float64))
     if logs is not None and logs.shape != (nnet.output_dim("output"),):
         raise OpscopeError(f"{logs.size} priors for {nnet.output_dim('output')} columns of output")
+    names = _outputs(topology, outputs)
+    request = _Request(nnet, unit, left, right, names, whole, logs, acoustic_scale, inputs)
     exact = False
     while True:  # again where it turns out that the exact end matters
         graph = Graph(name, opset)
         plan = Plan(topology, request.unit, request.left, request.right, whole, exact_end=exact)
         plan.make([topology.number(each) for each in request.outputs])
-        reader = _write(graph, plan, request, streaming, logs, acoustic_scale)
+        reader = _write(graph, plan, request, streaming)
         if plan.exact_end == exact:
             break
         exact = plan.exact_end
@@ -152,9 +159,7 @@ def _refuse_all(topology: Topology, outputs: Sequence[str]) -> None:
     told: list[str] = []
     for number in sorted(needed):
         node = topology.nodes[number]
-        if node.kind == "input" and node.name not in ("input", "ivector"):
-            told.append(f"input '{node.name}': only 'input' and 'ivector' are known")
-        elif node.kind == "component" and node.component.type not in exported_kinds():
+        if node.kind == "component" and node.component.type not in exported_kinds():
             is_source = node.reads.offsets == ()
             reason = why_not_source(node.component) if is_source else why_not(node.component)
             if reason:
@@ -168,12 +173,11 @@ def _write(
     plan: Plan,
     request: _Request,
     streaming: bool,
-    logs: np.ndarray | None,
-    acoustic_scale: float,
 ) -> RowReader:
-    topology = plan.topology
+    topology, logs, acoustic_scale = plan.topology, request.logs, request.acoustic_scale
     e = Emitter(graph)
-    reader = RowReader(e, Clock(e, "input", request.unit, plan.exact_end), request.unit, streaming)
+    source = plain_name(request.inputs.moving[0][0])
+    reader = RowReader(e, Clock(e, source, request.unit, plan.exact_end), request.unit, streaming)
     folding = Folding(topology, set(plan.grids))
     writer = NetworkWriter(plan, e, reader, folding, write_loop)
     _write_inputs(writer, request)
@@ -187,29 +191,28 @@ def _write(
         _write_output(writer, each, value, plan)
     for name, value in reader.new_caches.items():
         cache = reader.caches[name]
-        made = graph.node("Identity", [value], outputs=[f"new_{name}"])
-        graph.output(made, F32, ["N", cache.columns, cache.rows])
+        if value != f"new_{name}":
+            graph.node("Identity", [value], outputs=[f"new_{name}"])
+        graph.output(f"new_{name}", F32, ["N", cache.columns, cache.rows])
     return reader
 
 
 def _write_inputs(writer: NetworkWriter, request: _Request) -> None:
     topology, plan, e = writer.topology, writer.plan, writer.e
     graph, reader = e.graph, writer.reader
-    dim = topology.nodes[topology.number("input")].dim if "input" in topology.index else 0
-    if not dim:
-        raise NotExportedError("the network has no input called 'input'")
-    graph.input("input", F32, ["N", "T", dim])
+    dim = topology.nodes[topology.number("input")].dim
+    features = _given(e, request.inputs.moving, ["N", "T"])
     if "ivector" in topology.index and topology.number("ivector") in plan.grids:
         columns = topology.nodes[topology.number("ivector")].dim
-        graph.input("ivector", F32, ["N", columns])
-        column = e.op("Unsqueeze", "ivector", graph.ints(2), name="ivector_column")
+        ivector = _given(e, request.inputs.still, ["N"])
+        column = e.op("Unsqueeze", ivector, graph.ints(2), name="ivector_column")
         number = topology.number("ivector")
         writer.rows[number] = Rows(Value(column, columns, True), plan.grids[number], "ivector")
     number = topology.number("input")
     if number not in plan.grids:
         raise NotExportedError("no output depends on 'input'")
     grid = replace(plan.grids[number], step=1)
-    turned = e.op("Transpose", "input", perm=[0, 2, 1], name="input_columns")
+    turned = e.op("Transpose", features, perm=[0, 2, 1], name="input_columns")
     if reader.streaming:
         grid = Grid(min(grid.first, 0), 1, max(grid.last, 0))
         before = grid.last - grid.first
@@ -218,6 +221,12 @@ def _write_inputs(writer: NetworkWriter, request: _Request) -> None:
     else:
         rows = Rows(Value(_with_edges(writer, turned), dim), grid, "input")
     writer.rows[number] = rows
+
+
+def _given(e: Emitter, names: Sequence[tuple[str, int]], dims: Sequence[str]) -> str:
+    """Declare inputs; returns them side by side."""
+    given = [e.graph.input(plain_name(name), F32, [*dims, columns]) for name, columns in names]
+    return given[0] if len(given) == 1 else e.op("Concat", *given, axis=len(dims), name="inputs")
 
 
 def _with_edges(writer: NetworkWriter, frames: str) -> str:
@@ -249,7 +258,7 @@ def _write_output(writer: NetworkWriter, name: str, value: Value, plan: Plan) ->
     rows: int | str = 1 if plan.whole else f"{plain}_rows"
     if value.still and not plan.whole:
         grid = plan.grids[writer.topology.number(name)]
-        shape = e.op("Shape", "input")
+        shape = e.op("Shape", writer.reader.clock.source)
         batch = e.op("Slice", shape, graph.ints(0), graph.ints(1))
         count = writer.reader.clock.count(grid)
         wanted = e.op("Concat", batch, graph.ints(1), count, axis=0)
@@ -262,20 +271,31 @@ def _write_output(writer: NetworkWriter, name: str, value: Value, plan: Plan) ->
 def _describe(
     graph: Graph, request: _Request, model: Nnet | AmNnetSimple, reader: RowReader, streaming: bool
 ) -> None:
-    """What decoders ask for, as metadata."""
+    """What decoders ask for, as metadata.
+
+    `model_type` to `feat_dim` have the names and meanings of sherpa-onnx, which reads them of its
+    models: features of samples as 16 bit integers have them, and that nothing normalises.
+    """
     told = {
         "model_type": "nnet3",
         "comment": "Kaldi nnet3 network",
         "version": "1",
         "model_author": "",
+        "subsampling_factor": request.unit,
+        "normalize_samples": 0,
+        "normalize_type": "NA",
+        "feat_dim": request.nnet.input_dim("input"),
         "left_context": request.left,
         "right_context": request.right,
         "frame_subsampling_factor": request.unit,
-        "subsampling_factor": request.unit,
         "feature_dim": request.nnet.input_dim("input"),
         "ivector_dim": max(request.nnet.input_dim("ivector"), 0),
         "streaming": int(streaming),
+        "acoustic_scale": request.acoustic_scale,
+        "priors_subtracted": int(request.logs is not None),
     }
+    if not request.inputs.are_usual:
+        told["inputs"] = json.dumps([request.inputs.moving, request.inputs.still])
     if "output" in request.outputs:
         told["vocab_size"] = request.nnet.output_dim("output")
     if isinstance(model, AmNnetSimple) and model.priors.size:
@@ -284,7 +304,7 @@ def _describe(
         told["edge_frames"] = json.dumps(list(reader.edges))
         told["caches"] = json.dumps(
             {
-                cache.name: [cache.columns, cache.rows, cache.first, cache.kind]
+                cache.name: [cache.columns, cache.rows, cache.first, cache.kind, cache.begin]
                 for cache in reader.caches.values()
             }
         )

@@ -1,22 +1,31 @@
-"""Scales behind a ReLU, moved in front of it: s max(a, 0) = max(s a, 0) for s > 0, exactly.
+"""Scales and offsets behind a ReLU, moved in front of it.
 
-Batch normalisation behind `relu(W x + b)` then costs nothing: its scales go into W and b, its
-offsets into the biases of what reads it.
+For s > 0 is s max(a, 0) + o = max(s a + o, o), exactly. So batch normalisation behind
+`relu(W x + b)` costs nothing: its scales go into W and b, its offsets into the biases of what reads
+it, or into b and a `Max` that stands for the ReLU.
+
+Layers with a bypass, x' = c x + y, keep x / c and x' / c^2 and so on, whose sums need no product;
+the scales go into the weights that read these.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ....nnet3.graph.topology import Topology
+from ....nnet3.language.descriptor import BinarySumDescriptor, SimpleSumDescriptor
 from .emit import Value
 from .rowwise import AFFINE, diagonal
 
 _AFFINE = (*AFFINE, "TdnnComponent")
+_LEAST = 1e-6
+"""Bypasses whose product is smaller begin anew, so that nothing overflows."""
 
 
 class Folding:
-    """Which scales move into affine components.
+    """Which scales and offsets move into affine components.
 
     Args:
         topology: of the network.
@@ -24,30 +33,97 @@ class Folding:
     """
 
     def __init__(self, topology: Topology, needed: set[int]) -> None:
+        self._topology, self._needed = topology, needed
         self._scales: dict[int, np.ndarray] = {}
-        self._without: dict[int, np.ndarray] = {}
+        self._floors: dict[int, np.ndarray] = {}
+        self._shifts: dict[int, np.ndarray] = {}
+        self._shifted: set[int] = set()
+        self._left: dict[int, float] = {}
+        self._put_off: dict[int, float] = {}
         for number, node in enumerate(topology.nodes):
-            if node.kind != "component" or node.component.type not in _AFFINE:
-                continue
-            relu = _only_reader(topology, number, needed)
-            if relu is None or topology.nodes[relu].component.type != "RectifiedLinearComponent":
-                continue
-            behind = _only_reader(topology, relu, needed)
-            found = None if behind is None else diagonal(topology.nodes[behind].component)
-            if behind is not None and found is not None and (found[0] > 0).all():
-                self._scales[number] = found[0]
-                self._without[behind] = found[0]
+            if node.kind == "component" and node.component.type in _AFFINE:
+                self._fold(number)
+
+    def _fold(self, number: int) -> None:
+        nodes = self._topology.nodes
+        relu = self.only_reader(number)
+        if relu is None or nodes[relu].component.type != "RectifiedLinearComponent":
+            return
+        behind = self.only_reader(relu)
+        found = None if behind is None else diagonal(nodes[behind].component)
+        if behind is None or found is None or not (found[0] > 0).all():
+            return
+        last = self._copy_of(behind)
+        scale = self._bypass(last)
+        self._scales[number] = found[0] / scale
+        self._left[behind] = scale
+        reader = self.only_reader(last)
+        if found[1].any() and (reader is None or nodes[reader].component.type not in _AFFINE):
+            self._floors[relu] = self._shifts[number] = found[1] / scale
+            self._shifted.add(behind)
+
+    def _copy_of(self, number: int) -> int:
+        """The last of the components that do nothing behind a node."""
+        while (reader := self.only_reader(number)) is not None:
+            found = diagonal(self._topology.nodes[reader].component)
+            if found is None or (found[0] != 1).any() or found[1].any():
+                break
+            number = reader
+        return number
+
+    def _bypass(self, number: int) -> float:
+        """The scale of the sum of a node with another one scaled; 1 where there is none."""
+        readers = [each for each in self._topology.readers_of[number] if each in self._needed]
+        if len(readers) != 1 or self._topology.in_loop[readers[0]]:
+            return 1.0
+        node, after = self._topology.nodes[readers[0]], readers[0] + 1
+        if node.kind != "descriptor" or node.is_output or len(node.expression().parts) != 1:
+            return 1.0
+        found = diagonal(self._topology.nodes[after].component)
+        (part,) = node.expression().parts
+        plain = found is not None and (found[0] == 1).all() and not found[1].any()
+        if not plain or not isinstance(part, BinarySumDescriptor) or part.op != "Sum":
+            return 1.0
+        name = self._topology.nodes[number].name
+        for one, other in ((part.a, part.b), (part.b, part.a)):
+            if str(one) == name and isinstance(other, SimpleSumDescriptor):
+                if len(scales := other.scales()) != 1:
+                    continue
+                ((source, factor),) = scales.items()
+                scale = self._put_off.get(self._topology.index[source], 1.0) * factor
+                if _LEAST < scale < 1 / _LEAST:
+                    self._put_off[after] = scale
+                    return scale
+        return 1.0
+
+    def only_reader(self, number: int) -> int | None:
+        """The component that alone reads a node, all its columns at the same time and unscaled."""
+        return _only_reader(self._topology, number, self._needed)
 
     def scale_of(self, number: int) -> np.ndarray | None:
         """Factors for the columns of an affine component."""
         return self._scales.get(number)
 
+    def shift_of(self, number: int) -> np.ndarray | None:
+        """What is added to the scaled columns of an affine component."""
+        return self._shifts.get(number)
+
+    def floor_of(self, number: int) -> np.ndarray | None:
+        """The least values of a ReLU's columns, where these are not 0."""
+        return self._floors.get(number)
+
+    def puts_off(self, number: int) -> bool:
+        """Whether the scale of a node is left to those who read it."""
+        return number in self._put_off
+
     def after(self, number: int, value: Value) -> Value:
         """The value of a component whose scales are applied already, without them."""
-        scale = self._without.get(number)
-        if scale is None or value.scale is None:
+        left = self._left.get(number)
+        if left is None:
             return value
-        return Value(value.name, value.dim, value.still, None, value.offset)
+        scale = None if left == 1 else np.full(value.dim, left)
+        offset = None if number in self._shifted else value.offset
+        return replace(value, scale=scale, offset=offset)
 
 
 def _only_reader(topology: Topology, number: int, needed: set[int]) -> int | None:

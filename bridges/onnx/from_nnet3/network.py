@@ -34,6 +34,9 @@ from .windows import (
     write_pooling,
 )
 
+_AGAIN = (*AFFINE, "TdnnComponent")
+_MOST_AGAIN = 3
+"""Rows that a layer of a stream computes again in each chunk, at most."""
 Loops = Callable[["NetworkWriter", Any], None]
 
 
@@ -57,6 +60,7 @@ class NetworkWriter:
         self.plan, self.e, self.reader, self.folding = plan, e, reader, folding
         self.topology, self._write_loop = plan.topology, write_loop
         self.rows: dict[int, Rows] = {}
+        self._older_rows: dict[int, int] = {}
 
     def write(self) -> None:
         """Write all nodes; inputs are in `rows` already.
@@ -90,19 +94,21 @@ class NetworkWriter:
             return False
         return extraction_of(self, reader + 1) == number
 
-    def set(self, number: int, value: Value) -> None:
-        """Take note of the value of a node."""
+    def set(self, number: int, value: Value, older: int = 0) -> None:
+        """Take note of the value of a node, which may have rows of older chunks."""
         name = self.topology.nodes[number].name
-        self.rows[number] = Rows(value, self.plan.grids[number], name)
+        self.rows[number] = Rows(value, self.plan.grids[number], name, older=older)
 
     def _write_node(self, number: int) -> None:
         node, grid = self.topology.nodes[number], self.plan.grids[number]
         if node.kind == "dim-range":
             source = self.rows[node.source]
             cut = self.e.columns(source.value, node.dim_offset, node.dim, node.name)
-            self.rows[number] = replace(source, value=cut, key=node.name)
+            begin = source.begin + node.dim_offset
+            self.rows[number] = replace(source, value=cut, key=node.name, begin=begin)
         elif node.kind == "component":
-            self.set(number, self._component(number, node.component, grid))
+            value = self._component(number, node.component, grid)
+            self.set(number, value, self._older_rows.get(number, 0))
         elif node.is_output:
             self.set(number, self.descriptor(number, grid, node.name))
 
@@ -194,8 +200,17 @@ class NetworkWriter:
             border = self.plan.input_of(number, grid)
             assert border is not None
             return _WINDOWS[kind](self, number, component, grid, border)
-        value = row_by_row(self.e, component, self.parts(number - 1, grid), name)
-        value = self.folding.after(number, value)
+        parts = self.parts(number - 1, grid)
+        floor = self.folding.floor_of(number)
+        if floor is not None:
+            read = self.e.join(parts, name)
+            made = self.e.op(
+                "Max", self.e.name(read), self.e.vector(floor, f"{name}.floor"), name=name
+            )
+            return Value(made, read.dim, read.still)
+        value = self.folding.after(number, row_by_row(self.e, component, parts, name))
+        if self.folding.puts_off(number):
+            return self.e.unshifted(value)
         readers = [each for each in self.topology.readers_of[number] if each in self.plan.grids]
         return self.e.plain(value) if len(readers) > 1 else value  # put off it would cost digits
 
@@ -216,8 +231,28 @@ class NetworkWriter:
             source, read = self._source(number, place, part, inside)
             for offset, share in zip(offsets, shares, strict=True):
                 assert read.offset is not None
-                taps.add(source, offset + read.offset, share * np.float64(read.scale))
-        return write_taps(self.e, self.reader, taps, grid, self.folding.scale_of(number))
+                scaled = share if read.scale == 1 else share * np.float64(read.scale)
+                taps.add(source, offset + read.offset, scaled)
+        taps.scale, taps.shift = self.folding.scale_of(number), self.folding.shift_of(number)
+        taps.older = self._older(number) if self.reader.streaming else 0
+        self._older_rows[number] = taps.older
+        return write_taps(self.e, self.reader, taps, grid)
+
+    def _older(self, number: int) -> int:
+        """Rows of older chunks that an affine component computes again.
+
+        Its only reader is affine, too, so that the rows are few and narrow; then what it reads has
+        one cache instead of two.
+        """
+        reader = self.folding.only_reader(number)
+        if reader is None or self.topology.nodes[reader].component.type not in _AGAIN:
+            return 0
+        parts = self.topology.nodes[number - 1].expression().parts
+        have, wanted = self.plan.grids[number], self.plan.grids[reader]
+        if not all(isinstance(part, SimpleSumDescriptor) for part in parts):
+            return 0
+        found = self.reader.kept(have, wanted, self._older(reader))
+        return found if 0 < found <= _MOST_AGAIN else 0
 
     def _source(
         self, number: int, place: int, part: SumDescriptor, grid: Grid

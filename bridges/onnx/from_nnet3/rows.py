@@ -24,6 +24,8 @@ class Rows:
         kind: what the cache holds at the start: "zeros" (with `before` rows), or "edges": the
             input's first rows.
         before: rows that stand before those computed first.
+        older: of a stream, rows of older chunks that each chunk but the first computes again.
+        begin: the first column among those of the input, where these are its rows.
     """
 
     value: Value
@@ -31,6 +33,8 @@ class Rows:
     key: str
     kind: str = "zeros"
     before: int = 0
+    older: int = 0
+    begin: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Cache:
         rows: kept after each chunk.
         first: before the first chunk.
         kind: what these hold, "zeros" or "edges".
+        begin: the first column of the input that these are, of "edges".
     """
 
     name: str
@@ -50,6 +55,7 @@ class Cache:
     rows: int
     first: int
     kind: str
+    begin: int = 0
 
 
 @dataclass
@@ -148,11 +154,12 @@ class RowReader:
         self.edges: tuple[int, int] = (0, 0)
         self._with_older: dict[str, str] = {}
 
-    def window(self, rows: Rows, grid: Grid, first: int, last: int) -> Value:
+    def window(self, rows: Rows, grid: Grid, first: int, last: int, older: int = 0) -> Value:
         """The rows of which those at offsets `first` to `last` are wanted for every row of a grid.
 
         The result begins with the row at `first` for the grid's first row; its rows are those of
-        `rows` still, so whoever reads it takes every `grid.step / rows.grid.step`-th.
+        `rows` still, so whoever reads it takes every `grid.step / rows.grid.step`-th. In a stream,
+        `older` rows of the grid are wanted again.
         """
         value, have = rows.value, rows.grid
         if value.still:
@@ -174,7 +181,7 @@ class RowReader:
         if odd or drop < 0:
             raise NotExportedError(f"rows {grid} up to {last} do not lie among {have}")
         if self.streaming:
-            value = self._older(rows, grid)
+            value = self._older(rows, grid, older)
         return self._cut(value, start, -drop, rows)
 
     def _cut(self, value: Value, start: int, end: int, rows: Rows) -> Value:
@@ -187,13 +194,17 @@ class RowReader:
         )
         return replace(value, name=made)
 
-    def _older(self, rows: Rows, grid: Grid) -> Value:
-        """The rows of this chunk behind those of older ones that the grid's next rows want."""
-        have, value = rows.grid, rows.value
-        if self.unit % grid.step or self.unit % have.step:
+    def kept(self, have: Grid, grid: Grid, older: int) -> int:
+        """Rows of older chunks that a grid wants, of which `older` rows are computed again."""
+        if self.unit % grid.step or self.unit % have.step or grid.step % have.step:
             raise NotExportedError(f"a stream of rows {grid} has chunks of uneven lengths")
         more, wanted = ((g.last - g.first) // g.step for g in (have, grid))  # than frames / step
-        kept = more - wanted * (grid.step // have.step)
+        return more - (wanted - older) * (grid.step // have.step)
+
+    def _older(self, rows: Rows, grid: Grid, older: int) -> Value:
+        """The rows of this chunk behind those of older ones that the grid's next rows want."""
+        have, value = rows.grid, rows.value
+        kept = self.kept(have, grid, older) - rows.older
         if kept < 0:
             raise NotExportedError("a stream would have to wait for rows")
         if not kept and not rows.before:
@@ -208,21 +219,21 @@ class RowReader:
         g = self.e.graph
         given = g.input(name, F32, ["N", columns, kept if kept == rows.before else f"{name}_rows"])
         whole = self.e.op("Concat", given, new, axis=2, name=f"{rows.key}.with_older")
-        self.set_new(name, self.last(whole, kept))
-        self.caches[name] = Cache(name, columns, kept, rows.before, rows.kind)
+        self.set_new(name, self.last(whole, kept, name))
+        self.caches[name] = Cache(name, columns, kept, rows.before, rows.kind, rows.begin)
         return whole
 
-    def last(self, name: str, count: int) -> str:
-        """The last rows of a value."""
+    def last(self, name: str, count: int, cache: str) -> str:
+        """The last rows of a value, as the new ones of a cache."""
         g = self.e.graph
-        ends = g.ints(2**62 - count) if not count else g.ints(-count)
-        return self.e.op("Slice", name, ends, g.ints(2**62), g.ints(2), name=f"{name}.last")
+        ends = [g.ints(number) for number in (-count if count else 2**62, 2**62, 2)]
+        return g.node("Slice", [name, *ends], outputs=[f"new_{cache}"])
 
     def set_new(self, name: str, value: str) -> None:
         """The value of a cache after this chunk."""
         self.new_caches[name] = value
 
-    def at(self, rows: Rows, grid: Grid, read: Read) -> Value:
+    def at(self, rows: Rows, grid: Grid, read: Read, older: int = 0) -> Value:
         """One row for each row of a grid, without the scale of the read."""
         value, have = rows.value, rows.grid
         if value.still:
@@ -234,7 +245,7 @@ class RowReader:
             return replace(self._cut(value, row, row + 1, rows), still=True)
         offset = read.offset
         if offset is not None and self.is_regular(have, grid, offset):
-            found = self.window(rows, grid, offset, offset)
+            found = self.window(rows, grid, offset, offset, older)
             return self.every(found, grid.step // have.step, rows)
         return self._gathered(rows, grid, read)
 

@@ -125,12 +125,12 @@ def matrix(e: Emitter, value: Value, w: np.ndarray, b: Any, name: str) -> Value:
     if value.scale is not None:
         w = w * value.scale
     if e.rank == 3:
-        weights = e.graph.constant(w[:, :, None].astype(F32), f"{name}.weight")
-        given = None if b is None else e.graph.constant(bias.astype(F32), f"{name}.bias")
+        weights = e.graph.constant(w[:, :, None].astype(e.dtype), f"{name}.weight")
+        given = None if b is None else e.graph.constant(bias.astype(e.dtype), f"{name}.bias")
         made = e.op("Conv", value.name, weights, given, name=name)
         return Value(made, len(w), value.still)
-    weights = e.graph.constant(np.ascontiguousarray(w.T, F32), f"{name}.weight")
-    given = None if b is None else e.graph.constant(bias.astype(F32), f"{name}.bias")
+    weights = e.graph.constant(np.ascontiguousarray(w.T, e.dtype), f"{name}.weight")
+    given = None if b is None else e.graph.constant(bias.astype(e.dtype), f"{name}.bias")
     return Value(e.op("Gemm", value.name, weights, given, name=name), len(w), value.still)
 
 
@@ -229,7 +229,7 @@ def _constant_function(e: Emitter, c: Any, parts: Parts, name: str) -> Value:
 
 def constant(e: Emitter, values: Any, name: str) -> Value:
     """The same row for all times."""
-    array = np.asarray(values, F32).reshape((1, -1, 1) if e.rank == 3 else (1, -1))
+    array = np.asarray(values, e.dtype).reshape((1, -1, 1) if e.rank == 3 else (1, -1))
     return Value(e.graph.constant(array, name), array.shape[1], True)
 
 

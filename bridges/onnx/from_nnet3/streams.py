@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....framework.base.errors import OpscopeError, ShapeError
+from ..files.graph import plain_name
 from .emit import F32
 
 
@@ -20,14 +21,16 @@ class Stream:
         before: how often the first frame stands before it: left context.
         ahead: how many frames the first chunk is ahead: right context.
         subsampling: frames for one row of output.
+        inputs: names and columns of the inputs whose frames come in chunks.
         caches: by the name of the input: columns, rows after each chunk, rows at first, and
-            whether these are "zeros" or "edges".
+            whether these are "zeros" or "edges"; of the latter the first column among the input's.
     """
 
     before: int
     ahead: int
     subsampling: int
-    caches: dict[str, tuple[int, int, int, str]]
+    caches: dict[str, tuple[int, int, int, str, int]]
+    inputs: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, metadata: Mapping[str, str]) -> Stream:
@@ -41,7 +44,25 @@ class Stream:
         before, ahead = json.loads(metadata["edge_frames"])
         listed = json.loads(metadata["caches"])
         caches = {name: tuple(facts) for name, facts in listed.items()}
-        return cls(before, ahead, int(metadata["frame_subsampling_factor"]), caches)
+        inputs = json.loads(metadata["inputs"])[0] if "inputs" in metadata else []
+        named = tuple((str(name), int(columns)) for name, columns in inputs)
+        return cls(before, ahead, int(metadata["frame_subsampling_factor"]), caches, named)
+
+    @property
+    def names(self) -> list[str]:
+        """The graph's inputs whose frames come in chunks."""
+        return [plain_name(name) for name, _ in self.inputs] or ["input"]
+
+    def feeds(self, chunk: np.ndarray) -> dict[str, np.ndarray]:
+        """A chunk [N, frames, dim], of all inputs side by side, by the names of the inputs."""
+        if not self.inputs:
+            return {"input": chunk}
+        ends = np.cumsum([columns for _, columns in self.inputs])
+        if chunk.shape[2] != ends[-1]:
+            raise ShapeError(f"a chunk has {chunk.shape[2]} columns; {ends[-1]} are wanted")
+        parts = np.split(chunk, ends[:-1], axis=2)
+        arrays = map(np.ascontiguousarray, parts)
+        return dict(zip(self.names, arrays, strict=True))
 
     def initial_caches(self, features: np.ndarray) -> dict[str, np.ndarray]:
         """The caches before the first chunk.
@@ -61,9 +82,9 @@ class Stream:
         times = np.clip(np.arange(-self.before, self.ahead), 0, features.shape[1] - 1)
         edges = np.ascontiguousarray(features[:, times].swapaxes(1, 2))
         found = {}
-        for name, (columns, _, first, kind) in self.caches.items():
+        for name, (columns, _, first, kind, begin) in self.caches.items():
             zeros = np.zeros((len(features), columns, first), F32)
-            found[name] = edges if kind == "edges" else zeros
+            found[name] = edges[:, begin : begin + columns] if kind == "edges" else zeros
         return found
 
     def chunks(self, features: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -89,6 +89,21 @@ class OnnxModel:
         found = dict(zip(names, made, strict=True))
         return found if fetch is None else {name: found[name] for name in fetch}
 
+    def values(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of all nodes of the outer graph by name, outputs among them.
+
+        Raises:
+            OpscopeError: as `run`.
+        """
+        nodes = self._model.graph.nodes
+        made = [name for node in nodes for name in node.outputs if name]
+        names = list(dict.fromkeys([*made, *self._model.graph.outputs]))
+        body = Body(self._engine, nodes, names, may_promote=True)
+        with self._lock:
+            found = dict(zip(names, body.run(self._fed(feed)), strict=True))
+        outputs = zip(self.outputs, self._model.graph.outputs, strict=True)
+        return found | {info.name: found[name] for info, name in outputs}
+
     def op_list(self, inputs: Given | None = None) -> OpList:
         """The model as one net, to be trained, edited and saved.
 

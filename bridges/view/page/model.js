@@ -1,6 +1,21 @@
 // The page's data, as Python wrote it: items by number, groups of them, values, arrays.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+const written = document.getElementById("data");
+const isPacked = written.type !== "application/json";
+if (isPacked && typeof DecompressionStream === "undefined") {
+  document.getElementById("status").textContent = "This browser is too old for so large a page.";
+  return;
+}
+
+// The text of what Python compressed (zlib) and wrote as base64.
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).text();
+}
+
+// Small pages do not wait, so that all is there once the page is loaded.
+const data = JSON.parse(isPacked ? await unpacked(written.textContent) : written.textContent);
 const items = data.items;
 const groups = data.groups;
 const values = data.values.map(([name, type, kind, facts, array, change]) =>

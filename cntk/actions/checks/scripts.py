@@ -9,7 +9,13 @@ from typing import Any
 
 from ....framework.base.errors import OpscopeError
 from ...base.text import Text
-from ...brainscript.build import file_finder, network_expression, source_of
+from ...brainscript.build import (
+    build_network,
+    build_section,
+    file_finder,
+    network_expression,
+    source_of,
+)
 from ...brainscript.language.parser import parse_members
 from ...config.files import parse_command_line, read_config_text, read_source
 from ...config.parameters import ConfigParameters
@@ -24,6 +30,11 @@ from ...ndl.syntax import Script
 from ...network.network import Network
 from .report import WARNING, Report
 
+_BUILDERS = {"brainscriptnetworkbuilder", "experimentalnetworkbuilder"}
+_NODE_GROUPS = {
+    f"{name}nodes" for name in ("feature", "label", "criterion", "evaluation", "output")
+}
+"""Members of a file that describes a network, in lower case."""
 _SCRIPT_NAMES = re.compile(r"\b(?:run|load)[ \t]*=[ \t]*\"?([\w:]+)", re.IGNORECASE)
 
 
@@ -43,7 +54,7 @@ def parse_sections(
             continue
         value, lower = config.raw(name), name.lower()
         with report.collected():
-            if lower in ("brainscriptnetworkbuilder", "experimentalnetworkbuilder"):
+            if lower in _BUILDERS:
                 text = resolve(value, config, unknown=True)
                 network_expression(source_of(text), config.search_folders())
             elif not value.string.startswith(("[", "{")):
@@ -118,6 +129,28 @@ def _statements(text: Text, name: str, report: Report) -> list[MelStatement]:
     return found
 
 
-def check_brainscript(path: Path, report: Report) -> None:
-    """Check the text of a library of BrainScript."""
-    parse_members(read_source(path), file_finder([path.parent]))
+def check_brainscript(path: Path, report: Report, parse_only: bool = False) -> None:
+    """Check a file of BrainScript that is no experiment: the text and, where it describes a network
+    and not only functions for others, that.
+
+    Such a file stands in a config as `BrainScriptNetworkBuilder = { include "FILE" }`, or has these
+    words itself.
+    """
+    record = parse_members(read_source(path), file_finder([path.parent]))
+    names = {member.name.lower() for member in record.members}
+    if parse_only:
+        return
+    if names & _BUILDERS:
+        config = parse_command_line([f"configFile={path}"])
+        network = build_section(config, say=_nothing)
+    elif names & _NODE_GROUPS:
+        text = f'{{ include "{path.name}" }}'
+        network = build_network(text, path.name, folders=[path.parent], say=_nothing)
+    else:
+        return
+    network.validate()
+    report.networks[path.stem] = network
+
+
+def _nothing(line: str) -> None:
+    """Takes the lines of Print."""

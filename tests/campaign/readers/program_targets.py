@@ -26,6 +26,7 @@ from opscope.nnet3.programs.base.program import KaldiCommand
 from opscope.nnet3.tables.specifiers import ReadSpecifier, WriteSpecifier
 from opscope.nnet3.tables.tables import TableWriter
 from opscope.python_api.cli.main import main
+from opscope.speech.programs import PROGRAMS as SPEECH_PROGRAMS
 
 from ..limits import Target
 from .mutate import BYTES, TEXT, cut, line, splice, word
@@ -75,6 +76,9 @@ _LINES = (
     "nnet3-xconfig-to-config --xconfig-file net.xconfig --config-dir out",
     "matrix-sum --binary=false --scale1=2 ark:feats.ark ark:feats.ark ark:o",
     "matrix-sum-rows ark:feats.ark ark:o",
+    "apply-cmvn-sliding --cmn-window=5 --min-cmn-window=3 --center=true ark:feats.ark ark:o",
+    "splice-feats --left-context=2 --right-context=1 ark:feats.ark ark:o",
+    "transform-feats ark:feats.ark ark:feats.ark ark:o",
     "vector-sum priors.vec priors.vec out.vec",
 )
 _OWN = (
@@ -242,11 +246,12 @@ def _run(path: Path) -> None:
 
 @lru_cache
 def _command(name: str) -> KaldiCommand:
-    module = importlib.import_module(f"opscope.nnet3.programs.{PROGRAMS[name][0]}")
+    floor, table = ("speech", SPEECH_PROGRAMS) if name in SPEECH_PROGRAMS else ("nnet3", PROGRAMS)
+    module = importlib.import_module(f"opscope.{floor}.programs.{table[name][0]}")
     return getattr(module, name.replace("-", "_"))
 
 
-_KALDI = [name for name in PROGRAMS if name not in OWN]
+_KALDI = [*(name for name in PROGRAMS if name not in OWN), *SPEECH_PROGRAMS]
 
 
 def _options(folder: Path) -> Sequence[bytes]:
@@ -260,7 +265,7 @@ def _options(folder: Path) -> Sequence[bytes]:
 
 def _parse(path: Path) -> None:
     name, *arguments = _words(path)
-    command = _command(name if name in PROGRAMS and name not in OWN else _KALDI[0])
+    command = _command(name if name in _KALDI else _KALDI[0])
     command._parse(arguments)
     command.usage()
 

@@ -1,0 +1,182 @@
+"""Sides of a workload timed in turn, round by round, under one condition."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parents[1]
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPSCOPE_THREADS")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Under what sides are measured.
+
+    Attributes:
+        threads: of each side.
+        where: "apart": each side in a process of its own; "together": all in one, which has loaded
+            the peers before; "busy": apart, beside a process that spins.
+    """
+
+    threads: int
+    where: str
+
+
+@dataclass
+class Times:
+    """What was measured of a side.
+
+    Attributes:
+        wall, cpu: seconds of a call, one number a round.
+        first: seconds from nothing to the end of the first call, imports included.
+        peak_mb: the most memory of its process; not known of sides that share one.
+    """
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    first: float = 0.0
+    peak_mb: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.wall)
+
+    @property
+    def spread(self) -> float:
+        """Half the distance of the quartiles, by the median."""
+        if len(self.wall) < 4:
+            return 0.0
+        low, _, high = statistics.quantiles(self.wall, n=4)
+        return (high - low) / 2 / self.median
+
+
+class Worker:
+    """A process of `worker.py`."""
+
+    def __init__(self, threads: int, path: str = "") -> None:
+        env = dict(os.environ) | dict.fromkeys(THREADS, str(threads))
+        if path:
+            env["PYTHONPATH"] = path
+        command = [sys.executable, str(HERE / "side_by_side" / "worker.py"), str(threads)]
+        env["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [env.get("PYTHONPATH")])])
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, text=True)
+
+    def ask(self, **asked: Any) -> dict[str, Any]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin and stdout
+        print(json.dumps(asked), file=stdin, flush=True)
+        line = stdout.readline()
+        if not line:
+            raise RuntimeError(f"the process of {asked} ended with {self._process.wait()}")
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def spinning(busy: bool) -> Iterator[None]:
+    """A neighbour that takes a core."""
+    if not busy:
+        yield
+        return
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def measure(
+    workload: str,
+    sides: Mapping[str, str],
+    condition: Condition,
+    rounds: int,
+    seconds: float,
+    paths: Mapping[str, str],
+) -> tuple[dict[str, Times], dict[str, str]]:
+    """Times of the sides, and why others are absent.
+
+    Args:
+        sides: name that is shown -> side of the workload.
+        seconds: that a round of one side takes about.
+        paths: by shown name, the folder that has another opscope.
+    """
+    together = condition.where == "together"
+    shared = Worker(condition.threads) if together else None
+    workers: dict[str, Worker] = {}
+    found: dict[str, Times] = {}
+    absent: dict[str, str] = {}
+    repeats: dict[str, int] = {}
+    try:
+        # Peers first: their libraries are there when ours begins.
+        for shown in reversed(list(sides)):
+            worker = shared or Worker(condition.threads, paths.get(shown, ""))
+            workers[shown] = worker
+            answer = worker.ask(workload=workload, side=sides[shown])
+            if "absent" in answer:
+                absent[shown] = answer["absent"]
+                continue
+            found[shown] = Times(first=answer["first"])
+            repeats[shown] = max(1, round(seconds / max(answer["call"], 1e-7)))
+        with spinning(condition.where == "busy"):
+            for _ in range(rounds):
+                for shown, times in found.items():
+                    key = f"{workload}/{sides[shown]}"
+                    answer = workers[shown].ask(time=key, repeats=repeats[shown])
+                    times.wall.append(answer["wall"])
+                    times.cpu.append(answer["cpu"])
+                    times.peak_mb = None if together else answer["peak_mb"]
+    finally:
+        for worker in {id(worker): worker for worker in workers.values()}.values():
+            worker.close()
+    return {shown: found[shown] for shown in sides if shown in found}, absent
+
+
+def program(command: list[str], threads: int, path: str = "") -> tuple[float, float]:
+    """Seconds on the clock and of the CPU that a whole program takes."""
+    import time
+
+    env = dict(os.environ) | dict.fromkeys(THREADS, str(threads))
+    if path:
+        env["PYTHONPATH"] = path
+    before, started = os.times(), time.perf_counter()
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wall, after = time.perf_counter() - started, os.times()
+    used = after.children_user + after.children_system
+    return wall, used - before.children_user - before.children_system
+
+
+def ceiling(threads: int) -> float:
+    """Floating-point operations a second of a large product, of the best library that is there."""
+    code = (
+        "import time, numpy as np\n"
+        "a, b = (np.random.rand(2048, 2048).astype('f') for _ in 'ab')\n"
+        "kinds = [lambda: a @ b]\n"
+        "try:\n"
+        f"    import torch; torch.set_num_threads({threads})\n"
+        "    x, y = torch.from_numpy(a), torch.from_numpy(b)\n"
+        "    kinds.append(lambda: torch.mm(x, y))\n"
+        "except ImportError: pass\n"
+        "def seconds(call):\n"
+        "    started = time.perf_counter(); call(); return time.perf_counter() - started\n"
+        "print(2 * 2048**3 / min(seconds(kind) for _ in range(8) for kind in kinds))\n"
+    )
+    env = dict(os.environ) | dict.fromkeys(THREADS, str(threads))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True
+    )
+    return float(done.stdout)

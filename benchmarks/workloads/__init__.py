@@ -1,0 +1,19 @@
+"""The benchmarked workloads, on our side and on the peers'. A module each family.
+
+`ALL` has them by key.
+"""
+
+from __future__ import annotations
+
+from . import attention, conv, dense, nnet3_nets, onnx_models, programs, recurrent
+from .workload import Workload
+
+ALL: dict[str, Workload] = {
+    **dense.WORKLOADS,
+    **conv.WORKLOADS,
+    **attention.WORKLOADS,
+    **recurrent.WORKLOADS,
+    **nnet3_nets.WORKLOADS,
+    **onnx_models.WORKLOADS,
+    **programs.WORKLOADS,
+}

@@ -1,0 +1,71 @@
+"""What a workload is: the same work, to be done by us and by peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+Step = Callable[[], object]
+"""Does the work once."""
+
+Maker = Callable[[int], Step]
+"""Makes a step that computes on so many threads."""
+
+OURS = "opscope"
+
+
+class Absent(Exception):
+    """A side cannot be measured here: a package or data that it needs are not there."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The same work on several sides.
+
+    Attributes:
+        title: what is done, with its sizes.
+        target: what peer's time / ours should be at least; of a program without a peer, what its
+            CPU seconds should be at most.
+        sides: what makes the steps, by name: `OURS` and the peers. Of several peers the fastest
+            counts.
+        operations: floating-point operations of its matrix products, both ways where it trains;
+            None where products are not what it is made of.
+        processes: instead of `sides`: arguments of whole programs, whose CPU time is taken.
+    """
+
+    title: str
+    target: float
+    sides: Mapping[str, Maker] = field(default_factory=dict)
+    operations: Callable[[], float] | None = None
+    processes: Callable[[], Mapping[str, list[str]]] | None = None
+
+
+def torch_threads(threads: int) -> None:
+    """Sets PyTorch's threads, or tells that it is not there."""
+    try:
+        import torch
+    except ImportError as error:
+        raise Absent("torch is not installed") from error
+    torch.set_num_threads(threads)
+
+
+def eager(maker: Callable[[], Step]) -> Maker:
+    """A step of PyTorch as it is written."""
+
+    def make(threads: int) -> Step:
+        torch_threads(threads)
+        return maker()
+
+    return make
+
+
+def session(model: bytes | str, threads: int) -> object:
+    """A session of ONNX Runtime on the CPU, with its own optimisations."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise Absent("onnxruntime is not installed") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,154 @@
+"""ONNX models in any runtime: values of the outer graph are layers."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.dtypes import SINGLE, to_dtype
+from ...framework.base.errors import OpscopeError, VariableError
+from ...framework.base.untrusted.values import whole_number
+from ...proto import onnx_pb2 as pb
+from ..onnx.files.reading import STANDARD, ModelFile
+from ..onnx.importing.graph import check_model
+from ..onnx.importing.model import model_of
+from .layers import Computed, Feed, InputSpec, Layer, Wanted, plain_number
+from .onnx_dtypes import in_dtype, whole_file
+from .op_nets import switches
+
+_TITLES = {"onnxruntime": "ONNX Runtime", "onnx-reference": "onnx's reference evaluator"}
+
+
+class OnnxNet:
+    """An ONNX model; see `Form`.
+
+    Outputs are those of the model as it is; values inside come from a second run, of a model whose
+    outputs they are, since a runtime may join nodes whose values nobody asks for.
+    """
+
+    kind = "onnx"
+
+    def __init__(self, file: ModelFile, title: str, wanted: Wanted) -> None:
+        self.title, self._runtime = title, wanted.runtime or "opscope"
+        self.dtype = to_dtype(wanted.dtype) if wanted.dtype else SINGLE
+        self._file = file
+        if self.dtype != SINGLE:
+            self._file = ModelFile(file.path, file.folder, in_dtype(file, self.dtype), file.opsets)
+        model = check_model(self._file)  # also where another runtime runs it: the file is untrusted
+        self._infos, self._metadata = model.inputs, model.metadata
+        if self._runtime == "opscope" or self._runtime == "plain":
+            self._own = model_of(self._file)
+
+    def inputs(self) -> list[InputSpec]:
+        """See `Form`."""
+        found = []
+        for info in self._infos:
+            if info.kind == "optional":
+                continue
+            if info.dtype is None or info.shape is None:
+                raise VariableError(f"{self.title}: input {info.name!r} has no shape or dtype")
+            shape = tuple(dim if isinstance(dim, int) and dim > 0 else -1 for dim in info.shape)
+            context = self._context() if info.name == "input" else (0, 0)
+            found.append(InputSpec(info.name, shape, info.dtype, context=context))
+        return found
+
+    def _context(self) -> tuple[int, int]:
+        """The frames that an exported network of Kaldi's looks at, as its metadata says."""
+        told = [self._metadata.get(f"{side}_context", "") for side in ("left", "right")]
+        if self._metadata.get("model_type") != "nnet3" or not all(map(str.isdecimal, told)):
+            return 0, 0
+        left, right = (whole_number(each, f"{self.title}: context", 0) for each in told)
+        return left, right
+
+    def compute(self, feed: Feed) -> Computed:
+        """See `Form`."""
+        arrays = {name: np.asarray(value) for name, value in feed.items()}
+        notes: list[str] = []
+        if self._runtime in _TITLES:
+            values = self._elsewhere(arrays, notes)
+        else:
+            with switches(self._runtime):
+                values = self._own.values(arrays)
+        outputs = {info.name for info in self._file.model.graph.output}
+        layers = {}
+        for node in self._file.model.graph.node:
+            kind = node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"
+            reads = tuple(dict.fromkeys(filter(None, [*node.input, *_captured(node)])))
+            for name in node.output:
+                value = values.get(name)
+                if plain_number(value):
+                    layers[name] = Layer(name, kind, np.array(value), reads, name in outputs)
+        return Computed(layers, notes)
+
+    # -- other runtimes
+
+    def _elsewhere(self, feed: dict[str, np.ndarray], notes: list[str]) -> dict[str, Any]:
+        title = _TITLES[self._runtime]
+        model = whole_file(self._file)
+        names = [info.name for info in model.graph.output]
+        found = dict(zip(names, self._session(model, names, feed, title), strict=True))
+        inner = [name for node in model.graph.node for name in node.output if name not in found]
+        inner = [name for name in inner if name]
+        if not inner:
+            return found
+        shown = pb.ModelProto()
+        shown.CopyFrom(model)
+        shown.graph.output.extend(pb.ValueInfoProto(name=name) for name in inner)
+        try:
+            values = self._session(shown, inner, feed, title)
+        except OpscopeError as error:
+            notes.append(f"{self.title}: {title} does not show values inside ({error})")
+            return found
+        return found | dict(zip(inner, values, strict=True))
+
+    def _session(
+        self, model: pb.ModelProto, names: list[str], feed: dict[str, np.ndarray], title: str
+    ) -> list[Any]:
+        """Values by another runtime.
+
+        Raises:
+            VariableError: it is not installed, or refuses the model or its inputs.
+        """
+        data = model.SerializeToString()
+        try:
+            if self._runtime == "onnxruntime":
+                run = _onnxruntime(data)
+            else:
+                onnx, reference = map(importlib.import_module, ("onnx", "onnx.reference"))
+                run = reference.ReferenceEvaluator(onnx.load_from_string(data)).run
+        except ImportError as error:
+            raise VariableError(
+                f"{title} is not installed ({error.name}): pip install opscope[onnx]"
+            ) from None
+        except Exception as error:  # whatever a runtime raises
+            raise VariableError(f"{self.title}: {title} refuses it: {_told(error)}") from error
+        try:
+            with np.errstate(all="ignore"):
+                return list(run(names, feed))
+        except Exception as error:
+            raise VariableError(f"{self.title}: {title} fails: {_told(error)}") from error
+
+
+def _onnxruntime(data: bytes) -> Any:
+    onnxruntime = importlib.import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what fails is told by the exception
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run
+
+
+def _captured(node: pb.NodeProto) -> list[str]:
+    """What graphs inside a node read; names of their own among it match nothing outside."""
+    found: list[str] = []
+    for attribute in node.attribute:
+        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            for inner in graph.node:
+                found += [*inner.input, *_captured(inner)]
+    return found
+
+
+def _told(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

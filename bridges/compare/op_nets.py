@@ -1,0 +1,127 @@
+"""Nets of operators: variables are layers. In any dtype; fused or plain."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.backend import to_host
+from ...framework.base.dtypes import HALVES, SINGLE, to_dtype
+from ...framework.base.errors import VariableError
+from ...framework.base.scope import Scope
+from ...framework.base.sequence import Sequences
+from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
+from ...framework.ir.names import EMPTY
+from ...framework.ir.op_list import OpList
+from ...framework.passes.to_dtype import ToFloat64, ToHalf
+from ...framework.runtime.predict import Predictor
+from .layers import Computed, Feed, InputSpec, Layer, Wanted
+
+_PLAIN = {
+    "OPSCOPE_FUSE": "0",
+    "OPSCOPE_REUSE": "0",
+    "OPSCOPE_INPLACE": "0",
+    "OPSCOPE_RECURRENT": "steps",
+    "OPSCOPE_LIBRARIES": "xp",
+}
+"""The switches of the runtime "plain"."""
+
+_switching = RLock()
+
+
+@contextmanager
+def switches(runtime: str) -> Iterator[None]:
+    """The environment switches of a runtime of ours, while a block runs."""
+    if runtime != "plain":
+        yield
+        return
+    with _switching:
+        before = {name: os.environ.get(name) for name in _PLAIN}
+        os.environ.update(_PLAIN)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def converted(net: OpList, dtype: np.dtype) -> OpList:
+    """A net with this dtype in place of float32.
+
+    Raises:
+        OpscopeError: an operator does not take it.
+    """
+    if dtype == SINGLE:
+        return net
+    if dtype in HALVES:
+        return ToHalf(dtype).apply(net)
+    return ToFloat64().apply(net)
+
+
+def plain_value(value: Any) -> np.ndarray:
+    """The array of a variable's value, on the host."""
+    return np.array(to_host(value.data if isinstance(value, Sequences) else value))
+
+
+class OpNet:
+    """A net of operators with its parameters; see `Form`."""
+
+    kind = "operators"
+
+    def __init__(
+        self, net: OpList, arrays: Mapping[str, np.ndarray], title: str, wanted: Wanted
+    ) -> None:
+        self.title, self._runtime = title, wanted.runtime
+        forward = net.copy()
+        forward.ops = [op for op in net.ops if op.role == FORWARD]
+        self.dtype = to_dtype(wanted.dtype) if wanted.dtype else SINGLE
+        self._net = converted(forward, self.dtype)
+        if not wanted.dtype:
+            floats = {np.dtype(v.dtype) for v in net.vars if v.dtype is not None}
+            floats = {dtype for dtype in floats if dtype.kind == "f" or dtype in HALVES}
+            self.dtype = max(floats, key=lambda each: each.itemsize, default=SINGLE)
+        self._held = {var.name for var in net.vars if var.kind in (PARAMETER, STATE)}
+        self._read = {name for op in forward.ops for name in op.input_names()}
+        declared = {var.name: var for var in self._net.vars}
+        self._scope = Scope()
+        for name in sorted(self._held & self._read):
+            if name not in arrays:
+                raise VariableError(f"{title}: no value of {name!r}, so it does not run")
+            array = np.array(arrays[name])
+            if array.dtype == SINGLE and declared[name].dtype is not None:
+                array = array.astype(declared[name].dtype)
+            self._scope.var(name).set(array)
+
+    def inputs(self) -> list[InputSpec]:
+        """See `Form`."""
+        found = []
+        for var in self._net.vars:
+            if var.kind == INPUT and var.name in self._read:
+                if var.shape is None or var.dtype is None:
+                    raise VariableError(f"{self.title}: input {var.name!r} has no shape or dtype")
+                spec = tuple(var.shape), np.dtype(var.dtype), var.sequence_levels
+                found.append(InputSpec(var.name, *spec))
+        return found
+
+    def compute(self, feed: Feed) -> Computed:
+        """See `Form`."""
+        kinds: dict[str, tuple[str, tuple[str, ...]]] = {}
+        for op in self._net.ops:
+            for name in op.outputs.get("out", op.output_names()[:1]):
+                if name != EMPTY and name not in self._held:
+                    kinds[name] = op.type, tuple(op.input_names())
+        with switches(self._runtime):
+            found = Predictor(self._net).predict(self._scope, feed, list(kinds), None)
+        layers = {
+            name: Layer(name, kind, plain_value(found[name]), reads, name not in self._read)
+            for name, (kind, reads) in kinds.items()
+        }
+        return Computed(layers)

@@ -1,0 +1,150 @@
+"""PyTorch modules as `to-torch` writes them: their modules are layers. Source runs if allowed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.dtypes import SINGLE, to_dtype
+from ...framework.base.errors import FormatError, VariableError
+from ...framework.base.untrusted.values import json_value, read_file, read_text
+from ..torch.to_torch import CONFIG_FILE, MODEL_FILE
+from .layers import Computed, Feed, InputSpec, Layer, Wanted
+
+
+def is_torch_folder(path: str) -> bool:
+    """Whether a path is a folder with a module's source and config."""
+    return all(os.path.isfile(os.path.join(path, name)) for name in (MODEL_FILE, CONFIG_FILE))
+
+
+class TorchFolder:
+    """A module in evaluation mode; see `Form`.
+
+    Args:
+        folder: as `opscope to-torch` writes it.
+        wanted: says whether the folder's source may be executed.
+
+    Raises:
+        VariableError: it may not, or PyTorch is not installed.
+        FormatError: the folder is not one of `to-torch`.
+    """
+
+    kind = "torch"
+
+    def __init__(self, folder: str, title: str, wanted: Wanted) -> None:
+        self.title = title
+        self.dtype = to_dtype(wanted.dtype) if wanted.dtype else SINGLE
+        source_path = os.path.join(folder, MODEL_FILE)
+        if not wanted.run_code:
+            raise VariableError(
+                f"{title}: a PyTorch module is Python source, {source_path}, which is run only if"
+                " you trust it and say so: --run-code, or run_code=True"
+            )
+        self._config = _config(os.path.join(folder, CONFIG_FILE))
+        try:
+            self._torch: Any = importlib.import_module("torch")
+            module = _run(source_path)
+            self._model = module.load(folder)
+        except ImportError as error:
+            raise VariableError(
+                f"{title}: {error.name} is not installed, which runs PyTorch modules"
+            ) from None
+        except Exception as error:  # whatever the source raises
+            told = str(error).strip().splitlines() or [type(error).__name__]
+            raise FormatError(f"{title}: the module cannot be loaded: {told[0]}") from error
+        self._model = self._model.to(getattr(self._torch, str(self.dtype)))
+
+    def inputs(self) -> list[InputSpec]:
+        """See `Form`. An utterance is fed without the axis of utterances."""
+        context = self._config["left_context"], self._config["right_context"]
+        dim, ivector = self._config["feature_dim"], self._config["ivector_dim"]
+        found = [InputSpec("input", (-1, dim), self.dtype, context=context)]
+        return found + ([InputSpec("ivector", (1, ivector), self.dtype)] if ivector else [])
+
+    def compute(self, feed: Feed) -> Computed:
+        """See `Form`."""
+        torch, order = self._torch, [spec.name for spec in self.inputs()]
+        names = {each: name for each, name in self._config["components"].items()}
+        layers: dict[str, Layer] = {}
+        before = "input"
+
+        def watch(name: str) -> Any:
+            def hook(module: Any, _: Any, result: Any) -> None:
+                nonlocal before
+                if isinstance(result, torch.Tensor):
+                    told, number = name, 1
+                    while told in layers:
+                        number += 1
+                        told = f"{name}#{number}"
+                    kind = type(module).__name__
+                    layers[told] = Layer(told, kind, self._array(result), (before,))
+                    before = told
+
+            return hook
+
+        hooks = [
+            module.register_forward_hook(watch(names.get(name, name)))
+            for name, module in self._model.named_modules()
+            if name and "." not in name
+        ]
+        try:
+            with torch.no_grad():
+                given = [self._tensor(np.asarray(feed[name])) for name in order]
+                result = self._model(*given)
+        except Exception as error:  # whatever the module raises
+            told = str(error).strip().splitlines() or [type(error).__name__]
+            raise VariableError(f"{self.title}: the module fails: {told[0]}") from error
+        finally:
+            for hook in hooks:
+                hook.remove()
+        outputs = (
+            result if isinstance(result, dict) else {next(iter(self._config["outputs"])): result}
+        )
+        for name, value in outputs.items():
+            layers[name] = Layer(name, "Output", self._array(value), (before,), True)
+        return Computed(layers)
+
+    def _array(self, tensor: Any) -> np.ndarray:
+        wide = tensor.detach().cpu()
+        return np.array((wide.float() if self.dtype.itemsize < 4 else wide).numpy())
+
+    def _tensor(self, array: np.ndarray) -> Any:
+        """[frames, dim] with the axis of utterances; [1, dim] of an iVector has it."""
+        tensor = self._torch.from_numpy(np.ascontiguousarray(array, np.float64))
+        tensor = tensor.to(getattr(self._torch, str(self.dtype)))
+        is_ivector = array.shape[-1] == self._config["ivector_dim"] and array.shape[0] == 1
+        return tensor if is_ivector and array.ndim == 2 else tensor[None]
+
+
+def _config(path: str) -> dict[str, Any]:
+    """The numbers of a folder's config.
+
+    Raises:
+        FormatError: they are not there.
+    """
+    found = json_value(read_text(path), path)
+    whole = ("left_context", "right_context", "feature_dim", "ivector_dim")
+    wrong = not isinstance(found, dict) or found.get("model_type") != "nnet3"
+    if wrong or not all(isinstance(found.get(key), int) for key in whole):
+        raise FormatError(f"{path}: not the config of a module that `opscope to-torch` wrote")
+    for key in "components", "outputs":
+        if not isinstance(found.get(key), dict) or not (found[key] or key == "components"):
+            raise FormatError(f"{path}: {key!r} is no table of names")
+    return found
+
+
+def _run(path: str) -> ModuleType:
+    """The module of a Python source that the user trusts."""
+    module = ModuleType("opscope_compared_module")
+    module.__file__ = path
+    sys.modules[module.__name__] = module  # where PyTorch looks a class's source up
+    try:
+        exec(compile(read_file(path), path, "exec"), module.__dict__)  # noqa: S102
+    finally:
+        del sys.modules[module.__name__]
+    return module

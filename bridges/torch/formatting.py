@@ -1,0 +1,59 @@
+"""Long lines of generated Python, cut inside of their brackets."""
+
+from __future__ import annotations
+
+_WIDTH = 96
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+def wrapped(line: str, indent: int) -> list[str]:
+    """A line, indented; where it is too long, what its largest brackets hold stands below."""
+    bare = line.lstrip(" ")
+    indent += len(line) - len(bare)
+    if indent + len(bare) <= _WIDTH:
+        return [" " * indent + bare]
+    begin, end = _largest(bare)
+    if end - begin < 2:
+        return [" " * indent + bare]
+    head, inside, tail = bare[: begin + 1], bare[begin + 1 : end], bare[end:]
+    found = [" " * indent + head]
+    members = _members(inside)
+    more = "," if len(members) > 1 or bare[begin] == "[" and _lists(bare, begin) else ""
+    if indent + 4 + len(inside) <= _WIDTH:
+        found.append(" " * (indent + 4) + inside)
+    else:
+        for place, member in enumerate(members):
+            comma = "," if place < len(members) - 1 else more
+            found += wrapped(member + comma, indent + 4)
+    return [*found, " " * indent + tail]
+
+
+def _lists(text: str, begin: int) -> bool:
+    """Whether a bracket begins a list; else it is an index."""
+    return not begin or not (text[begin - 1].isalnum() or text[begin - 1] in "_)]")
+
+
+def _largest(text: str) -> tuple[int, int]:
+    """The brackets, not inside of others, that hold most."""
+    best, depth, begin = (0, 0), 0, 0
+    for place, c in enumerate(text):
+        if c in _OPEN:
+            begin = place if not depth else begin
+            depth += 1
+        elif c in _CLOSE:
+            depth -= 1
+            if not depth and place - begin > best[1] - best[0]:
+                best = begin, place
+    return best
+
+
+def _members(inside: str) -> list[str]:
+    """The members of a list: commas in brackets divide nothing."""
+    found, depth = [""], 0
+    for c in inside:
+        depth += (c in _OPEN) - (c in _CLOSE)
+        if c == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += c
+    return [part.strip() for part in found]

@@ -1,0 +1,135 @@
+"""Affine components: convolutions over time where they read rows of equal distances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....nnet3.language.descriptor import SimpleSumDescriptor
+from ...onnx.from_nnet3.grids import Grid
+from ...onnx.from_nnet3.reads import Read
+from .descriptors import DescriptorWriter
+from .layers import AFFINE
+from .rows import Rows, cut, drop_of, is_regular, start_of
+
+
+@dataclass(frozen=True)
+class Window:
+    """How an affine component reads: rows of one source, by a convolution where taps are many."""
+
+    source: Rows
+    taps: int
+    stride: int
+    dilation: int
+
+
+class Windows:
+    """Which affine components of a network are convolutions over time.
+
+    A component that several nodes use has one module, so these must read alike.
+    """
+
+    def __init__(self, w: DescriptorWriter) -> None:
+        self.w, self.topology, self.plan = w, w.topology, w.plan
+        self._shapes: dict[str, tuple[int, int, int] | None] = {}
+        for number in self.plan.grids:
+            node = self.topology.nodes[number]
+            if node.kind != "component" or node.component.type not in AFFINE:
+                continue
+            shape = None if number in self.plan.loops else self._shape(number)
+            same = self._shapes.get(node.component_name, shape) == shape
+            self._shapes[node.component_name] = shape if same else None
+
+    def of(self, number: int) -> Window | None:
+        """What a component's convolution reads; None: its input is put together before."""
+        shape = self._shapes[self.topology.nodes[number].component_name]
+        taps = self._taps(number)
+        if shape is None or taps is None or shape[0] != len(taps[1]):
+            return None
+        source, moves = taps
+        rows, grid = self.w.rows[source], self.plan.grids[number]
+        stride = 1 if shape[0] > 1 else grid.step // rows.grid.step
+        text = cut(rows, grid, moves[0], moves[-1], stride)
+        return Window(Rows(text, grid), *shape)
+
+    def _taps(self, number: int) -> tuple[int, list[int]] | None:
+        """The node whose rows at some offsets an affine component reads side by side."""
+        node = self.topology.nodes[number]
+        offsets = list(getattr(node.component, "time_offsets", [0]))
+        reads: list[Read] = []
+        for part in self.topology.nodes[number - 1].expression().parts:
+            if not isinstance(part, SimpleSumDescriptor):
+                return None
+            listed = self.plan.reads(part.src)
+            if len(listed) != 1 or listed[0].scale != 1 or listed[0].offset is None:
+                return None
+            reads += listed
+        if len({read.node for read in reads}) != 1:
+            return None
+        if len(reads) > 1 and len(offsets) > 1:
+            return None
+        moves = [offset + (read.offset or 0) for offset in offsets for read in reads]
+        return reads[0].node, moves
+
+    def _shape(self, number: int) -> tuple[int, int, int] | None:
+        """Taps, stride and dilation of a convolution, where the offsets have equal distances."""
+        found, grid = self._taps(number), self.plan.grids[number]
+        if found is None or self._is_still(found[0]):
+            return None
+        source, moves = found
+        have = self._grid_of(source)
+        steps = {b - a for a, b in zip(moves[:-1], moves[1:], strict=True)}
+        distance = min(steps) if steps else have.step
+        if len(steps) > 1 or distance <= 0 or distance % have.step or grid.step % have.step:
+            return None
+        if not have.moving or not grid.moving:
+            return None
+        if start_of(have, grid, moves[0]) is None or drop_of(have, grid, moves[-1]) is None:
+            return None
+        stride, taps = grid.step // have.step, len(moves)
+        if taps == 1:  # every n-th row is a slice; the kernel has nothing to stride over
+            stride = 1
+        return taps, stride, distance // have.step if taps > 1 else 1
+
+    def _is_still(self, number: int) -> bool:
+        """Whether a node may have one row for all times; affine components know it beforehand."""
+        node = self.topology.nodes[number]
+        if node.kind == "dim-range":
+            return self._is_still(node.source)
+        if self.plan.reach[number].still:
+            return True
+        if node.kind != "component" or number in self.plan.loops:
+            return False
+        if node.reads.offsets == ():
+            return True
+        return all(
+            self.plan.reads(leaf)[0].at is not None or self._is_still(self.plan.reads(leaf)[0].node)
+            for part in self.topology.nodes[number - 1].expression().parts
+            if isinstance(part, SimpleSumDescriptor)
+            for leaf in [part.src]
+        )
+
+    def _grid_of(self, number: int) -> Grid:
+        if number in self.w.rows:
+            return self.w.rows[number].grid
+        node = self.topology.nodes[number]
+        if node.kind == "dim-range":
+            return self._grid_of(node.source)
+        return self.plan.grids[number]
+
+
+def affine_input(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
+    """The input of an affine component put together, for the rows of its output."""
+    node = w.topology.nodes[number]
+    offsets = list(getattr(node.component, "time_offsets", [0]))
+    if offsets == [0]:
+        return w.joined(number - 1, grid, node.name)
+    inside = w.plan.grids[number - 1]
+    whole = w.joined(number - 1, inside, node.name)
+    if whole.still:
+        return Rows(f"{whole.text}.repeat(1, {len(offsets)}, 1)", grid, True)
+    rows = Rows(w.assigned(f"{node.name}_input", whole.text), inside)
+    if all(is_regular(inside, grid, offset) for offset in offsets):
+        listed = [cut(rows, grid, o, o, grid.step // inside.step) for o in offsets]
+    else:
+        listed = [w.read(rows, Read(-1, 1.0, (offset,)), grid).text for offset in offsets]
+    return Rows(f"torch.cat([{', '.join(listed)}], 1)", grid)

@@ -1,0 +1,74 @@
+"""Recordings: WAV by our own reader, other formats by soundfile where that is installed."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.limits import check_limit
+from ...framework.base.untrusted.values import read_file
+from ...nnet3.files.kaldi_io import Reader
+from .wav import Audio, OtherFormatError, read_wav
+
+_SCALE = 32768.0  # from samples between -1 and 1 to those of 16 bits
+_BLOCK = 1 << 20  # samples that are decoded at once
+
+
+def read_audio(path: str | os.PathLike[str]) -> Audio:
+    """A recording; of a WAV file of 16-bit PCM that is cut off what is there, with a warning.
+
+    Formats other than 16-bit PCM in WAV want `pip install opscope[speech]`, which brings
+    soundfile: FLAC, Ogg, MP3, other kinds of WAV.
+
+    Raises:
+        FormatError: the file cannot be read, is no audio, has no samples, or none that are
+            numbers; or it wants soundfile, which is missing.
+    """
+    name, data = os.fspath(path), read_file(path)
+    if not data:
+        raise FormatError(f"{name}: the file is empty")
+    if data[:4] in (b"RIFF", b"RIFX"):
+        try:
+            return read_wav(Reader(data, name=name, binary=True))
+        except OtherFormatError as error:
+            told = str(error)
+    else:
+        told = f"{name}: no WAV file"
+    return _decoded(name, data, told)
+
+
+def _decoded(name: str, data: bytes, told: str) -> Audio:
+    """A recording that soundfile reads."""
+    try:
+        import soundfile
+    except ImportError:
+        raise FormatError(
+            f"{told}; other formats want the package soundfile (pip install opscope[speech])"
+        ) from None
+    parts: list[np.ndarray] = []
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            channels, rate = int(file.channels), float(file.samplerate)
+            check_limit("unpack", int(file.frames) * channels * 4, f"{name}: the samples")
+            parts = list(_blocks(name, file, max(_BLOCK // max(channels, 1), 1)))
+    except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
+        raise FormatError(f"{name}: no audio that soundfile reads: {error}") from None
+    if not parts or not channels or not rate > 0:
+        raise FormatError(f"{name}: a recording without samples")
+    samples = np.concatenate(parts) * np.float32(_SCALE)
+    if not np.isfinite(samples).all():
+        raise FormatError(f"{name}: samples that are NaN or infinite")
+    return Audio(np.ascontiguousarray(samples.T), rate)
+
+
+def _blocks(name: str, file: Any, size: int) -> Any:
+    """The samples of an open file, [count, channels], block by block, within the limit."""
+    total = 0
+    while len(block := file.read(size, dtype="float32", always_2d=True)):
+        total += block.nbytes
+        check_limit("unpack", total, f"{name}: the samples")
+        yield block

@@ -1,0 +1,252 @@
+"""The options of features, with Kaldi's names and defaults, and the config files that hold them.
+
+Source: Kaldi's `feat/feature-window.h`, `feat/mel-computations.h`, `feat/feature-mfcc.h`,
+`feat/feature-fbank.h`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.untrusted.values import read_file
+from ...nnet3.programs.base.program import Option
+
+Options = TypeVar("Options")
+_MOST_SAMPLES = 1 << 16  # of a window: 4 seconds at 16 kHz
+_MOST_BINS = 2048
+
+
+def option(default: Any, doc: str, name: str = "") -> Any:
+    """A field of a dataclass that is an option of Kaldi's programs.
+
+    Args:
+        default: its value. doc: one line of help. name: where it is not that of the field.
+    """
+    return field(default=default, metadata={"doc": doc, "name": name})
+
+
+def options_of(kind: type) -> tuple[Option, ...]:
+    """The options that the fields of a dataclass stand for, for programs and config files."""
+    found = []
+    for each in dataclasses.fields(kind):
+        if "doc" in each.metadata:
+            name = each.metadata["name"] or each.name.replace("_", "-")
+            default: Any = each.default
+            found.append(Option(name, default, each.metadata["doc"]))
+    return tuple(found)
+
+
+def from_values(kind: type[Options], values: Mapping[str, Any]) -> Options:
+    """A dataclass of options, of a namespace's values by `Option.attribute`."""
+    taken = {}
+    for each in dataclasses.fields(cast(Any, kind)):
+        if "doc" in each.metadata:
+            name = each.metadata["name"] or each.name
+            taken[each.name] = values[name.replace("-", "_").replace(".", "_")]
+    return kind(**taken)
+
+
+def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, str]]:
+    """The lines `--name=value` of a config file: name, value or None, place for messages.
+
+    Raises:
+        FormatError: it cannot be read, or a line is another one.
+    """
+    try:
+        text = read_file(path, regular=True).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{os.fspath(path)}: no text (byte {error.start})") from None
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line, place = line.partition("#")[0].strip(), f"{os.fspath(path)}:{number}"
+        if not line:
+            continue
+        if not line.startswith("--"):
+            raise FormatError(f"{place}: {line[:60]!r} is no line like --name=value")
+        name, equals, value = line[2:].partition("=")
+        found.append(
+            (name.strip().replace("_", "-").lower(), value.strip() if equals else None, place)
+        )
+    return found
+
+
+def read_config(kind: type[Options], path: str | os.PathLike[str]) -> Options:
+    """A dataclass of options from a config file.
+
+    Raises:
+        FormatError: it cannot be read, names an unknown option, or a value is none.
+        OpscopeError: values do not go together.
+    """
+    known = {each.name: each for each in options_of(kind)}
+    values = {each.attribute: each.default for each in known.values()}
+    for name, value, place in config_lines(path):
+        if name not in known:
+            raise FormatError(f"{place}: invalid option --{name}{nearest(name, known)}")
+        try:
+            values[known[name].attribute] = known[name].parse(value)
+        except FormatError as error:
+            raise FormatError(f"{place}: {error}") from None
+    try:
+        return from_values(kind, values)
+    except OpscopeError as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from None
+
+
+@dataclass(frozen=True)
+class FrameOptions:
+    """How samples are cut into frames, and into which mel bins; what MFCC and filter banks share.
+
+    Attributes are Kaldi's options; `options_of` lists their documentation.
+
+    Raises:
+        OpscopeError: values that go with no signal, or warping, which there is none of.
+    """
+
+    sample_frequency: float = option(16000.0, "Sampling rate that features are computed at, in Hz")
+    frame_length: float = option(25.0, "Frame length in milliseconds")
+    frame_shift: float = option(10.0, "Frame shift in milliseconds")
+    dither: float = option(1.0, "Standard deviation of noise that is added; 0.0: none")
+    preemphasis_coefficient: float = option(0.97, "Factor of the sample before, subtracted")
+    remove_dc_offset: bool = option(True, "Subtract the mean of each frame")
+    window_type: str = option(
+        "povey", "hamming|hanning|povey|rectangular|sine|blackman: the window"
+    )
+    blackman_coeff: float = option(0.42, "Constant of the generalized Blackman window")
+    round_to_power_of_two: bool = option(True, "Pad windows to a power of two for the FFT")
+    snip_edges: bool = option(
+        True, "Only frames that lie in the signal; else it is reflected at its ends"
+    )
+    allow_downsample: bool = option(False, "Take signals of a higher sampling rate")
+    allow_upsample: bool = option(False, "Take signals of a lower sampling rate")
+    max_feature_vectors: int = option(-1, "Taken for compatibility; without effect")
+    num_mel_bins: int = option(23, "Number of triangular mel-frequency bins")
+    low_freq: float = option(20.0, "Low cutoff frequency of the mel bins")
+    high_freq: float = option(0.0, "High cutoff frequency (if <= 0, offset from Nyquist)")
+    vtln_low: float = option(100.0, "Taken for compatibility; nothing is warped")
+    vtln_high: float = option(-500.0, "Taken for compatibility; nothing is warped")
+    debug_mel: bool = option(False, "Log the mel bins")
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if isinstance(each.default, bool):
+                fits = isinstance(value, bool)
+            elif isinstance(each.default, str):
+                fits = isinstance(value, str)
+            elif isinstance(each.default, int):
+                fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            else:
+                fits = isinstance(value, int | float | np.number) and np.isfinite(value)
+            if not fits:
+                raise OpscopeError(f"{each.name}={value!r}: want a {type(each.default).__name__}")
+        least = {"sample_frequency": 1.0, "dither": 0.0, "num_mel_bins": 3}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise OpscopeError(f"{name}={getattr(self, name)}: must be at least {low}")
+        if not 0 <= self.preemphasis_coefficient <= 1:
+            raise OpscopeError(
+                f"preemphasis_coefficient={self.preemphasis_coefficient}: must be from 0 to 1"
+            )
+        if self.window_type not in WINDOWS:
+            near = nearest(self.window_type, WINDOWS)
+            raise OpscopeError(f"window_type={self.window_type!r} is no window{near}")
+        if not 2 <= self.window_size <= _MOST_SAMPLES or self.window_shift < 1:
+            raise OpscopeError(
+                f"frames of {self.window_size} samples, {self.window_shift} apart"
+                f" (frame_length={self.frame_length} ms, frame_shift={self.frame_shift} ms at"
+                f" {self.sample_frequency:g} Hz): want 2 to {_MOST_SAMPLES} samples, and 1"
+                " apart at least"
+            )
+        if self.padded_size % 2:
+            raise OpscopeError(
+                f"round_to_power_of_two=False wants an even number of samples, not"
+                f" {self.padded_size}"
+            )
+        most = min(self.padded_size // 2, _MOST_BINS)
+        if self.num_mel_bins > most:
+            raise OpscopeError(
+                f"num_mel_bins={self.num_mel_bins}: an FFT of {self.padded_size} points has at most"
+                f" {most} bins here"
+            )
+
+    @property
+    def window_shift(self) -> int:
+        """Samples from frame to frame."""
+        return self._samples(self.frame_shift)
+
+    @property
+    def window_size(self) -> int:
+        """Samples of a frame."""
+        return self._samples(self.frame_length)
+
+    def _samples(self, milliseconds: float) -> int:
+        count = float(np.float32(self.sample_frequency)) * 0.001 * float(np.float32(milliseconds))
+        return int(min(max(count, -1.0), 1e12))
+
+    @property
+    def padded_size(self) -> int:
+        """Points of the FFT."""
+        size = self.window_size
+        return 1 << (size - 1).bit_length() if self.round_to_power_of_two else size
+
+    def frame_count(self, samples: int, flush: bool = True) -> int:
+        """How many frames so many samples have.
+
+        Args:
+            flush: that no more samples come.
+        """
+        shift, size = self.window_shift, self.window_size
+        if self.snip_edges:
+            return 0 if samples < size else 1 + (samples - size) // shift
+        count = (samples + shift // 2) // shift
+        if flush or not count:
+            return count
+        beyond = self.first_sample(count - 1) + size - samples
+        return max(count - max(-(-beyond // shift), 0), 0)
+
+    def first_sample(self, frame: int) -> int:
+        """The first sample of a frame; negative where it is reflected."""
+        if self.snip_edges:
+            return frame * self.window_shift
+        return self.window_shift * frame + self.window_shift // 2 - self.window_size // 2
+
+
+WINDOWS: Sequence[str] = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
+
+
+@dataclass(frozen=True)
+class MfccOptions(FrameOptions):
+    """The options of MFCC, as in a Kaldi `mfcc.conf`; see `FrameOptions`."""
+
+    num_ceps: int = option(13, "Number of cepstra, C0 included")
+    use_energy: bool = option(True, "Use the log energy in place of C0")
+    energy_floor: float = option(0.0, "Floor of the energy; only with --use-energy=true")
+    raw_energy: bool = option(True, "Energy of the signal before preemphasis and window")
+    cepstral_lifter: float = option(22.0, "Constant that scales the cepstra; 0.0: no scaling")
+    htk_compat: bool = option(False, "Energy or C0 last, and sqrt(2) * C0")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.num_ceps <= self.num_mel_bins:
+            raise OpscopeError(
+                f"num_ceps={self.num_ceps} must lie from 1 to num_mel_bins={self.num_mel_bins}"
+            )
+
+
+@dataclass(frozen=True)
+class FbankOptions(FrameOptions):
+    """The options of filter banks, as in a Kaldi `fbank.conf`; see `FrameOptions`."""
+
+    use_energy: bool = option(False, "Add a column with the log energy")
+    energy_floor: float = option(0.0, "Floor of the energy; only with --use-energy=true")
+    raw_energy: bool = option(True, "Energy of the signal before preemphasis and window")
+    htk_compat: bool = option(False, "The energy last")
+    use_log_fbank: bool = option(True, "Log of the filter banks")
+    use_power: bool = option(True, "Power of the spectrum; else its magnitude")

@@ -1,0 +1,77 @@
+"""Frames beside their neighbours, and their linear transforms.
+
+Source: Kaldi's `SpliceFrames` in `feat/feature-functions.cc`, `OnlineSpliceFrames` and
+`OnlineTransform` in `feat/online-feature.cc`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.untrusted.limits import check_limit
+from .options import option
+
+
+@dataclass(frozen=True)
+class SpliceOptions:
+    """How many neighbours stand beside a frame, as in a `splice.conf`.
+
+    Raises:
+        OpscopeError: a number is negative. FormatError: there would be too many.
+    """
+
+    left_context: int = option(4, "Number of frames of left context")
+    right_context: int = option(4, "Number of frames of right context")
+
+    def __post_init__(self) -> None:
+        if min(self.left_context, self.right_context) < 0:
+            raise OpscopeError(
+                f"left-context={self.left_context} and right-context={self.right_context} must not"
+                " be negative"
+            )
+        check_limit("window", self.width, "splicing")
+
+    @property
+    def width(self) -> int:
+        """Frames side by side."""
+        return self.left_context + 1 + self.right_context
+
+    def neighbours(self, frames: np.ndarray, count: int) -> np.ndarray:
+        """Numbers of the frames that stand beside some of `count` ones: [frames, width]."""
+        around = np.arange(-self.left_context, self.right_context + 1)
+        return np.clip(np.asarray(frames)[:, None] + around, 0, count - 1)
+
+
+def splice(features: np.ndarray, left_context: int = 4, right_context: int = 4) -> np.ndarray:
+    """Frames with their neighbours: [frames, dim * width]; at the ends the last frame is repeated.
+
+    Args:
+        features: [frames, dim].
+
+    Raises:
+        OpscopeError: a number is negative.
+    """
+    options = SpliceOptions(left_context, right_context)
+    features = np.asarray(features)
+    around = options.neighbours(np.arange(len(features)), len(features))
+    return features[around].reshape(len(features), options.width * features.shape[1])
+
+
+def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Features times a matrix: float32, [frames, rows of the matrix].
+
+    Args:
+        features: [frames, dim]. matrix: [rows, dim], or with a column of offsets [rows, dim + 1].
+
+    Raises:
+        ShapeError: they do not go together.
+    """
+    features = np.asarray(features, np.float32)
+    dim, columns = features.shape[1], matrix.shape[1]
+    if columns not in (dim, dim + 1):
+        raise ShapeError(f"a transform {list(matrix.shape)} for features of {dim} columns")
+    made = features @ np.asarray(matrix[:, :dim], np.float32).T
+    return made + np.asarray(matrix[:, dim], np.float32) if columns > dim else made

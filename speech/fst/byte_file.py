@@ -1,0 +1,104 @@
+"""The bytes of a file, memory-mapped, from which readers take numbers and arrays in order."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import open_handle, shown
+
+_LONGEST_STRING = 1 << 16
+
+
+class ByteFile:
+    """A cursor over bytes: whatever is taken lies inside of them, or an error names the place.
+
+    Args:
+        data: the bytes. name: of the file, for messages.
+    """
+
+    def __init__(self, data: Any, name: str) -> None:
+        self.data = np.frombuffer(data, np.uint8)
+        self.name = name
+        self.offset = 0
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> ByteFile:
+        """A file, memory-mapped.
+
+        Raises:
+            FormatError: it cannot be opened, is empty, or is no regular file.
+        """
+        name = os.fspath(path)
+        with os.fdopen(open_handle(name, regular=True), "rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise FormatError(f"{name}: the file is empty")
+            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), name)
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes lie behind the cursor."""
+        return len(self.data) - self.offset
+
+    def error(self, text: str, offset: int | None = None) -> FormatError:
+        """An error that names the file and a byte of it, by default that of the cursor."""
+        place = self.offset if offset is None else offset
+        return FormatError(f"{self.name}: {text} (byte {place})")
+
+    def skip(self, size: int, what: str) -> int:
+        """Step over bytes; returns where they begin."""
+        if not 0 <= size <= self.remaining:
+            raise self.error(f"{what} needs {size} bytes, the file has {self.remaining} more")
+        start = self.offset
+        self.offset += size
+        return start
+
+    def unpack(self, form: str, what: str) -> tuple[Any, ...]:
+        """Numbers, as `struct` has them, with the lowest byte first."""
+        form = f"<{form}"
+        start = self.skip(struct.calcsize(form), what)
+        return struct.unpack_from(form, self.data, start)
+
+    def array(self, dtype: Any, count: int, what: str) -> np.ndarray:
+        """`count` items, as a view of the file: [count]."""
+        dtype = np.dtype(dtype)
+        start = self.skip(count * dtype.itemsize if count >= 0 else -1, what)
+        return np.frombuffer(self.data, dtype, count, start)
+
+    def text(self, what: str) -> str:
+        """A string behind its length, as OpenFst writes it."""
+        start = self.offset
+        (length,) = self.unpack("i", what)
+        if not 0 <= length <= _LONGEST_STRING:
+            raise self.error(f"{what} of {length} bytes", start)
+        return bytes(self.array(np.uint8, length, what)).decode("utf-8", "surrogateescape")
+
+    def record_starts(self, count: int, head: int, place: int, item: int, what: str) -> np.ndarray:
+        """Where records of differing lengths begin, and the last one ends; the cursor moves behind.
+
+        A record has `head` bytes, in which an int64 at `place` counts the items of `item` bytes that
+        follow it at once, before what is left of the head.
+
+        Returns:
+            int64, [count + 1].
+        """
+        if count < 0 or count * head > self.remaining:
+            raise self.error(f"{count} {what} cannot stand in {self.remaining} bytes")
+        starts = np.empty(count + 1, np.int64)
+        at, size, data = self.offset, len(self.data), memoryview(self.data)
+        unpack = struct.Struct("<q").unpack_from
+        for i in range(count):
+            starts[i] = at
+            if at + head > size:
+                raise self.error(f"the file ends in the {what}, at number {i} of {count}", at)
+            items = unpack(data, at + place)[0]
+            if not 0 <= items <= (size - at - head) // item:
+                raise self.error(f"number {i} of the {what} has {shown(items)} items", at)
+            at += head + items * item
+        starts[count] = self.offset = at
+        return starts

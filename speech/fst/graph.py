@@ -1,0 +1,174 @@
+"""Decoding graphs as arrays that a search reads: static ones, and pairs that are composed lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError
+from .arcs import ArcFst
+from .openfst import FstFile
+from .sums import running_sums
+
+
+@dataclass(eq=False)
+class StaticGraph:
+    """A graph whose states are all there, as HCLG.fst is.
+
+    Attributes:
+        fst: in the arcs of each state, those with an input label stand before the epsilons.
+        emitting: how many of each state's arcs have an input label, int32, [states].
+        largest: the largest input label.
+    """
+
+    fst: ArcFst
+    emitting: np.ndarray
+    largest: int
+
+    @classmethod
+    def of(cls, fst: ArcFst, disambiguation: Collection[int] = ()) -> StaticGraph:
+        """The graph of an FST.
+
+        Args:
+            disambiguation: input labels that are epsilons to the search.
+        """
+        fst = without_labels(fst, disambiguation)
+        fst = fst.ordered(fst.arcs["ilabel"] == 0)
+        emitting = np.zeros(fst.states, np.int32)
+        np.add.at(emitting, fst.source()[fst.arcs["ilabel"] != 0], 1)
+        return cls(fst, emitting, int(fst.arcs["ilabel"].max(initial=0)))
+
+
+@dataclass(eq=False)
+class LookaheadGraph:
+    """Two FSTs whose composition a search makes as it goes, looking ahead in the second.
+
+    Attributes:
+        first: HCL, its arcs sorted by output label. second: the grammar, sorted by input label.
+        interval_set: which set of intervals has the labels that can come next from each state of
+            the first, int32, [states].
+        interval_begin, intervals: where each set begins, int64, [sets + 1]; first label and the one
+            behind the last, int32, [intervals, 2].
+        final_label: stands for the end of a path in them.
+        sum_place, sums: of the second's costs, as `running_sums` gives them.
+        epsilons: how many epsilons the second's states begin with, int32, [states].
+        labels: the second's input labels, int32, [arcs].
+        largest: the largest input label.
+    """
+
+    first: ArcFst
+    second: ArcFst
+    interval_set: np.ndarray
+    interval_begin: np.ndarray
+    intervals: np.ndarray
+    final_label: int
+    sum_place: np.ndarray
+    sums: np.ndarray
+    epsilons: np.ndarray
+    labels: np.ndarray
+    largest: int
+
+    @classmethod
+    def of(
+        cls, first: FstFile, second: ArcFst, disambiguation: Collection[int] = ()
+    ) -> LookaheadGraph:
+        """The composition of an `olabel_lookahead` FST with a grammar.
+
+        Args:
+            disambiguation: input labels that are epsilons to the search.
+
+        Raises:
+            OpscopeError: the first has no reachability data.
+        """
+        known = first.reachability
+        if known is None:
+            raise OpscopeError(
+                f"a {first.kind} FST has no reachability data: an olabel_lookahead FST is wanted"
+            )
+        left = without_labels(first.fst, disambiguation)
+        sets, begin, intervals = distinct_sets(known.begin, known.intervals)
+        largest = int(left.arcs["ilabel"].max(initial=0))
+        parts = _of_grammar(second)
+        return cls(
+            first=left,
+            interval_set=sets,
+            interval_begin=begin,
+            intervals=intervals,
+            final_label=known.final_label,
+            largest=largest,
+            **parts,
+        )
+
+    def with_grammar(self, second: ArcFst) -> LookaheadGraph:
+        """The same first FST, composed with another grammar."""
+        return replace(self, **_of_grammar(second))
+
+
+Graph = StaticGraph | LookaheadGraph
+
+
+def _of_grammar(fst: ArcFst) -> dict[str, Any]:
+    """The attributes of a `LookaheadGraph` that come from its second FST."""
+    fst = fst.ordered(fst.arcs["ilabel"])
+    place, sums = running_sums(fst)
+    labels = np.ascontiguousarray(fst.arcs["ilabel"])
+    epsilons = np.bincount(fst.source()[labels == 0], minlength=fst.states).astype(np.int32)
+    return {
+        "second": fst,
+        "sum_place": place,
+        "sums": sums,
+        "epsilons": epsilons,
+        "labels": labels,
+    }
+
+
+def distinct_sets(
+    begin: np.ndarray, intervals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each set of intervals once.
+
+    Args:
+        begin: where the set of each state begins, [states + 1]. intervals: int32, [intervals, 2].
+
+    Returns:
+        The set of each state, int32; where sets begin, int64; their intervals.
+    """
+    counts = np.diff(begin)
+    words = np.ascontiguousarray(intervals).view("<u8").reshape(-1)
+    place = (np.arange(len(words)) - np.repeat(begin[:-1], counts)).astype(np.uint64)
+    mixed = (words ^ (place * np.uint64(0xBF58476D1CE4E5B9))) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+    keys = (totals[begin[1:]] - totals[begin[:-1]]) ^ counts.astype(np.uint64)
+    _, first, sets = np.unique(keys, return_index=True, return_inverse=True)
+    # Sets whose keys are equal by chance are told apart by their intervals.
+    leader = first[sets]
+    alike = counts == counts[leader]
+    shift = np.repeat(begin[leader] - begin[:-1], np.where(alike, counts, 0))
+    mine = np.flatnonzero(np.repeat(alike, counts))
+    differs = words[mine] != words[mine + shift]
+    owner = np.repeat(np.arange(len(counts)), np.where(alike, counts, 0))
+    alike[owner[differs]] = False
+    alone = np.flatnonzero(~alike)
+    sets = sets.copy()
+    sets[alone] = len(first) + np.arange(len(alone))
+    chosen = np.concatenate([first, alone])
+    sizes = counts[chosen]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    inside = np.arange(int(starts[-1])) - np.repeat(starts[:-1], sizes)
+    kept = intervals[np.repeat(begin[chosen], sizes) + inside]
+    return sets.astype(np.int32), starts.astype(np.int64), np.ascontiguousarray(kept)
+
+
+
+def without_labels(fst: ArcFst, labels: Collection[int]) -> ArcFst:
+    """The same FST, some input labels replaced by epsilon."""
+    if not len(labels):
+        return fst
+    arcs = fst.arcs.copy()
+    arcs["ilabel"][np.isin(arcs["ilabel"], list(labels))] = 0
+    return ArcFst(fst.start, fst.final, fst.begin, arcs)

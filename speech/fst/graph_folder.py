@@ -1,0 +1,114 @@
+"""The decoding graph of a folder, as Vosk's models have it: HCLG.fst, or HCLr.fst and Gr.fst."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import read_text, shown, whole_number
+from . import graph_cache
+from .byte_file import ByteFile
+from .graph import Graph, LookaheadGraph, StaticGraph
+from .openfst import FstFile, read_openfst
+from .words import Words
+
+_LABEL_MOST = (1 << 31) - 2
+
+
+@dataclass(frozen=True)
+class DecodingGraph:
+    """A graph and the words of its output labels."""
+
+    graph: Graph
+    words: Words
+
+
+def load_graph(folder: str | os.PathLike[str], *, keep: bool = True) -> DecodingGraph:
+    """The graph of a folder with HCLG.fst, or HCLr.fst, Gr.fst and disambig_tid.int.
+
+    Words come from the table of output symbols in HCLG.fst or Gr.fst, else from words.txt.
+
+    Args:
+        keep: whether the arrays are kept on disk (`OPSCOPE_CACHE`), from where the next call
+            memory-maps them.
+
+    Raises:
+        FormatError: a file is missing, is cut or damaged, or the files do not fit each other.
+    """
+    name = os.fspath(folder)
+    files = {each: os.path.join(name, each) for each in _NAMES}
+    static = os.path.exists(files["HCLG.fst"])
+    wanted = ["HCLG.fst"] if static else ["HCLr.fst", "Gr.fst", "disambig_tid.int"]
+    missing = [each for each in wanted if not os.path.exists(files[each])]
+    if missing:
+        raise FormatError(
+            f"{name}: {', '.join(missing)} is missing; a graph is HCLG.fst, or HCLr.fst, Gr.fst"
+            " and disambig_tid.int"
+        )
+    used = [*(files[each] for each in wanted), files["words.txt"]]
+    key = graph_cache.key_of(used)
+    known = graph_cache.load(key) if keep else None
+    if known is not None and known[1] is not None:
+        return DecodingGraph(known[0], known[1])
+    graph, symbols, source = _static(files) if static else _composed(files)
+    if symbols is not None:
+        words = Words.of(symbols, source)
+    elif os.path.exists(files["words.txt"]):
+        words = Words.read(files["words.txt"])
+    else:
+        raise FormatError(f"{source} has no table of words, and {files['words.txt']} is missing")
+    _check_words(graph, words, source)
+    if keep:
+        graph_cache.keep(key, graph, words)
+    return DecodingGraph(graph, words)
+
+
+_NAMES = ("HCLG.fst", "HCLr.fst", "Gr.fst", "disambig_tid.int", "words.txt")
+
+
+def read_graph_fst(path: str) -> FstFile:
+    """The FST of a file, with nothing behind it.
+
+    Raises:
+        FormatError: see `read_openfst`.
+    """
+    file = ByteFile.open(path)
+    found = read_openfst(file)
+    if file.remaining:
+        raise file.error(f"{file.remaining} bytes follow the FST")
+    return found
+
+
+def _static(files: dict[str, str]) -> tuple[Graph, dict[int, str] | None, str]:
+    path = files["HCLG.fst"]
+    found = read_graph_fst(path)
+    return StaticGraph.of(found.fst), found.symbols, path
+
+
+def _composed(files: dict[str, str]) -> tuple[Graph, dict[int, str] | None, str]:
+    first, second = read_graph_fst(files["HCLr.fst"]), read_graph_fst(files["Gr.fst"])
+    if first.reachability is None:
+        raise FormatError(
+            f"{files['HCLr.fst']}: a {first.kind} FST; an olabel_lookahead FST is wanted"
+        )
+    labels = read_labels(files["disambig_tid.int"])
+    return LookaheadGraph.of(first, second.fst, labels), second.symbols, files["Gr.fst"]
+
+
+def read_labels(path: str) -> list[int]:
+    """The labels of a file with one in each line."""
+    found, at = [], 0
+    for number, line in enumerate(read_text(path, "replace").split("\n"), 1):
+        if line.strip():
+            what = f"{path}: line {number} (byte {at})"
+            found.append(whole_number(line.strip(), what, 1, _LABEL_MOST))
+        at += len(line.encode()) + 1
+    return found
+
+
+def _check_words(graph: Graph, words: Words, source: str) -> None:
+    fst = graph.fst if isinstance(graph, StaticGraph) else graph.second
+    largest = int(fst.arcs["olabel"].max(initial=0))
+    if largest >= len(words):
+        raise FormatError(f"{source}: the word {shown(largest)} of an arc is none of {len(words)}")

@@ -1,0 +1,4 @@
+"""iVectors: the Gaussians, the extractor, its estimate while frames come, weights of silence.
+
+Gives `OnlineIvector` and `IvectorModel` to recognise and programs. May import audio and features.
+"""

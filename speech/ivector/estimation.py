@@ -1,0 +1,203 @@
+"""The estimate of an iVector from what was heard so far.
+
+Source: Kaldi's `OnlineIvectorEstimationStats` in `ivector/ivector-extractor.cc`, `LinearCgd` in
+`matrix/optimization.cc`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...nnet3.files.kaldi_io import Reader, Writer
+from .extractor import IvectorExtractor
+from .packed import dim_of, read_packed, unpacked, write_packed
+
+_RECOMPUTED = 1e-4  # how far the squared residual moves before it is computed anew
+_TINY = float(np.finfo(np.float64).tiny)
+_CONDITION = 1e4
+
+
+class IvectorStats:
+    """The terms of the quadratic function whose maximum is the iVector.
+
+    Args:
+        dim: of the iVector. prior_offset: of the extractor.
+        max_count: of frames, scaled, beyond which the prior grows with them; 0.0: it never does.
+    """
+
+    def __init__(self, dim: int, prior_offset: float, max_count: float) -> None:
+        self.prior_offset, self.max_count = prior_offset, max_count
+        self.count = 0.0
+        self.linear = np.zeros(dim)
+        self.linear[0] = prior_offset
+        self.quadratic = np.zeros(dim * (dim + 1) // 2)
+        self._diagonal = np.arange(dim) * (np.arange(dim) + 3) // 2
+        self.quadratic[self._diagonal] = 1.0
+
+    def copy(self) -> IvectorStats:
+        """The same, which changes alone."""
+        made = IvectorStats(len(self.linear), self.prior_offset, self.max_count)
+        made.count = self.count
+        made.linear, made.quadratic = self.linear.copy(), self.quadratic.copy()
+        return made
+
+    def add(
+        self,
+        extractor: IvectorExtractor,
+        features: np.ndarray,
+        gaussians: np.ndarray,
+        weights: np.ndarray,
+    ) -> None:
+        """Add frames.
+
+        Args:
+            features: [frames, feature dim]. gaussians: their numbers, [frames, some].
+            weights: of the Gaussians, scaled posteriors, [frames, some]; 0.0: none.
+        """
+        frames, columns = np.nonzero(weights)
+        if not len(frames):
+            return
+        known, which = np.unique(gaussians[frames, columns], return_inverse=True)
+        by_gaussian = np.zeros((len(known), len(features)))
+        np.add.at(by_gaussian, (which, frames), weights[frames, columns])
+        sums, totals = by_gaussian @ features.astype(np.float64), by_gaussian.sum(axis=1)
+        for gaussian, part, total in zip(known.tolist(), sums, totals.tolist(), strict=True):
+            self.linear += part @ extractor.linear(gaussian)
+            self.quadratic += total * extractor.quadratic(gaussian)
+        added = float(totals.sum())
+        self._scale_prior(self._prior_scale(self.count), self._prior_scale(self.count + added))
+        self.count += added
+
+    def _prior_scale(self, count: float) -> float:
+        return max(count, self.max_count) / self.max_count if self.max_count > 0 else 1.0
+
+    def _scale_prior(self, old: float, new: float) -> None:
+        if new != old:
+            self.linear[0] += self.prior_offset * (new - old)
+            self.quadratic[self._diagonal] += new - old
+
+    def scale(self, factor: float) -> None:
+        """Let what was heard count for less, by a factor from 0 to 1."""
+        old = factor * self._prior_scale(self.count)
+        self.count *= factor
+        self.linear *= factor
+        self.quadratic *= factor
+        self._scale_prior(old, self._prior_scale(self.count))
+
+    def ivector(self, start: np.ndarray, iterations: int) -> np.ndarray:
+        """The iVector, float64, [dim], by conjugate gradients from `start` on.
+
+        Args:
+            iterations: at most.
+        """
+        if self.count <= 0:
+            default = np.zeros(len(self.linear))
+            default[0] = self.prior_offset
+            return default
+        begin = start.copy()
+        if begin[0] == 0.0:
+            begin[0] = self.prior_offset
+        return conjugate_gradients(unpacked(self.quadratic), self.linear, begin, iterations)
+
+    def improvement(self, ivector: np.ndarray) -> float:
+        """What the objective function gains a frame by an iVector over the default one."""
+        if self.count == 0:
+            return 0.0
+        offset = self.prior_offset
+        whole = float(self.linear @ ivector - 0.5 * ivector @ unpacked(self.quadratic) @ ivector)
+        default = float(self.linear[0] * offset - 0.5 * self.quadratic[0] * offset * offset)
+        return (whole - default) / self.count
+
+    def write(self, writer: Writer) -> None:
+        """Write them as Kaldi does."""
+        writer.write_token("<OnlineIvectorEstimationStats>")
+        for token, value in (
+            ("<PriorOffset>", self.prior_offset),
+            ("<MaxCount>", self.max_count),
+            ("<NumFrames>", self.count),
+        ):
+            writer.write_token(token)
+            writer.write_double(value)
+        writer.write_token("<QuadraticTerm>")
+        write_packed(writer, self.quadratic)
+        writer.write_token("<LinearTerm>")
+        writer.write_vector(self.linear)
+        writer.write_token("</OnlineIvectorEstimationStats>")
+
+    @classmethod
+    def read(cls, reader: Reader) -> IvectorStats:
+        """Read what Kaldi wrote.
+
+        Raises:
+            FormatError: the bytes are something else, or shapes do not agree.
+        """
+        start = reader.offset
+        reader.expect_token("<OnlineIvectorEstimationStats>")
+        reader.expect_token("<PriorOffset>")
+        offset, most = reader.read_double(), 0.0
+        if reader.expect_token("<MaxCount>", "<NumFrames>") == "<MaxCount>":
+            most = reader.read_double()
+            reader.expect_token("<NumFrames>")
+        count = reader.read_double()
+        reader.expect_token("<QuadraticTerm>")
+        quadratic = read_packed(reader)
+        reader.expect_token("<LinearTerm>")
+        linear = reader.read_vector(np.float64)
+        reader.expect_token("</OnlineIvectorEstimationStats>")
+        if not linear.size or dim_of(quadratic) != len(linear):
+            raise reader.error(
+                f"a quadratic term of {dim_of(quadratic)} rows and a linear one of {len(linear)}",
+                start,
+            )
+        made = cls(len(linear), offset, most)
+        made.count, made.linear, made.quadratic = count, linear, quadratic
+        if not all(np.isfinite(each).all() for each in (linear, quadratic, count, offset, most)):
+            raise reader.error("statistics that are not finite", start)
+        return made
+
+
+def conjugate_gradients(
+    matrix: np.ndarray, vector: np.ndarray, start: np.ndarray, iterations: int
+) -> np.ndarray:
+    """A solution x of `matrix @ x = vector`, as far as some steps lead from `start`.
+
+    Args:
+        matrix: positive definite, float64, [dim, dim].
+    """
+    solution = start.copy()
+    direction = vector - matrix @ solution
+    residual = -direction
+    norm = first = checked = float(residual @ residual)
+    dim = len(vector)
+    for _ in range(min(iterations, dim + 5) if iterations >= 0 else dim + 5):
+        moved = matrix @ direction
+        curvature = float(direction @ moved)
+        if curvature == 0.0:  # there is nothing left to gain
+            break
+        step = -float(direction @ residual) / curvature
+        solution += step * direction
+        residual += step * moved
+        after = float(residual @ residual)
+        if after < _RECOMPUTED * checked or after > checked / _RECOMPUTED:
+            residual = matrix @ solution - vector
+            after = checked = float(residual @ residual)
+        if after <= _TINY:
+            break
+        direction *= after / norm
+        direction -= residual
+        norm = after
+    if norm > first and norm > first + 1e-10 * float(vector @ vector):
+        return _exactly(matrix, vector, start)
+    return solution
+
+
+def _exactly(matrix: np.ndarray, vector: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """A solution by eigenvalues, which small ones are floored of; `start` if that is no better."""
+    values, vectors = np.linalg.eigh(matrix)
+    floored = np.maximum(values, max(float(values.max()) / _CONDITION, _TINY))
+    made = start + vectors @ ((vectors.T @ (vector - matrix @ start)) / floored)
+
+    def objective(x: np.ndarray) -> float:
+        return float(vector @ x - 0.5 * x @ matrix @ x)
+
+    return made if objective(made) >= objective(start) else start.copy()

@@ -1,0 +1,117 @@
+"""Gaussians with diagonal covariances. Source: Kaldi's `gmm/diag-gmm.cc`, `hmm/posterior.cc`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+from ...nnet3.files.kaldi_io import Reader
+
+
+@dataclass(frozen=True, eq=False)
+class DiagGmm:
+    """A mixture of Gaussians.
+
+    Attributes:
+        constants: log-likelihoods at zero, float32, [Gaussians].
+        means: times the inverse variances, float32, [Gaussians, dim].
+        inverse_variances: float32, [Gaussians, dim].
+    """
+
+    constants: np.ndarray
+    means: np.ndarray
+    inverse_variances: np.ndarray
+
+    @classmethod
+    def read(cls, reader: Reader) -> DiagGmm:
+        """Read Kaldi's `DiagGmm`, such as a `final.dubm`.
+
+        Raises:
+            FormatError: the bytes are something else, or describe no Gaussians.
+        """
+        start = reader.offset
+        reader.expect_token("<DiagGMM>", "<DiagGMMBegin>")
+        if reader.expect_token("<GCONSTS>", "<WEIGHTS>") == "<GCONSTS>":
+            reader.read_vector(np.float32)  # computed anew, as Kaldi does
+            reader.expect_token("<WEIGHTS>")
+        weights = reader.read_vector(np.float32)
+        reader.expect_token("<MEANS_INVVARS>")
+        means = reader.read_matrix(np.float32)
+        reader.expect_token("<INV_VARS>")
+        inverse = reader.read_matrix(np.float32)
+        reader.expect_token("</DiagGMM>", "<DiagGMMEnd>")
+        if not weights.size or means.shape != inverse.shape or len(means) != len(weights):
+            raise reader.error(
+                f"{len(weights)} weights, means {list(means.shape)} and variances"
+                f" {list(inverse.shape)} are no mixture of Gaussians",
+                start,
+            )
+        finite = np.isfinite(means).all() and np.isfinite(inverse).all()
+        if not finite or not (inverse > 0).all() or not (weights >= 0).all():
+            raise reader.error("Gaussians with negative weights or variances, or NaN", start)
+        with np.errstate(divide="ignore", over="ignore"):
+            terms = np.log(inverse.astype(np.float64)) - means.astype(np.float64) ** 2 / inverse
+            constants = np.log(weights.astype(np.float64)) + 0.5 * terms.sum(axis=1)
+        constants -= 0.5 * np.log(2 * np.pi) * means.shape[1]
+        if np.isnan(constants).any() or not np.isfinite(constants).any():
+            raise reader.error("Gaussians whose likelihoods are no numbers", start)
+        constants[np.isinf(constants)] = -np.inf
+        return cls(constants.astype(np.float32), means, inverse)
+
+    @property
+    def dim(self) -> int:
+        """Columns of the features."""
+        return self.means.shape[1]
+
+    def log_likelihoods(self, features: np.ndarray) -> np.ndarray:
+        """The log-likelihood of each frame and Gaussian: float32, [frames, Gaussians].
+
+        Raises:
+            ShapeError: features are of another dimension.
+        """
+        if features.shape[1] != self.dim:
+            raise ShapeError(f"features of {features.shape[1]} columns for Gaussians of {self.dim}")
+        made = features @ self.means.T
+        made += self.constants
+        made -= np.float32(0.5) * ((features * features) @ self.inverse_variances.T)
+        return made
+
+
+def posteriors(
+    log_likelihoods: np.ndarray, most: int, least: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The most probable Gaussians of each frame, pruned.
+
+    Args:
+        log_likelihoods: [frames, Gaussians].
+        most: Gaussians of a frame.
+        least: a Gaussian's posterior, [frames], below 1.
+
+    Returns:
+        Their numbers, [frames, most], their posteriors, float32, 0.0 where they are pruned; and
+        the log-likelihood of each frame, [frames].
+    """
+    frames, gaussians = log_likelihoods.shape
+    most = min(most, gaussians)
+    rows = np.arange(frames)[:, None]
+    if most < gaussians:
+        chosen = np.argpartition(log_likelihoods, gaussians - most, axis=1)[:, gaussians - most :]
+    else:
+        chosen = np.tile(np.arange(gaussians), (frames, 1))
+    likes = log_likelihoods[rows, chosen]
+    order = np.argsort(-likes, axis=1, kind="stable")
+    chosen, likes = chosen[rows, order], likes[rows, order]
+    least = np.asarray(least, np.float32)[:, None]
+    top = likes[:, :1]
+    with np.errstate(divide="ignore"):
+        kept = (likes > top + np.log(least)) | (least == 0)
+    kept[:, 0] = True
+    values = np.where(kept, np.exp(likes - top), np.float32(0))
+    total = values.sum(axis=1, keepdims=True)
+    pruned = values < least * total
+    pruned[:, 0] = False
+    values[pruned] = 0
+    total = values.sum(axis=1, keepdims=True)
+    return chosen, values / total, top[:, 0] + np.log(total[:, 0])

@@ -1,0 +1,73 @@
+"""Symmetric matrices in Kaldi's files: lower triangles. Source: `matrix/packed-matrix.cc`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...nnet3.files.kaldi_io import Reader, Writer
+from ...nnet3.files.matrix_io import format_numbers, parse_numbers
+
+_FLOATS = {"FP": np.dtype("<f4"), "DP": np.dtype("<f8")}
+
+
+def read_packed(reader: Reader) -> np.ndarray:
+    """The lower triangle of a matrix, row by row: float64, [dim * (dim + 1) / 2].
+
+    Raises:
+        FormatError: the bytes are something else, or are cut off.
+    """
+    start = reader.offset
+    if reader.binary:
+        dtype = _FLOATS[reader.expect_token("FP", "DP")]
+        dim = reader.read_int32()
+        if dim < 0:
+            raise reader.error(f"no matrix has {dim} rows", start)
+        return reader.read_array(dtype, dim * (dim + 1) // 2).astype(np.float64)
+    reader.expect_token("[")
+    end = reader.data.find(b"]", reader.offset)
+    if end < 0:
+        raise reader.error("a matrix without its closing bracket", start)
+    values = parse_numbers(reader, reader.data[reader.offset : end], start, np.float64)
+    if dim_of(values) * (dim_of(values) + 1) // 2 != len(values):
+        raise reader.error(f"{len(values)} numbers are no lower triangle", start)
+    reader.offset = end + 1
+    return values
+
+
+def write_packed(writer: Writer, values: np.ndarray) -> None:
+    """Write a lower triangle, float64, as Kaldi's SpMatrix."""
+    dim = dim_of(values)
+    if writer.binary:
+        writer.write_token("DP")
+        writer.write_int32(dim)
+        writer.write_raw(np.asarray(values, "<f8").tobytes())
+        return
+    rows = np.split(values, np.cumsum(np.arange(1, dim)))
+    writer.write_raw(b"[\n" + b"\n".join(map(format_numbers, rows)) + b"]\n")
+
+
+def dim_of(values: np.ndarray) -> int:
+    """How many rows a matrix has, by the numbers of its lower triangle."""
+    return int((np.sqrt(8 * len(values) + 1) - 1) / 2)
+
+
+def unpacked(values: np.ndarray) -> np.ndarray:
+    """The whole symmetric matrix of a lower triangle: [dim, dim]."""
+    return values[places(dim_of(values))]
+
+
+_PLACES: dict[int, np.ndarray] = {}
+
+
+def places(dim: int) -> np.ndarray:
+    """Where each element of a symmetric matrix stands in its lower triangle: int64, [dim, dim]."""
+    found = _PLACES.get(dim)
+    if found is None:
+        rows, columns = np.maximum(*np.indices((dim, dim))), np.minimum(*np.indices((dim, dim)))
+        found = _PLACES[dim] = rows * (rows + 1) // 2 + columns
+    return found
+
+
+def packed(matrix: np.ndarray) -> np.ndarray:
+    """The lower triangle of a matrix, row by row."""
+    return matrix[np.tril_indices(len(matrix))]

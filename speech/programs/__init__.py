@@ -1,0 +1,17 @@
+"""Kaldi's programs that compute features and iVectors of audio: a module for each group.
+
+Gives `PROGRAMS` to the command line, which loads a module when one of its programs is called. May
+import every room of this floor.
+"""
+
+PROGRAMS: dict[str, tuple[str, str]] = {
+    "compute-mfcc-feats": ("features", "MFCC of recordings."),
+    "compute-fbank-feats": ("features", "Filter banks of recordings."),
+    "extract-segments": ("segments", "Parts of recordings."),
+    "apply-cmvn-sliding": ("transforms", "Normalize features by a sliding window."),
+    "splice-feats": ("transforms", "Put features beside their neighbours."),
+    "transform-feats": ("transforms", "Multiply features with matrices."),
+    "ivector-extract-online2": ("ivectors", "iVectors as an online recogniser has them."),
+}
+"""Programs by name: the module of this folder that holds the program, and a line of help. The
+function has the name of the program with `_` for `-`."""

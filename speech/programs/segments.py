@@ -1,0 +1,31 @@
+"""extract-segments: parts of recordings. Source: Kaldi's `featbin/extract-segments.cc`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from ...nnet3.programs.base.program import Option, program
+from ...nnet3.tables.tables import TableWriter
+from ..audio.segments import read_segments, segmented
+from ..audio.wav import WAVE
+
+
+@program(
+    "extract-segments",
+    "Extract segments from audio files in WAV format. A line of the segments file is <segment-id>"
+    " <recording-id> <start-time> <end-time> [<channel>], with times in seconds; an end of -1 is"
+    " that of the recording.",
+    ("<wav-rspecifier>", "<segments-file>", "<wav-wspecifier>"),
+    Option("min-segment-length", 0.1, "Least length of a segment, in seconds"),
+    Option("max-overshoot", 0.5, "Seconds by which a segment may end behind its recording"),
+)
+def extract_segments(options: SimpleNamespace, source: str, segments: str, output: str) -> None:
+    bounds = options.min_segment_length, options.max_overshoot
+    with TableWriter(output, WAVE) as writer:
+        for key, audio in segmented(source, segments, *bounds):
+            writer.write(key, audio)
+        done = writer.count
+    options.program.log(
+        f"Successfully processed {done} lines out of {len(read_segments(segments))} in the segments"
+        " file. "
+    )

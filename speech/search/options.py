@@ -1,0 +1,59 @@
+"""The options of a search, with Kaldi's names, defaults and checks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...framework.base.errors import OpscopeError
+
+MOST_ACTIVE = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How a search prunes. Source: Kaldi's `LatticeFasterDecoderConfig`.
+
+    Attributes:
+        beam: costs above the best token's up to which tokens are followed.
+        max_active: how many tokens of a frame are followed at most.
+        min_active: how many are followed at least, whatever the beam; in a frame with no more than
+            these nothing is pruned.
+        lattice_beam: costs above the best path's up to which a lattice keeps paths.
+        prune_interval: frames after which tokens that no path needs are dropped.
+        prune_scale: part of the lattice beam by which costs may change unseen while pruning.
+        beam_delta: what the adaptive beam adds where max_active or min_active bind.
+        acoustic_scale: factor of the log-likelihoods.
+        graph_arcs: arcs of a composed graph that are kept, 16 bytes each; with more, those of
+            states without a token are forgotten after a frame.
+        frame_tokens: tokens of a frame, at most, before the search gives up.
+    """
+
+    beam: float = 16.0
+    max_active: int = MOST_ACTIVE
+    min_active: int = 200
+    lattice_beam: float = 10.0
+    prune_interval: int = 25
+    prune_scale: float = 0.1
+    beam_delta: float = 0.5
+    acoustic_scale: float = 1.0
+    graph_arcs: int = 8 << 20
+    frame_tokens: int = 4 << 20
+
+    def __post_init__(self) -> None:
+        for name in ("beam", "lattice_beam", "beam_delta", "acoustic_scale"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise OpscopeError(f"{name}={value}: a number above 0 is wanted")
+        if not 0 < self.prune_scale < 1:
+            raise OpscopeError(f"prune_scale={self.prune_scale}: a number between 0 and 1 is wanted")
+        if not 1 < self.max_active <= MOST_ACTIVE:
+            raise OpscopeError(f"max_active={self.max_active}: from 2 to {MOST_ACTIVE} is wanted")
+        if not 0 <= self.min_active < self.max_active:
+            raise OpscopeError(
+                f"min_active={self.min_active}: from 0 to less than max_active={self.max_active}"
+                " is wanted"
+            )
+        for name in ("prune_interval", "graph_arcs", "frame_tokens"):
+            if getattr(self, name) < 1:
+                raise OpscopeError(f"{name}={getattr(self, name)}: a number from 1 on is wanted")

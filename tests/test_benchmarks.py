@@ -1,0 +1,43 @@
+"""The benchmarks run: both sides of a workload in turn, and another commit is not needed for it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).resolve().parent.parent / "benchmarks" / "run.py"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(RUN), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=RUN.parent)
+
+
+def test_every_workload_has_a_title():
+    lines = run("--list").stdout.splitlines()
+    assert len(lines) > 30 and all(re.match(r"[\w-]+ +\S", line) for line in lines)
+
+
+def test_a_wrong_name_names_those_there_are():
+    done = run("--only", "mpl")
+    assert done.returncode == 2
+    assert "unknown: mpl; there are mlp-step" in done.stderr
+
+
+def test_sides_are_measured_in_turn(tmp_path):
+    pytest.importorskip("torch")
+    file, table = tmp_path / "r.json", tmp_path / "r.md"
+    short = ["--only", "small", "--no-compile", "--rounds", "2", "--seconds", "0.01"]
+    where = ["--threads", "1", "--where", "apart,together"]
+    done = run(*short, *where, "--json", str(file), "--markdown", str(table))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["where"] for row in rows] == ["apart", "together"]
+    for row in rows:
+        assert row["peer"] == "torch" and set(row["all_ms"]) == {"opscope", "torch"}
+        assert row["ratio"] > 0 and row["ours_ms"] > 0
+    assert rows[0]["peak_mb"][0] > 10 and rows[1]["peak_mb"] == [None, None]
+    assert "| apart, 1 | together, 1 |" in table.read_text()
