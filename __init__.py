@@ -61,6 +61,7 @@ _HOMES = {
     "NetBuilder": ".python_api.builder",
     "Comparison": ".bridges.compare.comparison",
     "compare": ".bridges.compare.comparing",
+    **dict.fromkeys(("edit", "Editor"), ".bridges.edit.editor"),
     **dict.fromkeys(("convert", "ConversionReport"), ".python_api.formats.converting"),
     "open": ".bridges.open.opening",
     "FileInfo": ".bridges.open.info",

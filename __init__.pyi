@@ -11,6 +11,8 @@ from . import python_api as python_api
 from . import speech as speech
 from .bridges.compare.comparing import compare as compare
 from .bridges.compare.comparison import Comparison as Comparison
+from .bridges.edit.editor import Editor as Editor
+from .bridges.edit.editor import edit as edit
 from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx

@@ -24,6 +24,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "framework": (
         "base",
         "ir",
+        "editing",
         "parallel",
         "draw",
         "passes",
@@ -94,9 +95,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "audio",
         "features",
         "ivector",
+        "fst",
+        "search",
         "programs",
     ),
-    "bridges": ("recognise", "onnx", "torch", "open", "view", "compare"),
+    "bridges": ("recognise", "onnx", "torch", "open", "view", "compare", "edit"),
     "python_api": (
         "builder",
         "ranks",

@@ -18,7 +18,7 @@ from ...framework.files.tensor_file import write_tensors
 from ...nnet3.cache.computers import ComputerCache
 from ...nnet3.inference.chunks import ChunkComputer, ChunkOptions
 from ...nnet3.inference.xvector import xvector
-from ...nnet3.network.edits import orphan_nodes
+from ...nnet3.network.editing.orphans import orphan_nodes
 from ...nnet3.network.for_inference import Model, for_inference, opened
 from ...nnet3.network.model_check import refuse_diverged
 from ...nnet3.network.nnet import Nnet

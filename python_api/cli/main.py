@@ -22,6 +22,7 @@ _COMMANDS = {
     "open": ("...bridges.open.command", "Tell what files are, by what is in them."),
     "view": ("...bridges.view.command", "Write a page to look at a net in a browser."),
     "compare": ("...bridges.compare.command", "Tell where two models part ways, by layer."),
+    "edit": ("...bridges.edit.command", "Change a network: rename, cut, freeze, new outputs."),
     "verify": (".look", "Check a net and list all that is wrong with it."),
     "ops": (".ops", "List layers and operators by topic, or tell all about one."),
     "version": (".look", "Versions of opscope and of what it runs on."),
