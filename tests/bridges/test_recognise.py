@@ -15,8 +15,8 @@ from kaldi_data import need
 from opscope import FormatError
 from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
-from opscope.bridges.recognise.kinds import KINDS
 from opscope.bridges.open.opening import _TELLERS
+from opscope.bridges.recognise.kinds import KINDS
 from opscope.bridges.recognise.recognising import kind_of
 from opscope.python_api.cli.main import commands, main
 from reference_folders import CNTK, DATA
