@@ -16,7 +16,7 @@ from .bridges.edit.editor import edit as edit
 from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
-from .bridges.recognise.info import FileInfo as FileInfo
+from .bridges.open.info import FileInfo as FileInfo
 from .bridges.torch.returning import weights_from_torch as weights_from_torch
 from .bridges.torch.to_torch import TorchModel as TorchModel
 from .bridges.torch.to_torch import to_torch as to_torch
@@ -63,6 +63,8 @@ from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
+from .python_api.formats.converting import ConversionReport as ConversionReport
+from .python_api.formats.converting import convert as convert
 from .python_api.generate.generation import Generator as Generator
 from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState

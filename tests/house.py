@@ -99,7 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "search",
         "programs",
     ),
-    "bridges": ("onnx", "torch", "recognise", "view", "compare", "edit"),
+    "bridges": ("recognise", "onnx", "torch", "open", "view", "compare", "edit"),
     "python_api": (
         "builder",
         "ranks",
@@ -111,6 +111,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "recipe",
         "scaling",
         "convert",
+        "formats",
         "score",
         "cli",
     ),

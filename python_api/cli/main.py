@@ -19,7 +19,7 @@ from . import standard_streams
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
     "summary": (".look", "Tell a net's shapes, parameters and memory in a table."),
-    "open": ("...bridges.recognise.command", "Tell what files are, by what is in them."),
+    "open": ("...bridges.open.command", "Tell what files are, by what is in them."),
     "view": ("...bridges.view.command", "Write a page to look at a net in a browser."),
     "compare": ("...bridges.compare.command", "Tell where two models part ways, by layer."),
     "edit": ("...bridges.edit.command", "Change a network: rename, cut, freeze, new outputs."),
@@ -36,7 +36,7 @@ _COMMANDS = {
         name: (f"...speech.programs.{module}", text)
         for name, (module, text) in SPEECH_PROGRAMS.items()
     },
-    "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),
+    "convert": (".convert", "Convert models and data from one format to another."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
     "to-torch": ("...bridges.torch.command", "Write an nnet3 network as a PyTorch module."),
     "from-torch": ("...bridges.torch.command", "Put weights trained in PyTorch into a model file."),

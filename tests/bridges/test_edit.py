@@ -166,10 +166,10 @@ def test_trained_networks_of_kaldi(name, tmp_path):
     editor = opscope.edit(path).low_rank(affine[0], min(first.input_dim, first.output_dim))
     editor.save(tmp_path / "b.raw")
     found = opscope.compare(path, tmp_path / "b.raw")
-    assert found.layers[-1].name == "output" and found.layers[-1].error < 1e-4
+    assert found.rows[-1].name == "output" and found.rows[-1].error < 1e-4
     opscope.edit(path).freeze("*").save(tmp_path / "c.raw")
     found = opscope.compare(path, tmp_path / "c.raw")
-    assert {layer.error for layer in found.layers} == {0.0}
+    assert {row.error for row in found.rows} == {0.0}
 
 
 def test_a_network_of_cntk(tmp_path):
