@@ -223,7 +223,7 @@ def scaled_of(pairs: Iterable[Pair], tolerance: float) -> set[str]:
             continue
         if holds(pair, False):
             found.add(name)
-        elif type_of(pair.first.kind) == "relu" and holds(pair, True):
+        elif "relu" in (type_of(pair.first.kind), type_of(pair.other.kind)) and holds(pair, True):
             before = [listed[read] for read in pair.first.reads if read in listed]
             if before and all(holds(one, True) for one in before):
                 found |= {name, *(one.first.name for one in before)}

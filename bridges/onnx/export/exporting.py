@@ -23,6 +23,7 @@ from ....framework.ir.desc import INPUT, OUTPUT, PARAMETER, RECURRENT, make_var
 from ....framework.ir.op_list import OpList
 from ....framework.loops.recurrent.net import recurrent_op
 from ....framework.runtime.initialize import persistent_vars
+from ....nnet3.network.for_inference import nnet_of, opened
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.nnet import Nnet
 from ....nnet3.network.vosk_folder import acoustic_model_of, subsampling_of
