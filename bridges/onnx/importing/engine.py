@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,21 @@ _MOST_VALUES = 4096
 
 
 class Engine(Store):
-    """Runs the graphs of one model.
+    """Runs the graphs of one model; arguments as of `Store`.
 
     Attributes:
         scope: holds the parameters.
         seed: of random operators.
     """
 
-    def __init__(self, where: str, arrays: Mapping[str, np.ndarray]) -> None:
-        super().__init__(where, arrays)
+    def __init__(
+        self,
+        where: str,
+        arrays: Mapping[str, np.ndarray],
+        trained: Collection[str] | None = None,
+        states: Collection[str] = (),
+    ) -> None:
+        super().__init__(where, arrays, trained, states)
         self.scope = Scope()
         for name, array in self.parameters.items():
             self.scope.var(name).bind(array)

@@ -18,8 +18,14 @@ from .stage import Promote, Stage
 Given = Mapping[str, "Sequence[int | None] | np.ndarray"]
 """Input -> shape, whose first dimension may be -1; or the array that it always is."""
 
+Variants = tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]
+"""Input -> shape, twice: sizes that differ may vary."""
+_Shapes = Mapping[str, "tuple[int, ...] | None"]
 
-def whole_net(model: Model, engine: Engine, given: Given, name: str) -> OpList:
+
+def whole_net(
+    model: Model, engine: Engine, given: Given, name: str, variants: Variants | None = None
+) -> OpList:
     """The net of a model for inputs of given shapes.
 
     The values of constants go into the engine's scope.
@@ -35,6 +41,8 @@ def whole_net(model: Model, engine: Engine, given: Given, name: str) -> OpList:
         if isinstance(value, np.ndarray):
             fixed[info.name] = value
             continue
+        if variants is not None:
+            continue
         shape = info.shape if value is None else tuple(value)
         if shape is None or info.dtype is None:
             raise ShapeError(f"{model.path}: give the shape of the input {info.name!r}")
@@ -46,22 +54,16 @@ def whole_net(model: Model, engine: Engine, given: Given, name: str) -> OpList:
                 " first dimension may be -1"
             )
         shapes[info.name] = tuple(dims)
-    if not any(-1 in dims for dims in shapes.values()):
-        return _built(model, engine, _stage(model, engine, shapes, fixed), name)
-    two, three = (
-        _built(
-            model,
-            engine,
-            _stage(
-                model,
-                engine,
-                {n: tuple(size if d < 0 else d for d in dims) for n, dims in shapes.items()},
-                fixed,
-            ),
-            name,
+    if variants is None:
+        first, second = (
+            {n: tuple(size if d < 0 else d for d in dims) for n, dims in shapes.items()}
+            for size in (2, 3)
         )
-        for size in (2, 3)
-    )
+        variants = first, second
+    two = _built(model, engine, _stage(model, engine, variants[0], fixed), name)
+    if variants[0] == variants[1]:
+        return two
+    three = _built(model, engine, _stage(model, engine, variants[1], fixed), name)
     return _free(model.path, two, three)
 
 
@@ -167,7 +169,8 @@ def _free(path: str, two: OpList, three: OpList) -> OpList:
     """The net that both are, for two and for three rows: where they differ stands -1."""
     if len(two.ops) != len(three.ops):
         raise ShapeError(f"{path}: the nodes hang on the first dimension: give it")
-    ops = [_free_op(path, a, b) for a, b in zip(two.ops, three.ops, strict=True)]
+    shapes = [{var.name: var.shape for var in net.vars} for net in (two, three)]
+    ops = [_free_op(path, a, b, shapes) for a, b in zip(two.ops, three.ops, strict=True)]
     others = {var.name: var for var in three.vars}
     variables: list[VarDecl] = []
     for var in two.vars:
@@ -180,22 +183,36 @@ def _free(path: str, two: OpList, three: OpList) -> OpList:
     return OpList(two.name, vars=variables, ops=ops, metadata=two.metadata)
 
 
-def _free_op(path: str, two: OpNode, three: OpNode) -> OpNode:
-    same = two.type == three.type and two.outputs == three.outputs
-    if same and two.inputs == three.inputs and _equal(two.attrs, three.attrs):
+def _free_op(path: str, two: OpNode, three: OpNode, shapes: Sequence[_Shapes]) -> OpNode:
+    same = two.type == three.type and two.outputs == three.outputs and two.inputs == three.inputs
+    if same and _equal(two.attrs, three.attrs):
         return two
-    if same and two.inputs == three.inputs and two.type == "reshape":
-        dims = [
-            a if a == b else -1
-            for a, b in zip(two.attrs["shape"], three.attrs["shape"], strict=True)
-        ]
-        if dims.count(-1) == 1:
+    if same and two.type in ("reshape", "expand"):
+        pairs = list(zip(two.attrs["shape"], three.attrs["shape"], strict=True))
+        given = list(zip(*(found[next(iter(two.input_names()))] or () for found in shapes), strict=True))
+        if two.type == "expand":
+            given = [(1, 1)] * (len(pairs) - len(given)) + given
+        dims = [_free_dim(k, pair, given, two.type) for k, pair in enumerate(pairs)]
+        if two.type == "expand" and None not in dims:
+            return make_op(two.type, two.inputs, two.outputs, {"shape": dims})
+        if two.type == "reshape" and dims.count(None) <= 1:
+            dims = [-1 if dim is None else dim for dim in dims]
             return make_op(two.type, two.inputs, two.outputs, {"shape": dims})
     out = next(iter(two.output_names()), "")
     raise ShapeError(
         f"{path}: the first dimension cannot vary: it is part of the operator {two.type!r} that"
         f" makes {out!r}. Give the dimension"
     )
+
+
+def _free_dim(
+    at: int, pair: tuple[int, int], given: Sequence[tuple[int, int]], op_type: str
+) -> int | None:
+    """A dimension of the result as the attribute tells it; None: it hangs on others."""
+    if pair[0] == pair[1]:
+        return pair[0]
+    copies = at < len(given) and given[at] == pair
+    return (0 if op_type == "reshape" else -1) if copies else None
 
 
 def _equal(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
