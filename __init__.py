@@ -64,6 +64,7 @@ _HOMES = {
     "FileInfo": ".bridges.recognise.info",
     **dict.fromkeys(("to_torch", "TorchModel"), ".bridges.torch.to_torch"),
     "weights_from_torch": ".bridges.torch.returning",
+    **dict.fromkeys(("from_torch", "TorchProgram"), ".bridges.torch.importing.program"),
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",

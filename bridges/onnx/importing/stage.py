@@ -116,6 +116,7 @@ class Lowering:
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
         is_one_of_many: there are nets for many other shapes already.
+        folds: whether nodes that only rules compute are computed beforehand, by a net of their own.
     """
 
     def __init__(
@@ -128,7 +129,9 @@ class Lowering:
         may_promote: bool,
         unroll: bool = False,
         is_one_of_many: bool = False,
+        folds: bool = True,
     ) -> None:
+        self._folds = folds
         self._store = store
         self._values: dict[str, Value] = {}
         self._foreign = set(foreign)
@@ -304,6 +307,7 @@ class Lowering:
         assert kind is not None
         known = all(value is not None and value.array is not None for value in values.values())
         trained = any(value is not None and value.is_parameter for value in values.values())
+        known &= self._folds or kind.evaluate is not None
         if known and not kind.is_random and not (trained and kind.lower):
             return self._fold(node, values)
         if kind.lower is None:
