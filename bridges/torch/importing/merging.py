@@ -1,7 +1,7 @@
 """Linear layers on rows that were put together: the views around them are left out.
 
-Attention in PyTorch makes [T, N, C] a matrix [T N, C] for its output layer, and undoes it afterwards.
-A net whose T and N may vary cannot undo that, and needs neither.
+Attention in PyTorch makes [T, N, C] a matrix [T N, C] for its output layer, and undoes it
+afterwards. A net whose T and N may vary cannot undo that, and needs neither.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def merged_rows(graph: Any) -> dict[Any, Merged]:
         if not _calls(before, *_VIEWS):
             continue
         source = before.args[0]
-        outer, inner = _shape(node), _shape(source)
-        rows = len(outer) - 1
-        if rows < 2 or len(_shape(before)) != 2 or inner[:rows] != outer[:rows]:
+        if node.meta["val"].ndim < 3 or before.meta["val"].ndim != 2:
             continue
         width = before.meta["val"].shape[-1]
         if isinstance(width, int):
@@ -49,10 +47,8 @@ def merged_rows(graph: Any) -> dict[Any, Merged]:
 
 def _calls(node: Any, *names: str) -> bool:
     schema = getattr(getattr(node, "target", None), "_schema", None)
-    return getattr(node, "op", "") == "call_function" and schema is not None and (
-        schema.name.split("::")[-1] in names
+    return (
+        getattr(node, "op", "") == "call_function"
+        and schema is not None
+        and (schema.name.split("::")[-1] in names)
     )
-
-
-def _shape(node: Any) -> list[str]:
-    return [str(dim) for dim in node.meta["val"].shape]

@@ -102,8 +102,10 @@ class TorchProgram(ImportedModel):
                     raise ShapeError(f"{WHERE}: input {name!r}: give the sizes in {dim} elsewhere")
                 least, most = self._program.ranges.get(dim, (0, np.inf))
                 if not least <= size <= most:
-                    raise ShapeError(f"{WHERE}: input {name!r}: {dim} is {size}, not in the range"
-                                     f" {least} to {most} that was exported")
+                    raise ShapeError(
+                        f"{WHERE}: input {name!r}: {dim} is {size}, not in the range"
+                        f" {least} to {most} that was exported"
+                    )
                 if sizes.get(dim, (size, size)) != (size, size):
                     raise ShapeError(f"{WHERE}: {dim} is {size} and {sizes[dim][0]}")
                 sizes[dim] = size, size

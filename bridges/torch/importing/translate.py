@@ -104,9 +104,10 @@ def needs_functions(program: Any) -> bool:
     for node in program.graph.nodes:
         if node.op != "call_function" or not _mutates(node):
             continue
-        changed = node.args[0] if node.args else None
+        changed: Any = node.args[0] if node.args else None
         fresh = (
-            getattr(changed, "op", "") == "call_function"
+            changed is not None
+            and getattr(changed, "op", "") == "call_function"
             and len(changed.users) == 1
             and is_operator(changed)
             and (_mutates(changed) or not _aliases(changed))
@@ -193,8 +194,10 @@ class Reader:
             raise FormatError(f"{WHERE}: {name!r}: {error}") from None
         if kind == "PARAMETER":
             (self.found.trained if tensor.requires_grad else self.found.states).add(name)
-        elif kind == "BUFFER" and self.arrays[name].dtype.kind in "fV" and name in (
-            program.state_dict
+        elif (
+            kind == "BUFFER"
+            and self.arrays[name].dtype.kind in "fV"
+            and name in (program.state_dict)
         ):
             self.found.states.add(name)
         return name

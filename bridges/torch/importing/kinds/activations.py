@@ -35,7 +35,16 @@ def _unary(n: Aten) -> Value:
 aten(*_SAME, *_OTHER)(_unary)
 
 
-@aten("alias", "clone", "contiguous", "detach", "lift_fresh_copy", "lift_fresh", "dropout_", "view_as_real_copy")
+@aten(
+    "alias",
+    "clone",
+    "contiguous",
+    "detach",
+    "lift_fresh_copy",
+    "lift_fresh",
+    "dropout_",
+    "view_as_real_copy",
+)
 def _same(n: Aten) -> Value:
     if n.name == "detach":
         return n.op("stop_gradient", n["self"])
@@ -54,7 +63,7 @@ def _log10(n: Aten) -> Value:
 
 @aten("gelu")
 def _gelu(n: Aten) -> Value:
-    return n.op("gelu", n["self"], approximate=n.get("approximate", "none"))
+    return n.op("gelu_tanh" if n.get("approximate") == "tanh" else "gelu_erf", n["self"])
 
 
 @aten("leaky_relu")

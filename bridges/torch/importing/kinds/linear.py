@@ -22,9 +22,7 @@ def _linear(n: Aten) -> Value:
 
 @aten("bilinear")
 def _bilinear(n: Aten) -> Value:
-    made = n.op(
-        "einsum", [n["input1"], n["weight"], n["input2"]], equation="...i,oij,...j->...o"
-    )
+    made = n.op("einsum", [n["input1"], n["weight"], n["input2"]], equation="...i,oij,...j->...o")
     return n.op("add", made, n["bias"]) if n.has("bias") else made
 
 
@@ -91,8 +89,7 @@ def _attention(n: Aten) -> Value | list[Value]:
     if n.get("enable_gqa", False) and key.shape[-3] != query.shape[-3]:
         times = query.shape[-3] // key.shape[-3]
         key, value = (
-            n.op("repeat_interleave", one, repeats=times, axis=one.ndim - 3)
-            for one in (key, value)
+            n.op("repeat_interleave", one, repeats=times, axis=one.ndim - 3) for one in (key, value)
         )
     if mask is not None and mask.dtype != np.bool_:
         mask = n.cast(mask, query.dtype)
@@ -103,7 +100,5 @@ def _attention(n: Aten) -> Value | list[Value]:
         more["causal"] = True
     if n.get("dropout_p", 0.0):
         more["dropout"] = float(n["dropout_p"])
-    made = n.op(
-        "scaled_dot_product_attention", query, key, value, mask, outs=("out",), **more
-    )
+    made = n.op("scaled_dot_product_attention", query, key, value, mask, outs=("out",), **more)
     return made if n.name == "scaled_dot_product_attention" else [made]

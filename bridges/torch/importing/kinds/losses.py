@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +89,7 @@ def _classes(n: Aten) -> Value | list[Value]:
     soft = label.dtype.kind not in "iu"
     if soft:
         label = _classes_last(n, label)
-    more = {} if ignored == -100 or soft else {"ignore_index": int(ignored)}
+    more: dict[str, Any] = {} if ignored == -100 or soft else {"ignore_index": int(ignored)}
     weigh: Callable[[Value], Value] | None = None
     if n.name == "cross_entropy_loss":
         if soft:

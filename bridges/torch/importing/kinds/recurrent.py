@@ -77,9 +77,7 @@ class _Cell:
         self.projection = more[-1] if len(more) % 2 else None
         self.size = self.w.shape[0] // self.gates
 
-    def run(
-        self, x: Value, state: list[Value], *, backwards: bool
-    ) -> tuple[Value, list[Value]]:
+    def run(self, x: Value, state: list[Value], *, backwards: bool) -> tuple[Value, list[Value]]:
         """What all steps give, and the last state; x [T, N, K]."""
         n = self.n
         given = n.op("matmul", x, self.w, transpose_y=True)

@@ -45,7 +45,9 @@ def _scatter(n: Aten) -> Value:
     x, ids = n["self"], n["index"]
     axis = n.axis("dim", x.ndim)
     n.refuse_unless(not n.has("reduce"), "its reduction is not supported")
-    whole = all(a == b or k == axis for k, (a, b) in enumerate(zip(ids.shape, x.shape, strict=True)))
+    whole = all(
+        a == b or k == axis for k, (a, b) in enumerate(zip(ids.shape, x.shape, strict=True))
+    )
     n.refuse_unless(whole, "indexes for a part of the other axes are not supported")
     given = n["src"] if n.has("src") else n["value"]
     if isinstance(given, Value):
@@ -122,5 +124,3 @@ def _linspace(n: Aten) -> Value:
 @aten("eye")
 def _eye(n: Aten) -> Value:
     return n.const(np.eye(n["n"], n.get("m")), n.dtypes[0])
-
-

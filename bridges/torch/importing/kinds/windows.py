@@ -35,9 +35,7 @@ def _conv(n: Aten) -> Value:
     }
     padding = n["padding"]
     if padding == "same":  # the greater part stands at the end
-        sizes = [
-            d * (k - 1) for d, k in zip(more["dilation"], weight.shape[2:], strict=True)
-        ]
+        sizes = [d * (k - 1) for d, k in zip(more["dilation"], weight.shape[2:], strict=True)]
         more["padding"] = [size // 2 for size in sizes] + [size - size // 2 for size in sizes]
     else:
         more["padding"] = [0] * rank if padding == "valid" else _list(padding, rank)
