@@ -64,6 +64,8 @@ _HOMES = {
     "FileInfo": ".bridges.recognise.info",
     **dict.fromkeys(("to_torch", "TorchModel"), ".bridges.torch.to_torch"),
     "weights_from_torch": ".bridges.torch.returning",
+    "cntk_to_torch": ".bridges.torch.from_cntk.to_torch",
+    "cntk_weights_from_torch": ".bridges.torch.from_cntk.returning",
     **dict.fromkeys(("from_torch", "TorchProgram"), ".bridges.torch.importing.program"),
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
     "train": ".python_api.train.training",
