@@ -13,7 +13,7 @@ from ....cntk.run.runtime import CntkNet
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, OpscopeError, ShapeError
 from ....framework.base.untrusted.records import json_file, typed
-from ....framework.base.untrusted.values import read_file
+from ....framework.base.untrusted.values import open_file, read_file
 from ....framework.files.tensor_file import TensorFile
 from ..to_torch import CONFIG_FILE, STATE_FILE
 from .forward import Writer
@@ -25,7 +25,7 @@ _MOST_NAMED = 10
 
 def is_cntk_model(path: PathLike) -> bool:
     """Whether a file looks like a model of CNTK, of version 1 or 2."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         begin = file.read(1 << 16)
     return format_of(begin) is not None
 
