@@ -66,6 +66,25 @@ class Tagger(nn.Module):
         return F.log_softmax(self.tags(self.lstm(self.words(words))[0]), -1)
 
 
+class Words(nn.Module):
+    """A small language model: positions, a mask and a first token of sizes that vary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(20, 8), nn.Embedding(30, 8)
+        self.first = nn.Parameter(torch.randn(1, 1, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, ids: Any) -> Any:
+        rows, count = ids.shape
+        hidden = self.words(ids) + self.places(torch.arange(count))
+        hidden = torch.cat([self.first.expand(rows, -1, -1), hidden], 1)[:, :-1]
+        mask = torch.full((count, count), float("-inf")).triu(1)
+        seen = torch.ones(count, dtype=torch.bool)
+        hidden = self.layer(hidden, src_mask=mask) * seen[:, None] + hidden.new_zeros(rows, 1, 8)
+        return hidden @ self.words.weight.T
+
+
 class Tied(nn.Module):
     """A table that looks words up and tells them again."""
 
@@ -106,6 +125,7 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
                 [x(-1, -2, 8), x(-1, 4, 8)]),
     "tagger": (Tagger, [ids(20, -1, 5)]),
     "tied": (Tied, [ids(11, -1, -2)]),
+    "words": (Words, [ids(20, -1, -2)]),
     "gru": (lambda: nn.GRU(3, 4, 2, bidirectional=True), [x(6, 3, 3)]),
     "lstm_projection": (lambda: nn.LSTM(3, 5, proj_size=2), [x(4, 2, 3)]),
     "lstm_state": (lambda: nn.LSTM(3, 5, batch_first=True), [x(-1, 4, 3)]),

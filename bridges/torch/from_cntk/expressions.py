@@ -191,6 +191,18 @@ def _normalise(v: Values, node: Node) -> str:
     return f"{x} / {scale} + {mean}"
 
 
+def _khatri_rao(v: Values, node: Node) -> str:
+    first, second = (shaped(v.text(one), dims(one), (size(one),)) for one in node.inputs)
+    made = f"({second}.unsqueeze(-1) * {first}.unsqueeze(-2))"
+    shape = [size(one) for one in reversed(node.inputs)]
+    return shaped(made, shape, dims(node))
+
+
+def _column_sums(v: Values, node: Node) -> str:
+    (child,) = node.inputs
+    return f"{shaped(v.text(child), dims(child), (size(child),))}.sum(-1, keepdim=True)"
+
+
 RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(_UNARY, _unary),
     **dict.fromkeys(_BINARY, _binary),
@@ -204,6 +216,8 @@ RULES: Final[dict[str, Rule]] = {
     "TransposeDimensions": _transpose,
     "ReduceElements": _reduce,
     "DiagTimes": _diag_times,
+    "KhatriRaoProduct": _khatri_rao,
+    "SumColumnElements": _column_sums,
     **dict.fromkeys(("PerDimMeanVarNormalization", "PerDimMeanVarDeNormalization"), _normalise),
 }
 """Operation -> the expression of a node."""

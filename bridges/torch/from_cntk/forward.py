@@ -20,7 +20,7 @@ from .modules import Layer
 from .pruning import NotInPyTorchError, Pruned
 from .windows import image_pool, padded_conv
 
-_PRODUCTS = ("Times", "TransposeTimes", "QuantizedTimes")
+_PRODUCTS = ("Times", "TransposeTimes", "QuantizedTimes", "LookupTable")
 _MOST_NAMED = 12
 _UNNAMED = re.compile(r"\w*Args\[\d+\]|_|x|arrayOfFunctions\[\d+\]")
 
@@ -216,7 +216,7 @@ class Writer:
 
     def _applied(self, node: Node) -> str:
         """A layer's own node, or the sum after it."""
-        layer = f"self.{self._layer_of[node]}"
+        layer, shape = f"self.{self._layer_of[node]}", dims(node)
         if node.operation == "Plus":
             node = next(child for child in node.inputs if child in self._absorbed)
         if node.operation in _PRODUCTS:
@@ -225,7 +225,7 @@ class Writer:
             rest = size(right) // depth
             rows = (depth,) if rest == 1 else (rest, depth)
             x = shaped(self.text(right), dims(right), rows)
-            return shaped(f"{layer}({x})", (*rows[:-1], width), dims(node))
+            return shaped(f"{layer}({x})", (*rows[:-1], width), shape)
         if node.operation == "BatchNormalization":
             data = node.inputs[0]
             features = size(node.inputs[1])

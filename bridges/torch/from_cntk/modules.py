@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....cntk.lower.kinds.images import Windows
+from ....cntk.network.nodes import rules
 from ....cntk.network.nodes.node import Node
 
 Array = np.ndarray
@@ -79,6 +80,8 @@ def plain(node: Node) -> Layer:
 def sizes_of_times(node: Node) -> tuple[int, int]:
     """The elements that a product gives for each column, and those that it sums over."""
     left = node.inputs[0]
+    if node.operation == "LookupTable":
+        return rules.matrix(left)
     shape: Sequence[int] = left.shape
     if node.operation == "TransposeTimes":
         shape = (1, shape[0]) if len(shape) == 1 else shape[::-1]

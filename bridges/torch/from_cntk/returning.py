@@ -24,9 +24,12 @@ _MOST_NAMED = 10
 
 
 def is_cntk_model(path: PathLike) -> bool:
-    """Whether a file looks like a model of CNTK, of version 1 or 2."""
-    with open_file(path) as file:
-        begin = file.read(1 << 16)
+    """Whether a file looks like a model of CNTK, of version 1 or 2; no, where it cannot be read."""
+    try:
+        with open_file(path) as file:
+            begin = file.read(1 << 16)
+    except OSError:
+        return False
     return format_of(begin) is not None
 
 

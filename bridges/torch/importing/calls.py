@@ -144,6 +144,26 @@ class Aten:
             return value
         return self.op("slice", value, axes=[axis], starts=[start], ends=[end])
 
+    def grown(self, value: Value, offset: int = 0) -> Value:
+        """A value whose axes of size 1 become as long as the axes of other tensors are.
+
+        Args:
+            value: as many dimensions as the node has sizes, 1 where a size may vary.
+            offset: of its axes against the sizes.
+        """
+        for number, like in enumerate(self.get("likes", [])):
+            if like is None or value.shape[number - offset] != 1:
+                continue
+            other, axis = like
+            at = axis % other.ndim
+            for each in range(other.ndim):
+                other = other if each == at else self.part(other, each, 0, 1)
+            shape = [1] * value.ndim
+            shape[number - offset] = other.shape[at]
+            zeros = self.op("fill_like", self.cast(self.reshaped(other, shape), value.dtype))
+            value = self.op("logical_or" if value.dtype == np.bool_ else "add", value, zeros)
+        return value
+
     def fail(self, why: str) -> NoReturn:
         """Refuse the node."""
         self._call.fail(why)

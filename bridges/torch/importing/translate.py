@@ -23,6 +23,12 @@ WHERE = "ExportedProgram"
 _CHECKS = ("_assert", "sym_constrain_range", "_assert_async", "_assert_scalar")
 """How the names of operators begin that only check what they are given."""
 _VIEWS = ("getitem",)
+_SIZED = {
+    "arange": "end", "expand": "size", "zeros": "size", "ones": "size", "full": "size",
+    "new_zeros": "size", "new_ones": "size", "new_full": "size",
+}  # fmt: skip
+"""Operators that sizes of other tensors make larger, and the argument that holds these."""
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 @dataclass
@@ -120,6 +126,12 @@ def needs_functions(program: Any) -> bool:
 def _aliases(node: Any) -> bool:
     """Whether an operator's result may be its input's memory."""
     return any(argument.alias_info is not None for argument in node.target._schema.arguments)
+
+
+def _is_call(node: Any, *names: str) -> bool:
+    """Whether something is a call of one of ATen's operators."""
+    call = getattr(node, "op", "") == "call_function" and is_operator(node)
+    return call and name_of(node)[1] in names
 
 
 def _is_size(value: Any) -> bool:
@@ -235,6 +247,8 @@ class Reader:
         if node in self._merged:
             arguments = self._rows_kept(node, self._merged[node])
             domain, name = DOMAIN, "linear"
+        if domain == DOMAIN and name in _SIZED:
+            arguments["likes"] = self._likes(node, arguments[_SIZED[name]])
         inputs: list[str] = []
         templates = {key: self._template(value, inputs) for key, value in arguments.items()}
         if domain == DOMAIN and _mutates(node) and (domain, name) not in KINDS:
@@ -261,6 +275,16 @@ class Reader:
                 source_of(node),
             )
         )
+
+    def _likes(self, node: Any, given: Any) -> list[Any]:
+        """For each size the tensor and axis that it is of, where it may vary; else None.
+
+        The first states of recurrent layers are left as they are: constants, which all rows share.
+        """
+        sizes = given if isinstance(given, (list, tuple)) else [given]
+        if any(_is_call(user, *_RECURRENT) for user in node.users):
+            return [None] * len(sizes)
+        return [list(size.args) if _is_call(size, "sym_size") else None for size in sizes]
 
     def _results(self, node: Any, values: list[Any], several: bool) -> tuple[str, ...]:
         """The names of a node's outputs; those that nothing reads have none."""

@@ -99,7 +99,10 @@ def _filled(n: Aten) -> Value:
     if n.name == "scalar_tensor":
         return n.const(n["s"], n.dtypes[0])
     kind = n.name.removeprefix("new_")
-    return _full(n, n["size"], n["fill_value"] if kind == "full" else int(kind == "ones"))
+    value = n["fill_value"] if kind == "full" else int(kind == "ones")
+    likes = n.get("likes", [None] * len(n["size"]))
+    known = [dim if like is None else 1 for dim, like in zip(n["size"], likes, strict=True)]
+    return n.grown(_full(n, known, value))
 
 
 @aten("zeros_like", "ones_like", "full_like", "empty_like")
@@ -113,6 +116,9 @@ def _filled_like(n: Aten) -> Value:
 @aten("arange")
 def _arange(n: Aten) -> Value:
     start, step = n.get("start", 0), n.get("step", 1)
+    like = n.get("likes", [None])[0]
+    if like is not None and (start, step) == (0, 1):
+        return n.cast(n.op("positions", like[0], axis=like[1]), n.dtypes[0])
     return n.const(np.arange(start, n["end"], step), n.dtypes[0])
 
 

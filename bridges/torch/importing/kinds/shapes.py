@@ -108,6 +108,9 @@ def _expand(n: Aten) -> Value:
     x = n["self"]
     wanted = list(n["size"])
     new = len(wanted) - x.ndim
+    if any(n.get("likes", [])):
+        x = n.grown(n.reshaped(x, [1] * new + list(x.shape)))
+        new = 0
     dims = [x.shape[k - new] if dim == -1 else dim for k, dim in enumerate(wanted)]
     return x if tuple(dims) == x.shape else n.op("expand", x, shape=dims)
 
