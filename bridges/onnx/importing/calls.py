@@ -251,7 +251,7 @@ _L = TypeVar("_L", bound=Lower)
 
 def kind_of(node: Node) -> Kind | None:
     """The kind of a node; None where there is none."""
-    return KINDS.get((node.domain, node.op))
+    return node.kind or KINDS.get((node.domain, node.op))
 
 
 def evaluates(*names: str, domain: str = "", is_random: bool = False) -> Callable[[_E], _E]:

@@ -9,11 +9,13 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from ....framework.base.dtypes import is_float
-from ...onnx.importing.calls import KINDS, Call, Kind, NotHere, Value
+from ...onnx.importing.calls import Call, Kind, NotHere, Value
 from ...onnx.importing.graph import Node
 
 DOMAIN = "aten"
 """The domain of the nodes that rules here know."""
+RULES: dict[tuple[str, str], Kind] = {}
+"""(domain, operator) -> kind; filled by the modules in `kinds`. Files name none of these."""
 TO_END = 2**63 - 1
 """The end of a slice that goes to the end."""
 
@@ -193,7 +195,7 @@ def aten(*names: str) -> Callable[[_R], _R]:
 
     def add(rule: _R) -> _R:
         for name in names:
-            KINDS[DOMAIN, name] = Kind(lower=lambda call: rule(Aten(call)))
+            RULES[DOMAIN, name] = Kind(lower=lambda call: rule(Aten(call)))
         return rule
 
     return add

@@ -14,9 +14,8 @@ import numpy as np
 
 from ....framework.base.dtypes import to_dtype
 from ....framework.base.errors import FormatError, ShapeError
-from ...onnx.importing.calls import KINDS
 from ...onnx.importing.graph import Graph, InputInfo, Model, Node
-from .calls import DOMAIN, Ref, TorchNode
+from .calls import DOMAIN, RULES, Ref, TorchNode
 from .merging import Merged, merged_rows
 
 WHERE = "ExportedProgram"
@@ -95,7 +94,7 @@ def unknown(program: Any) -> list[Any]:
         elif node.op == "call_function":
             domain, name, _ = name_of(node)
             plain = name.removesuffix("_") if is_operator(node) and _mutates(node) else name
-            known = {(domain, name), (domain, plain)} & KINDS.keys()
+            known = {(domain, name), (domain, plain)} & RULES.keys()
             if not known and name not in _VIEWS and not name.startswith(_CHECKS):
                 found.append(node)
     return found
@@ -251,7 +250,7 @@ class Reader:
             arguments["likes"] = self._likes(node, arguments[_SIZED[name]])
         inputs: list[str] = []
         templates = {key: self._template(value, inputs) for key, value in arguments.items()}
-        if domain == DOMAIN and _mutates(node) and (domain, name) not in KINDS:
+        if domain == DOMAIN and _mutates(node) and (domain, name) not in RULES:
             name = name.removesuffix("_")
         value = node.meta.get("val")
         several = isinstance(value, (tuple, list))
@@ -271,6 +270,7 @@ class Reader:
                 outputs,
                 {"arguments": templates, "dtypes": dtypes},
                 (),
+                RULES[domain, name],
                 full,
                 source_of(node),
             )
@@ -307,11 +307,11 @@ class Reader:
             "size": self._template(list(merged.shape), inputs),
         }
         name = self._free(f"{node.name}_rows")
-        dtype = dtype_of(merged.source.meta["val"].dtype)
+        dtype, kind = dtype_of(merged.source.meta["val"].dtype), RULES[DOMAIN, "view"]
         self._nodes.append(
             TorchNode(
                 "view", DOMAIN, 1, name, tuple(inputs), (name,),
-                {"arguments": templates, "dtypes": [dtype]}, (), "aten.view.default",
+                {"arguments": templates, "dtypes": [dtype]}, (), kind, "aten.view.default",
                 source_of(node),
             )
         )  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .....framework.base.dtypes import is_float
-from ....onnx.importing.calls import KINDS, Attributes, Kind, Value
-from ..calls import Aten, Ref, aten
+from ....onnx.importing.calls import Attributes, Kind, Value
+from ..calls import RULES, Aten, Ref, aten
 
 _SYMBOLIC = {
     "mul": lambda a, b: a * b,
@@ -36,7 +36,7 @@ def _sizes(n: Attributes, *arrays: np.ndarray) -> np.ndarray:
 
 
 for _name in _SYMBOLIC:
-    KINDS["size", _name] = Kind(evaluate=_sizes)
+    RULES["size", _name] = Kind(evaluate=_sizes)
 
 
 @aten("sym_size")
