@@ -85,6 +85,21 @@ class Words(nn.Module):
         return hidden @ self.words.weight.T
 
 
+class Places(nn.Module):
+    """Places from a table that the state dict does not hold, and numbers set in a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.randn(1, 12, 4), persistent=False)
+        self.scale = torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    def forward(self, x: Any) -> Any:
+        y = x + self.table[:, : x.shape[1]] * self.scale
+        y[:, :, 0] = 0.5
+        y[..., 2:] = x[..., :2]
+        return y * torch.tensor(2.0)
+
+
 class Tied(nn.Module):
     """A table that looks words up and tells them again."""
 
@@ -125,6 +140,7 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
                 [x(-1, -2, 8), x(-1, 4, 8)]),
     "tagger": (Tagger, [ids(20, -1, 5)]),
     "tied": (Tied, [ids(11, -1, -2)]),
+    "table": (Places, [x(-1, -2, 4)]),
     "words": (Words, [ids(20, -1, -2)]),
     "gru": (lambda: nn.GRU(3, 4, 2, bidirectional=True), [x(6, 3, 3)]),
     "lstm_projection": (lambda: nn.LSTM(3, 5, proj_size=2), [x(4, 2, 3)]),
@@ -318,6 +334,16 @@ def test_one_net(name: str, tmp_path: Any) -> None:
             wanted = module(*inputs)
         found = net.predict(fed(model, inputs))
         assert_same({info.name: found[info.name] for info in model.outputs}, wanted)
+
+
+@pytest.mark.parametrize("name", ["residual", "encoder", "class_losses", "cutting"])
+def test_decomposed_programs(name: str) -> None:
+    """Programs in core operators give the same."""
+    make, draws = CASES[name]
+    module, inputs = make().eval(), [draw(3, 7) for draw in draws]
+    model = from_torch(export(module, inputs).run_decompositions())
+    with torch.no_grad():
+        assert_same(model.run(fed(model, inputs)), module(*inputs))
 
 
 # -- training --------------------------------------------------------------------------------------

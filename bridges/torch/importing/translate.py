@@ -23,7 +23,8 @@ _CHECKS = ("_assert", "sym_constrain_range", "_assert_async", "_assert_scalar")
 """How the names of operators begin that only check what they are given."""
 _VIEWS = ("getitem",)
 _SIZED = {
-    "arange": "end", "expand": "size", "zeros": "size", "ones": "size", "full": "size",
+    "arange": "end", "slice": "end", "expand": "size",
+    "zeros": "size", "ones": "size", "full": "size",
     "new_zeros": "size", "new_ones": "size", "new_full": "size",
 }  # fmt: skip
 """Operators that sizes of other tensors make larger, and the argument that holds these."""

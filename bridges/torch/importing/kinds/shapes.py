@@ -167,6 +167,9 @@ def _place(at: int, size: int) -> int:
 def _slice(n: Aten) -> Value:
     x = n["self"]
     axis, step = n.axis("dim", x.ndim), n.get("step", 1)
+    like = n.get("likes", [None])[0]
+    if like is not None and like[0] is not x and n.get("start", 0) == 0 and step == 1:
+        return n.op("gather", x, n.op("positions", like[0], axis=like[1]), axis=axis)
     start, end = n.get("start", 0), n.get("end", TO_END)
     size = x.shape[axis]
     if _place(start, size) == 0 and _place(end, size) == size and step == 1:
@@ -175,6 +178,31 @@ def _slice(n: Aten) -> Value:
         end = TO_END
     more = {} if step == 1 else {"steps": [step]}
     return n.op("slice", x, axes=[axis], starts=[start], ends=[end], **more)
+
+
+@aten("slice_scatter", "select_scatter")
+def _scatter_range(n: Aten) -> Value:
+    x, source = n["self"], n.cast(n["src"], n["self"].dtype)
+    axis = n.axis("dim", x.ndim)
+    size = x.shape[axis]
+    if n.name == "select_scatter":
+        start = _place(n["index"], size)
+        end, source = start + 1, n.op("unsqueeze", source, axes=[axis])
+    else:
+        n.refuse_unless(n.get("step", 1) == 1, "steps are not supported")
+        start, end = _place(n.get("start", 0), size), _place(n.get("end", TO_END), size)
+    parts = [n.part(x, axis, 0, start)] if start else []
+    parts += [source] + ([n.part(x, axis, end)] if end < size else [])
+    return parts[0] if len(parts) == 1 else n.op("concat", parts, axis=axis)
+
+
+@aten("copy")
+def _copy(n: Aten) -> Value:
+    x, source = n["self"], n.cast(n["src"], n.dtypes[0])
+    if source.shape == x.shape:
+        return source
+    zeros = n.op("fill_like", n.cast(x, source.dtype))  # the shape, of whatever sizes
+    return n.op("logical_or" if source.dtype == np.bool_ else "add", zeros, source)
 
 
 @aten("narrow", "narrow_copy")
