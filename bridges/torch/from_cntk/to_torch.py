@@ -131,8 +131,8 @@ def _shown(front: str, node: Node) -> str:
 
 
 def _broken(line: str) -> list[str]:
-    """A line that is too long, cut after commas of its outermost brackets."""
-    if len(line) <= _WIDTH or line.rstrip()[-1] not in ")]}":
+    """A line that is too long, cut after commas of its outermost brackets; none with texts."""
+    if len(line) <= _WIDTH or line.rstrip()[-1] not in ")]}" or "'" in line or '"' in line:
         return [line]
     close = line[-1]
     depth = 0

@@ -35,16 +35,7 @@ def _unary(n: Aten) -> Value:
 aten(*_SAME, *_OTHER)(_unary)
 
 
-@aten(
-    "alias",
-    "clone",
-    "contiguous",
-    "detach",
-    "lift_fresh_copy",
-    "lift_fresh",
-    "dropout_",
-    "view_as_real_copy",
-)
+@aten("alias", "clone", "contiguous", "detach", "lift_fresh_copy", "lift_fresh")
 def _same(n: Aten) -> Value:
     if n.name == "detach":
         return n.op("stop_gradient", n["self"])
@@ -94,7 +85,7 @@ def _hard_sigmoid(n: Aten) -> Value:
 @aten("softplus")
 def _softplus(n: Aten) -> Value:
     # Above `threshold` PyTorch takes x itself, which differs by less than a float can hold.
-    n.refuse_unless(n["beta"] * 0 == 0 and n["threshold"] >= 15, "its threshold is below 15")
+    n.refuse_unless(n["threshold"] >= 15, "its threshold is below 15")
     return n.op("softplus", n["self"], beta=float(n["beta"]))
 
 
