@@ -79,6 +79,7 @@ _ALL = (
             *_NET,
             "opscope convert {file} OUT.raw  # feed-forward nets",
             "opscope to-onnx {file} OUT.onnx",
+            "opscope to-torch {file} FOLDER",
         ),
     ),
     FileKind("cntk checkpoint", "CNTK checkpoint", "BCKP or BVersion at its beginning", _TEXT),

@@ -38,7 +38,7 @@ _COMMANDS = {
     },
     "convert": (".convert", "Convert models and data from one format to another."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
-    "to-torch": ("...bridges.torch.command", "Write an nnet3 network as a PyTorch module."),
+    "to-torch": ("...bridges.torch.command", "Write an nnet3 or CNTK network as a PyTorch module."),
     "from-torch": ("...bridges.torch.command", "Put weights trained in PyTorch into a model file."),
     "cntk": (".cntk", "Read CNTK's configs and scripts, and check and lay them out."),
     "nnet3": (".nnet3_recipe", "Train an nnet3 network in one command; list component types."),
