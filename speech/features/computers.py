@@ -141,6 +141,7 @@ class FeatureStream:
         *,
         whole_file: bool = False,
     ) -> None:
+        check_kind(rate, float | int | np.number | None, "rate")
         options = features.options
         self._features = features
         self._seed = features.seed if seed is None else seed

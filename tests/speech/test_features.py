@@ -257,6 +257,10 @@ def test_samples_that_do_not_go(caplog):
         features.compute(np.zeros(1000), 8000)
     with pytest.raises(OpscopeError, match="--allow-downsample=true"):
         features.stream(44100)
+    with pytest.raises(OpscopeError, match="rate"):
+        features.compute(np.zeros(1000), "8000")
+    with pytest.raises(OpscopeError, match="seed=-1: want whole numbers"):
+        features.compute(np.zeros(1000), seed=-1)
     stream = features.stream()
     stream.finish()
     with pytest.raises(OpscopeError, match="finished"):
