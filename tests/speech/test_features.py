@@ -98,7 +98,7 @@ def test_fbank_is_kaldis(changes):
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_spectrogram(raw):
-    """Against the definition: no oracle on PyPI has it."""
+    """Against the definition: kaldi-native-fbank has none."""
     samples = sounds(4000)
     made = Spectrogram(dither=0.0, raw_energy=raw, energy_floor=1.0).compute(samples, 16000)
     assert made.shape == (23, 257)
