@@ -90,7 +90,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "actions",
         "programs",
     ),
-    "speech": (),
+    "speech": ("fst", "search"),
     "bridges": ("onnx", "torch", "recognise", "view", "compare"),
     "python_api": (
         "builder",

@@ -1,7 +1,7 @@
 """Composition on the fly in Python: what `compose_source.py` does in C, arc for arc.
 
-A state is a pair of states with what was looked ahead: a word that is already passed and still has to
-be met in the first FST, or the cost of all words that can come, already counted. Epsilons of the
+A state is a pair of states with what was looked ahead: a word that is already passed and still has
+to be met in the first FST, or the cost of all words that can come, already counted. Epsilons of the
 grammar, which lead to shorter contexts, stand before those of the first FST.
 
 Source: OpenFst's `compose.h`, `lookahead-filter.h` (label and weight pushing),

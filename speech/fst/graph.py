@@ -1,4 +1,4 @@
-"""Decoding graphs as arrays that a search reads: static ones, and pairs that are composed lazily."""
+"""Decoding graphs as arrays that a search reads: static ones, and pairs to be composed lazily."""
 
 from __future__ import annotations
 
@@ -162,7 +162,6 @@ def distinct_sets(
     inside = np.arange(int(starts[-1])) - np.repeat(starts[:-1], sizes)
     kept = intervals[np.repeat(begin[chosen], sizes) + inside]
     return sets.astype(np.int32), starts.astype(np.int64), np.ascontiguousarray(kept)
-
 
 
 def without_labels(fst: ArcFst, labels: Collection[int]) -> ArcFst:

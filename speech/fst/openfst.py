@@ -49,8 +49,8 @@ class FstFile:
     """What a file holds.
 
     Attributes:
-        kind: its FST type. fst: the FST. symbols: text of each output label that it names, by label;
-            None where it has no table. reachability: of an `olabel_lookahead`.
+        kind: its FST type. fst: the FST. symbols: text of each output label that it names; None
+            where it has no table. reachability: of an `olabel_lookahead`.
     """
 
     kind: str

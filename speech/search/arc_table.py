@@ -1,4 +1,4 @@
-"""Arcs of graph states as arrays, for the search in NumPy: those of static graphs, or made lazily."""
+"""Arcs of graph states as arrays, for the search in NumPy: of static graphs, or made lazily."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ArcTable:
 
     Attributes:
         arcs: `ARC`; grows while a lazy graph is searched.
-        begin, emitting, epsilons: int64, [states]: of each state, where its arcs begin (-1: not made
-            yet) and how many there are of either sort.
+        begin, emitting, epsilons: int64, [states]: of each state, where its arcs begin (-1: not
+            made yet) and how many there are of either sort.
     """
 
     def __init__(self, graph: Graph) -> None:

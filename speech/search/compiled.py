@@ -83,7 +83,9 @@ class CompiledLoops:
         names = ("start", "shrink", "finals", "sizes", "new", "free")
         self._graph_calls = {name: library.function(f"graph_{name}") for name in names}
         self._frame, self._prune = library.function("step_frame"), library.function("prune_frame")
-        words = [np.ascontiguousarray(w) if isinstance(w, np.ndarray) else w for w in graph_words(graph)]
+        words = [
+            np.ascontiguousarray(w) if isinstance(w, np.ndarray) else w for w in graph_words(graph)
+        ]
         self._kept = words
         made = np.zeros(2, np.int64)
         _call(self._graph_calls["new"], made[:1], *words)

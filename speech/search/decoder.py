@@ -1,4 +1,4 @@
-"""The decoder: log-likelihoods come in blocks; best paths and raw lattices are there at any time."""
+"""The decoder: log-likelihoods come in blocks; the best path is there at any time."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Decoder:
             self._advance(self.frames[-1].tokens, row)
 
     def finalise(self) -> None:
-        """End the utterance: the costs of ending count, and all tokens outside of the lattice go."""
+        """End the utterance: costs of ending count, and all tokens outside of the lattice go."""
         if self.finalised:
             return
         self._finals = self._finals_now()
@@ -225,7 +225,7 @@ class Decoder:
         return self._loops.finals(self._states) if self._finals is None else self._finals
 
     def _ends(self) -> tuple[np.ndarray, float]:
-        """Costs of ending in the newest tokens, zero where none of them is final; the best total."""
+        """Costs of ending in the newest tokens, zero where none is final; the best total."""
         costs = self._finals_now()
         tokens = self.frames[-1].tokens["cost"]
         if not np.isfinite(costs).any():
@@ -269,7 +269,10 @@ class Decoder:
         frame.tokens = frame.tokens[kept]
         inside = frame.tokens["ilabel"] == 0
         self._move_backs(frame.tokens, inside, places)
-        frame.links["from"], frame.links["to"] = places[frame.links["from"]], places[frame.links["to"]]
+        frame.links["from"], frame.links["to"] = (
+            places[frame.links["from"]],
+            places[frame.links["to"]],
+        )
         frame.onward["from"] = places[frame.onward["from"]]
         if number:
             before = self.frames[number - 1]
