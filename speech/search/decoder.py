@@ -155,6 +155,9 @@ class Decoder:
 
         Args:
             use_final: whether the path must end in a final state, where one is reached.
+
+        Raises:
+            RunError: a loop of epsilons, whose costs are nothing but rounding, is on the path.
         """
         costs = self._final_costs
         if costs is None:
@@ -166,8 +169,11 @@ class Decoder:
         at = int(np.argmin(tokens["cost"] + costs))
         end_cost = float(costs[at])
         number, labels, words, places = len(self.frames) - 1, [], [], []
-        graph, acoustic = end_cost, 0.0
+        graph, acoustic, steps = end_cost, 0.0, 0
         while at >= 0:
+            steps += 1
+            if steps > len(self.frames[number].tokens):
+                raise RunError(f"frame {max(number - 1, 0)}: the graph has a loop of epsilons")
             _, _, back, ilabel, olabel, arc_cost, frame_cost = self.frames[number].tokens[at].item()
             graph += arc_cost
             if olabel:
@@ -175,7 +181,7 @@ class Decoder:
                 places.append(max(number - 1, 0))
             if ilabel:
                 labels.append(ilabel)
-                number -= 1
+                number, steps = number - 1, 0
                 acoustic += frame_cost - self.frames[number].offset
             at = back
         return BestPath(

@@ -260,7 +260,8 @@ def test_loops_of_epsilons_end_in_an_error(in_c: bool) -> None:
     decoder = Decoder(StaticGraph.of(arc_fst(rows, {1: 0.0})), PDFS, compiled_loops=in_c)
     with pytest.raises(RunError, match="frame 0: the graph has a loop of epsilons"):
         decoder.accept(loglikes(0, 1))
-    rows[2] = [(0, 0, -0.5, 1)]  # costs nothing: paths are well defined, a lattice is not
+    rows[2] = [(0, 0, 0.0, 1)]
+    rows[1][0] = (0, 0, 0.0, 2)  # costs nothing: paths are well defined, a lattice is not
     decoder = Decoder(StaticGraph.of(arc_fst(rows, {1: 0.0})), PDFS, compiled_loops=in_c)
     decoder.accept(loglikes(0, 2))
     assert decoder.best_path().final
