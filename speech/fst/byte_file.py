@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import open_handle, shown
+from ...framework.base.untrusted.values import open_handle
 
 _LONGEST_STRING = 1 << 16
 
@@ -98,7 +98,7 @@ class ByteFile:
                 raise self.error(f"the file ends in the {what}, at number {i} of {count}", at)
             items = unpack(data, at + place)[0]
             if not 0 <= items <= (size - at - head) // item:
-                raise self.error(f"number {i} of the {what} has {shown(items)} items", at)
+                raise self.error(f"number {i} of the {what} has {items} items", at)
             at += head + items * item
         starts[count] = self.offset = at
         return starts

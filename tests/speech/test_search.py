@@ -102,9 +102,7 @@ def random_graph(seed: int) -> LookaheadGraph:
 
 @pytest.mark.parametrize("in_c", LOOPS)
 @pytest.mark.parametrize("seed", range(12))
-def test_composition_on_the_fly_finds_the_best_path_of_the_whole_one(
-    seed: int, in_c: bool
-) -> None:
+def test_composition_on_the_fly_finds_the_best_path_of_the_whole_one(seed: int, in_c: bool) -> None:
     first, second = random_pair(seed)
     whole = composed_with_kaldifst(first, second)
     likes = loglikes(seed)
@@ -202,7 +200,9 @@ def test_a_raw_lattice_has_all_paths_within_the_lattice_beam(in_c: bool) -> None
                 return
             if frame == len(likes) and cost + whole.final[state] < bound - 1e-3:
                 found.add((round(cost + float(whole.final[state]), 2), ids, words))
-            for i, o, weight, to in whole.arcs[whole.begin[state] : whole.begin[state + 1]].tolist():
+            for i, o, weight, to in whole.arcs[
+                whole.begin[state] : whole.begin[state + 1]
+            ].tolist():
                 more = (*words, o) if o else words
                 if not i:
                     walk(to, frame, cost + weight, ids, more)
