@@ -55,7 +55,7 @@ def graph_words(graph: Graph, most: int = _MOST_STATES) -> list[int | np.ndarray
     """What the compiled `graph_new` is given of a graph, in the order of `GRAPH_WORDS`."""
     if isinstance(graph, StaticGraph):
         first = graph.fst
-        empty = [0] * 10
+        empty = [0] * 9
         head = [0, first.start, first.final, first.begin, first.arcs]
         return [*head, *empty, first.states, graph.emitting, most, 0, 0]
     first, second = graph.first, graph.second
@@ -63,7 +63,7 @@ def graph_words(graph: Graph, most: int = _MOST_STATES) -> list[int | np.ndarray
         *(1, first.start, first.final, first.begin, first.arcs),
         *(second.start, second.final, second.begin, second.arcs, graph.epsilons),
         *(graph.interval_begin, graph.intervals, graph.final_label),
-        *(graph.sum_place, graph.sums, 0, 0, most, graph.interval_set, graph.labels),
+        *(graph.sums, 0, 0, most, graph.interval_set, graph.labels),
     ]
 
 
