@@ -47,6 +47,7 @@ DIRECT = {
     "framework/base/processes.py": {"open": 1},  # of /proc: whether a process is alive
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
     "operators/backends/mkl.py": {"ctypes.CDLL": 1},
+    "speech/fst/byte_file.py": {"mmap.mmap": 1},  # of an open file
     "python_api/cli/standard_streams.py": {"os.open": 2, "open": 1},
     # Logs and ends of jobs, in the folder of the training, which the user names.
     "python_api/jobs/dask_jobs.py": {"open": 2},
