@@ -236,7 +236,7 @@ def _peak() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--vosk", type=Path, help="a Vosk model's folder")
     parser.add_argument("--out", type=Path, default=Path("."), help="where models are written")

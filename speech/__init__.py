@@ -10,8 +10,10 @@ _HOMES = {
     **dict.fromkeys(("Audio", "read_wav"), ".audio.wav"),
     "read_audio": ".audio.read",
     **dict.fromkeys(("Resampler", "resample"), ".audio.resample"),
-    **dict.fromkeys(("Mfcc", "Fbank", "FeatureStream", "mfcc"), ".features.computers"),
-    **dict.fromkeys(("MfccOptions", "FbankOptions"), ".features.options"),
+    **dict.fromkeys(
+        ("Mfcc", "Fbank", "Spectrogram", "FeatureStream", "mfcc"), ".features.computers"
+    ),
+    **dict.fromkeys(("MfccOptions", "FbankOptions", "SpectrogramOptions"), ".features.options"),
     **dict.fromkeys(("cmvn_stats", "apply_cmvn"), ".features.cmvn"),
     **dict.fromkeys(("OnlineCmvn", "OnlineCmvnOptions", "OnlineCmvnState"), ".features.cmvn"),
     **dict.fromkeys(("sliding_cmvn", "SlidingCmvnOptions"), ".features.sliding"),

@@ -24,6 +24,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "framework": (
         "base",
         "ir",
+        "editing",
         "parallel",
         "draw",
         "passes",
@@ -99,7 +100,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "lattice",
         "programs",
     ),
-    "bridges": ("onnx", "torch", "recognise", "view", "compare"),
+    "bridges": ("recognise", "onnx", "torch", "open", "view", "compare", "edit"),
     "python_api": (
         "builder",
         "ranks",
@@ -111,6 +112,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "recipe",
         "scaling",
         "convert",
+        "formats",
         "score",
         "cli",
     ),

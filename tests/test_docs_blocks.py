@@ -37,7 +37,7 @@ GIVEN: dict[str, Callable[[Path], None]] = {
 }
 """What a page finds in its folder; all else it makes itself."""
 
-NEEDS = {"docs/to_torch.md": "torch"}
+NEEDS = {"docs/to_torch.md": "torch", "docs/from_torch.md": "torch"}
 """Packages that a page runs and that no extra of ours installs; without them it is skipped."""
 
 IN_A_COPY = {

@@ -70,7 +70,9 @@ def filled(pages: ModuleType, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "package", [opscope, opscope.cntk, opscope.nnet3], ids=lambda found: found.__name__
+    "package",
+    [opscope, opscope.cntk, opscope.nnet3, opscope.speech],
+    ids=lambda found: found.__name__,
 )
 def test_public_names(package: ModuleType, pages: ModuleType) -> None:
     known = entries(pages)

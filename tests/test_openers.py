@@ -34,6 +34,7 @@ DIRECT = {
     "framework/files/array_files.py": {"zipfile.ZipFile": 2},
     # MEL's session opens models by names of its own, and writes through the door.
     "cntk/mel/commands.py": {"np.loadtxt": 1, ".open": 2, ".write_text": 1},
+    "bridges/edit/mel_script.py": {".open": 1},
     "cntk/readers/base/htk_files.py": {"np.fromfile": 2},
     "cntk/readers/htk/options.py": {".open": 1},  # of a reader, not of a file
     "cntk/readers/image/reader.py": {"zipfile.ZipFile": 1, "Image.open": 1},
@@ -46,6 +47,7 @@ DIRECT = {
     "framework/base/processes.py": {"open": 1},  # of /proc: whether a process is alive
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
     "operators/backends/mkl.py": {"ctypes.CDLL": 1},
+    "speech/fst/byte_file.py": {"mmap.mmap": 1},  # of an open file
     "python_api/cli/standard_streams.py": {"os.open": 2, "open": 1},
     # Logs and ends of jobs, in the folder of the training, which the user names.
     "python_api/jobs/dask_jobs.py": {"open": 2},

@@ -84,11 +84,14 @@ def equal_in_a_layout(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
     return False
 
 
-def scaled(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
+def scaled(a: np.ndarray, b: np.ndarray, tolerance: float, offsets: bool = False) -> bool:
     """Whether each column of `b` is that of `a` times a positive number of its own.
 
     So an affine layer differs, and the ReLU behind it, where a conversion has put the scales of
     the batch normalisation that follows into it. There must be `_FEWEST` values in a column.
+
+    Args:
+        offsets: each column may have an offset as well.
     """
     for one, other in [(a, b)] if a.shape == b.shape else _layouts(a, b):
         wide, far = one.astype(np.float64), other.astype(np.float64)
@@ -99,10 +102,13 @@ def scaled(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
             if wide.size < _FEWEST * wide.shape[axis] or wide.shape[axis] < 2:
                 continue
             rest = tuple(other for other in range(wide.ndim) if other != axis)
-            squares = (wide * wide).sum(rest, keepdims=True)
-            factors = (wide * far).sum(rest, keepdims=True) / np.where(squares > 0, squares, 1.0)
-            holds = (factors > 0) | (squares == 0)
-            if holds.all() and (np.abs(far - factors * wide) <= bound).all():
+            mine, theirs = wide, far
+            if offsets:
+                mine, theirs = (one - one.mean(rest, keepdims=True) for one in (wide, far))
+            squares = (mine * mine).sum(rest, keepdims=True)
+            factors = (mine * theirs).sum(rest, keepdims=True) / np.where(squares > 0, squares, 1.0)
+            holds = (factors > 0) | (squares <= 1e-20)
+            if holds.all() and (np.abs(theirs - factors * mine) <= bound).all():
                 return True
     return False
 

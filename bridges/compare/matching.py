@@ -207,14 +207,27 @@ def _tells(value: np.ndarray) -> bool:
 
 
 def scaled_of(pairs: Iterable[Pair], tolerance: float) -> set[str]:
-    """The layers of the first model that differ by positive factors of their columns alone."""
-    return {
-        pair.first.name
-        for pair in pairs
-        if not pair.apart.largest <= tolerance
-        and not pair.first.output
-        and scaled(pair.first.value, pair.other.value, tolerance)
-    }
+    """The layers of the first model that differ by positive factors of their columns alone.
+
+    Also those that differ by offsets as well, a ReLU and the layer that it reads: a ReLU behind
+    another offset would cut elsewhere, so a conversion has put a whole normalisation before it.
+    """
+    listed = {pair.first.name: pair for pair in pairs if not pair.apart.largest <= tolerance}
+
+    def holds(pair: Pair, offsets: bool) -> bool:
+        return scaled(pair.first.value, pair.other.value, tolerance, offsets)
+
+    found = set[str]()
+    for name, pair in listed.items():
+        if pair.first.output:
+            continue
+        if holds(pair, False):
+            found.add(name)
+        elif "relu" in (type_of(pair.first.kind), type_of(pair.other.kind)) and holds(pair, True):
+            before = [listed[read] for read in pair.first.reads if read in listed]
+            if before and all(holds(one, True) for one in before):
+                found |= {name, *(one.first.name for one in before)}
+    return found
 
 
 def made_up_for(pairs: Iterable[Pair], first: Layers, tolerance: float) -> set[str]:

@@ -27,7 +27,7 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>@title@</title>
-<style>body{margin:1em;color-scheme:light dark;font:13px system-ui,sans-serif}
+<style>:root{color-scheme:light dark}body{margin:1em;font:13px system-ui,sans-serif}
 svg{max-width:100%;height:auto}</style></head>
 <body>@plot@<pre>@text@</pre></body></html>
 """

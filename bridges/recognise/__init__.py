@@ -1,5 +1,5 @@
-"""What any file is, by its content: `opscope.open(path)` and the kinds that other commands ask for.
+"""What any file is, by its content: the kinds, and the one recognition for all that take files.
 
-`recognising` gives a file's kind, `opening` what is in it. May import framework, nnet3, cntk and
-bridges/onnx.
+`recognising.kind_of` gives a file's kind. May import framework, nnet3 and cntk, and no other room
+of this floor: all of them may ask for a kind.
 """

@@ -79,6 +79,7 @@ _ALL = (
             *_NET,
             "opscope convert {file} OUT.raw  # feed-forward nets",
             "opscope to-onnx {file} OUT.onnx",
+            "opscope to-torch {file} FOLDER",
         ),
     ),
     FileKind("cntk checkpoint", "CNTK checkpoint", "BCKP or BVersion at its beginning", _TEXT),
@@ -99,6 +100,13 @@ _ALL = (
     FileKind("htk list", "list of HTK parameter files", "lines `name=path[first,last]`"),
     FileKind("onnx", "ONNX model", "the fields of ONNX's ModelProto", ()),
     FileKind("safetensors", "safetensors file", "its header of JSON"),
+    FileKind("array", "NumPy array", "the magic bytes of .npy"),
+    FileKind("arrays", "NumPy arrays", "a zip archive of .npy files"),
+    FileKind(
+        "torch",
+        "PyTorch module folder",
+        "a folder with model.py, model.safetensors and a config.json of to-torch",
+    ),
     FileKind(
         "checkpoint",
         "opscope checkpoint",
@@ -121,5 +129,11 @@ _ALL = (
 KINDS = {kind.name: kind for kind in _ALL}
 """All kinds by name."""
 
-SCORED = ("nnet3", "acoustic model", "model", "net")
+NNET3 = ("nnet3", "acoustic model")
+"""Models of Kaldi's."""
+SCRIPTS = ("cntk config", "ndl", "mel", "brainscript")
+"""Texts in the languages of CNTK."""
+LISTED = ("archive", "script file", "value", "request", "config", "xconfig")
+"""Files of Kaldi's that are no models, which `opscope show` prints."""
+SCORED = (*NNET3, "model", "net")
 """Kinds that `opscope score` takes as a model."""

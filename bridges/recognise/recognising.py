@@ -18,12 +18,14 @@ from .texts import kind_of_text
 _SNIFFED = 1 << 20
 _MOST_TEXT = 1 << 16
 FST_MAGIC = b"\xd6\xfd\xb2\x7e"
+_MOST_NAME = 1 << 10
+_TORCH = ("model.py", "model.safetensors", "config.json")
 _NNET3_BEHIND = b"<Nnet3>"
 _CNTK = {"model": "model", "v2 model": "model", "checkpoint": "cntk checkpoint"}
 _LANGUAGES = {"ndl": ".ndl", "mel": ".mel", "brainscript": ".bs"}
 _NAMED = {
     **{".pb": "net", ".checkpoint": "checkpoint", ".onnx": "onnx", ".safetensors": "safetensors"},
-    **{".ark": "archive", ".scp": "script file"},
+    **{".ark": "archive", ".scp": "script file", ".npy": "array", ".npz": "arrays"},
 }
 """Kinds by the end of the name, for files whose content does not tell: what is wrong with such a
 file is what its reader says."""
@@ -41,7 +43,7 @@ def kind_of(path: str) -> str:
     if match := TABLE.match(path):
         return "script file" if match[1] == "scp" else "archive"
     if os.path.isdir(file_path(path)):
-        return "vosk" if acoustic_model_of(path) else ""
+        return "vosk" if acoustic_model_of(path) else "torch" if _is_torch(path) else ""
     with os.fdopen(open_handle(path, regular=True), "rb") as file:
         try:
             head = file.read(_SNIFFED)
@@ -79,6 +81,11 @@ def check_language(path: str, kind: str) -> None:
         )
 
 
+def _is_torch(folder: str) -> bool:
+    """Whether a folder is one that `to-torch` has written."""
+    return all(os.path.isfile(os.path.join(folder, name)) for name in _TORCH)
+
+
 def _binary(path: str, file: BinaryIO, head: bytes, size: int) -> str:
     kind = kaldi_token(head)
     if kind == "acoustic model" and not _has_nnet3(file, head):
@@ -91,6 +98,10 @@ def _binary(path: str, file: BinaryIO, head: bytes, size: int) -> str:
         return "checkpoint" if b'"opscope.checkpoint"' in head else "safetensors"
     if head.startswith(b"LAT "):
         return "lattice archive"
+    if head.startswith(b"\x93NUMPY"):
+        return "array"
+    if head.startswith(b"PK") and b".npy" in head[:_MOST_NAME]:
+        return "arrays"
     found = kind_of_message(message_fields(file, size)) if head[:1] == b"\x08" else ""
     if found:
         return found

@@ -14,8 +14,11 @@ _MEL = re.compile(
 _CONFIG = re.compile(r"^\s*(command|action|RunRootDir|modelPath|precision)\s*=", re.M | re.I)
 _SECTION = re.compile(r"^\s*\w+\s*=\s*[\[(]\s*$", re.M)
 _NDL = re.compile(r"^\s*(load|run)\s*=\s*\w+\s*$|^\s*\w+\s*=\s*\[\s*$", re.M | re.I)
-_MACRO = re.compile(r"^\s*\w+\s*\([^()=\n]*\)\s*\{", re.M)  # BrainScript has `=` there
+_MACRO = re.compile(r"^\s*\w+\s*\([^()=\n]*\)\s*[{\[]", re.M)  # BrainScript has `=` there
 _CALL = re.compile(r"\s*\w[\w.]*\s*=\s*\w+\s*\(")
+_NUMBER = re.compile(r"\s*\w[\w.]*\s*=\s*[-+.\d]+\s*$|\s*\w+Nodes\s*=\s*\([\w\s,.]*\)\s*$", re.I)
+_OBJECT = re.compile(r"^\w+\s*=\s*new\s+\w+", re.M)
+_FUNCTION = re.compile(r"=>|^\s*\w+\s*\{[^}\n]*\}\s*[(=]", re.M)
 _BRACES = re.compile(r"^\s*\w+\s*(\([^()\n]*\)\s*)?=[^\n]*[{(]?", re.M)
 _ARCHIVE = re.compile(r"\S+\s+\[(\s|$)")
 _SCRIPT = re.compile(r"\S+\s+(\S+:\d+(\[\S*\])?|\S*/\S+\.(ark|mat|vec)\S*|.*\|)\s*$")
@@ -66,9 +69,19 @@ def _language(text: str, lines: Sequence[str]) -> str:
     """Which language of CNTK's a text is in."""
     if _MEL.search(text):
         return "mel"
+    code = "\n".join(lines)
+    if _OBJECT.search(code):
+        return "brainscript"
     if _CONFIG.search(text) and ("[" in text or "{" in text or "command" in text):
         return "cntk config"
-    if _NDL.search(text) or _MACRO.search(text) or all(_CALL.match(line) for line in lines):
+    if not _NDL.search(text) and _FUNCTION.search(code):
+        return "brainscript"
+    calls = [bool(_CALL.match(line)) for line in lines]
+    if _NDL.search(text) or _MACRO.search(text) or all(calls):
+        return "ndl"
+    if any(calls) and all(
+        call or _NUMBER.match(line) for call, line in zip(calls, lines, strict=True)
+    ):
         return "ndl"
     if ("{" in text and _BRACES.search(text)) or _SECTION.search(text):
         return "brainscript"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-_WIDTH = 96
+WIDTH = 96
+"""Of a line."""
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -10,7 +11,7 @@ def wrapped(line: str, indent: int) -> list[str]:
     """A line, indented; where it is too long, what its largest brackets hold stands below."""
     bare = line.lstrip(" ")
     indent += len(line) - len(bare)
-    if indent + len(bare) <= _WIDTH:
+    if indent + len(bare) <= WIDTH:
         return [" " * indent + bare]
     begin, end = _largest(bare)
     if end - begin < 2:
@@ -19,7 +20,7 @@ def wrapped(line: str, indent: int) -> list[str]:
     found = [" " * indent + head]
     members = _members(inside)
     more = "," if len(members) > 1 or bare[begin] == "[" and _lists(bare, begin) else ""
-    if indent + 4 + len(inside) <= _WIDTH:
+    if indent + 4 + len(inside) <= WIDTH:
         found.append(" " * (indent + 4) + inside)
     else:
         for place, member in enumerate(members):

@@ -18,11 +18,11 @@ from ...framework.files.tensor_file import write_tensors
 from ...nnet3.cache.computers import ComputerCache
 from ...nnet3.inference.chunks import ChunkComputer, ChunkOptions
 from ...nnet3.inference.xvector import xvector
-from ...nnet3.network.edits import orphan_nodes
+from ...nnet3.network.editing.orphans import orphan_nodes
 from ...nnet3.network.for_inference import Model, for_inference, opened
 from ...nnet3.network.model_check import refuse_diverged
 from ...nnet3.network.nnet import Nnet
-from .formatting import wrapped
+from .formatting import WIDTH, wrapped
 from .helpers import CHECK, MODEL
 from .nnet3.forward import ForwardWriter, refuse_unknown, written_forward
 from .nnet3.hoisting import hoisted
@@ -165,10 +165,14 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
     modules: list[str] = []
     for component, layer in written.layers.items():
         attribute = written.attributes[component]
+        line = f"self.{attribute} = {layer.make}"
         told = f"  # {_plain(component)}" if component != attribute else ""
-        modules.append(f"self.{attribute} = {layer.make}{told}")
+        if len(line) + len(told) <= WIDTH - 8:
+            modules.append(line + told)
+        else:
+            modules += [told.strip()] if told else []
+            modules.append(line)
         modules += [f"self.{attribute}{part}.requires_grad_(False)" for part in layer.not_trained()]
-    indent = " " * 8
     ivector = len(written.arguments) > 1
     unit = written.unit
     rows = "one row of output for each frame" if unit == 1 else f"a row of output for {unit} frames"
@@ -193,7 +197,7 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
         edges=edges,
         rows=rows,
         methods="".join(f"{_lines(each.splitlines(), 4)}\n\n" for each in written.methods),
-        modules="\n".join(indent + line for line in modules) or f"{indent}pass",
+        modules=_lines(modules or ["pass"], 8),
         signature=", ".join(["self", *written.arguments]),
         forward=_lines(written.lines, 8),
     )

@@ -25,6 +25,7 @@ from ..config.parameters import ConfigParameters
 from ..mel.edit import edit_section
 from ..models.dump import dump
 from ..models.v1 import write_model
+from ..network.editing.rank import put_product
 from ..network.initialize import initialize
 from ..network.network import Network
 from ..network.nodes import rules
@@ -232,35 +233,10 @@ def _split(network: Network, node: Node, share: float, aligned: int) -> str:
     rank = min(math.ceil(min(rank, len(sizes)) / aligned) * aligned, len(sizes))
     roots = np.sqrt(sizes[:rank])
     left, right = left[:, :rank] * roots, roots[:, None] * right[:rank]
-    name, dtype = node.name, node.value.dtype
-    parts = [
-        _parameter(network, f"{name}_U", left.astype(dtype), node.learning_rate),
-        _parameter(network, f"{name}_V", right.astype(dtype), node.learning_rate),
-    ]
-    parents = [parent for parent in network.nodes.values() if node in parent.inputs]
-    if len(parents) == 1 and parents[0].operation == "Times" and parents[0].inputs[0] is node:
-        _reorder(network, node, parents[0], parts)  # U * (V * x)
-    else:
-        product = network.add("Times", f"{name}_SVD", parts)
-        network.replace_inputs(node, product)
-    network.delete(node)
+    put_product(network, node, left, right)
     reduced = (rows + columns) * rank / (rows * columns)
     return (
-        f"Performing SVD for a {rows:5d}-by-{columns:<5d} matrix (node name: {name:<20}) ---  "
+        f"Performing SVD for a {rows:5d}-by-{columns:<5d} matrix (node name: {node.name:<20}) ---  "
         f"computation time {seconds:5.2f} secs ;  keep {share * 100:4.1f}% energy ===> keep "
         f"{rank:5d} svd values (reduce to {reduced * 100:4.1f}% parameters) \n"
     )
-
-
-def _reorder(network: Network, node: Node, times: Node, parts: list[Node]) -> None:
-    """Make W * x to U * (V * x); the outer product keeps the name."""
-    inner = network.add("Times", f"{node.name}_SVD", [parts[1], times.inputs[1]])
-    times.inputs = [parts[0], inner]
-
-
-def _parameter(network: Network, name: str, value: np.ndarray, rate: float) -> Node:
-    attributes = {"shape": value.shape, "init": "fixedValue", "value": 0.0}
-    node = network.add("LearnableParameter", name, attributes=attributes)
-    node.learning_rate = node.attributes["learningRateMultiplier"] = rate
-    node.value = np.asfortranarray(value)
-    return node

@@ -17,11 +17,24 @@ from ...framework.base.errors import (
     VariableError,
     nearest,
 )
+from ...framework.editing.operations import (
+    Connect,
+    Copy,
+    Edit,
+    Freeze,
+    Remove,
+    Rename,
+    SetFactor,
+    SetProperty,
+    SetRole,
+    SetValue,
+)
 from ..base.text import Text, located, read_text
 from ..config.files import find_file
 from ..config.value import ConfigValue
 from ..models.dump import dump
 from ..network.edit import property_name
+from ..network.graph import GROUPS
 from ..network.network import Network
 from ..network.nodes.node import Node
 from .session import Model, Session
@@ -247,24 +260,33 @@ def _dump_node(session: Session, command: Command) -> None:
 _COPY = {"copyFlag": ("all", "value"), "copy": ("all", "value")}
 
 
-def _pairs(session: Session, command: Command) -> tuple[Model, Model, list[tuple[Node, str]]]:
-    """Source and target model of two patterns, and each node with its new name."""
+def _both(session: Session, command: Command) -> tuple[Model, str, Model, str]:
+    """Source and target model of two patterns, settled, and the patterns."""
     source, pattern = session.split(command.parameters[0])
     target, result = session.split(command.parameters[1])
     session.settle(source)
     session.settle(target)
-    return source, target, source.network.copied_names(pattern, target.network, result)
+    return source, pattern, target, result
+
+
+def _demand_one(
+    source: Model, pattern: str, target: Model, result: str, error: OpscopeError
+) -> None:
+    """Refuse patterns of two models; what is wrong with the patterns themselves comes first."""
+    if source is not target:
+        source.network.copied_names(pattern, target.network, result)
+        raise error
+
+
+def _links(command: Command) -> bool:
+    return (_option(command, "copy") or "all").lower() == "all"
 
 
 @_command("CopyNode", "Copy", takes=2, usage="fromNode, toNode, [copy=all|value]", options=_COPY)
 def _copy_node(session: Session, command: Command) -> None:
-    _, target, pairs = _pairs(session, command)
-    links = (_option(command, "copy") or "all").lower() == "all"
-    if len({id(node) for node, _ in pairs}) == len(pairs):
-        target.network.copy_nodes(pairs, links)
-        return
-    for node, name in pairs:
-        target.network.copy_nodes([(node, name)], links)
+    source, pattern, target, result = _both(session, command)
+    edit = Copy(pattern, result, links=_links(command), source=source.network)
+    session.perform(target, edit)
 
 
 @_command(
@@ -274,22 +296,21 @@ def _copy_node(session: Session, command: Command) -> None:
     options=_COPY,
 )
 def _copy_sub_tree(session: Session, command: Command) -> None:
-    model, nodes = session.find(command.parameters[0])
+    model, names = session.names(command.parameters[0])
     target, _ = session.split(command.parameters[1])
     session.settle(model)
     session.settle(target)
-    links = (_option(command, "copy") or "all").lower() == "all"
-    for node in nodes:
-        target.network.copy_subtree(node, command.parameters[2].string, links)
+    prefix, links = command.parameters[2].string, _links(command)
+    for name in names:
+        edit = Copy(name, prefix, links=links, below=True, source=model.network)
+        session.perform(target, edit)
 
 
 @_command("CopyNodeInputs", "CopyInputs", takes=2, usage="fromNode, toNode")
 def _copy_node_inputs(session: Session, command: Command) -> None:
-    source, target, pairs = _pairs(session, command)
-    if source is not target:
-        raise _different(command, "CopyInputs")
-    for node, name in pairs:
-        target.network.copy_node(node, name, links=True, content=False)
+    source, pattern, target, result = _both(session, command)
+    _demand_one(source, pattern, target, result, _different(command, "CopyInputs"))
+    session.perform(target, Copy(pattern, result, content=False))
 
 
 def _different(command: Command, name: str) -> OpscopeError:
@@ -307,8 +328,8 @@ def _different(command: Command, name: str) -> OpscopeError:
 @_command("SetNodeInput", "SetInput", takes=3, usage="toNode, inputID(0-based), inputNodeName")
 def _set_node_input(session: Session, command: Command) -> None:
     to, number, source = command.parameters
-    model, nodes = session.find(to)
-    other, inputs = session.find(source)
+    model, names = session.names(to)
+    other, inputs = session.names(source)
     if model is not other:
         raise _different(command, "SetNodeInput()")
     if len(inputs) != 1:
@@ -318,8 +339,8 @@ def _set_node_input(session: Session, command: Command) -> None:
             source.locate(),
         )
     index = ConfigValue(number).int()
-    for node in nodes:
-        model.network.set_input(node, index, inputs[0])
+    for name in names:
+        session.perform(model, Connect(name, inputs, index))
 
 
 @_command(
@@ -329,17 +350,17 @@ def _set_node_input(session: Session, command: Command) -> None:
     usage="toNode, inputNodeName1, [inputNodeName2, ...]",
 )
 def _set_node_inputs(session: Session, command: Command) -> None:
-    model, nodes = session.find(command.parameters[0])
-    if len(nodes) != 1:
+    model, names = session.names(command.parameters[0])
+    if len(names) != 1:
         raise located(
             VariableError,
             f"SetNodeInputs() must have exactly one target, {command.parameters[0]} has "
-            f"{len(nodes)}",
+            f"{len(names)}",
             command.parameters[0].locate(),
         )
-    inputs = []
+    inputs: list[str] = []
     for parameter in command.parameters[1:]:
-        other, found = session.find(parameter)
+        other, found = session.names(parameter)
         if other is not model:
             raise _different(command, "SetNodeInputs()")
         if len(found) != 1:
@@ -349,8 +370,8 @@ def _set_node_inputs(session: Session, command: Command) -> None:
                 f"{parameter} is translated to multiple node names.",
                 parameter.locate(),
             )
-        inputs.append(found[0])
-    model.network.connect(nodes[0], inputs)
+        inputs += found
+    session.perform(model, Connect(names[0], tuple(inputs)))
 
 
 # -- properties
@@ -375,17 +396,28 @@ def _set_property(session: Session, command: Command) -> None:
     if command.parameters[1].string.lower() == "multiseq":
         return  # an older CNTK's; it means nothing now
     name, value = _property(command)
-    model, nodes = session.find(command.parameters[0])
-    for node in nodes:
-        model.network.set_property(node, name, value)
+    model, names = session.names(command.parameters[0])
+    session.perform(model, _setting(names, name, value))
+
+
+def _setting(names: tuple[str, ...], name: str, value: float | bool, below: bool = False) -> Edit:
+    """The edit that a property means; nodes that are no parameters may have rates, without
+    effect."""
+    if name in GROUPS and not below:
+        return SetRole(names, name, bool(value))
+    if name in ("needsGradient", "learningRateMultiplier"):
+        rate = float(bool(value)) if name == "needsGradient" else float(value)
+        return SetFactor(names, rate, below, must_match=False)
+    if name == "freezeParameters" and value and not below:
+        return Freeze(names)
+    return SetProperty(names, name, value, below)
 
 
 @_command("SetPropertyForSubTree", takes=3, usage="rootNodeName, propertyName, propertyValue")
 def _set_property_for_sub_tree(session: Session, command: Command) -> None:
     name, value = _property(command)
-    model, nodes = session.find(command.parameters[0])
-    for node in nodes:
-        model.network.set_property_below(node, name, value)
+    model, names = session.names(command.parameters[0])
+    session.perform(model, _setting(names, name, value, below=True))
 
 
 # -- names
@@ -394,17 +426,16 @@ def _set_property_for_sub_tree(session: Session, command: Command) -> None:
 @_command("RemoveNode", "Remove", "DeleteNode", "Delete", takes=(1, None), usage="nodeName, ...")
 def _remove_node(session: Session, command: Command) -> None:
     for parameter in command.parameters:
-        model, nodes = session.find(parameter)
+        model, names = session.names(parameter)
         session.settle(model)
-        model.network.delete(*nodes)
+        session.perform(model, Remove(names))
 
 
 @_command("Rename", takes=2, usage="oldNodeName, newNodeName")
 def _rename(session: Session, command: Command) -> None:
-    source, target, pairs = _pairs(session, command)
-    if source is not target:
-        raise _different(command, "Rename")
-    source.network.rename_all(pairs)
+    source, pattern, target, result = _both(session, command)
+    _demand_one(source, pattern, target, result, _different(command, "Rename"))
+    session.perform(source, Rename(pattern, result, same_place=True))
 
 
 # -- values
@@ -423,7 +454,7 @@ def _revise_parameter(session: Session, command: Command) -> None:
         raise located(FormatError, f"{file}: {error}", file.locate()) from None
     for node in nodes:
         if node.is_parameter:
-            model.network.revise(node, value)
+            session.perform(model, SetValue(node.name, value))
         else:
             session.warnings.append(
                 f"{command.location}: you want to change the parameter of node ({node.name}), but "

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, VariableError, nearest
+from ...framework.editing.operations import Edit
 from ..base.text import Text, located
 from ..base.write import write_text
 from ..config.files import find_file, read_config_text
@@ -26,6 +27,7 @@ from ..ndl.parse import parse_ndl
 from ..ndl.scope import Instance, reduce
 from ..ndl.syntax import Script, Word
 from ..network.edit import split_pattern
+from ..network.editing.perform import perform
 from ..network.initialize import initial_value
 from ..network.network import Network
 from ..network.nodes.node import Node
@@ -220,6 +222,15 @@ class Session:
                 symbol.locate(),
             )
         return model, nodes
+
+    def names(self, symbol: Text) -> tuple[Model, tuple[str, ...]]:
+        """The names of these nodes, for an edit; errors as of `find`."""
+        model, nodes = self.find(symbol)
+        return model, tuple(node.name for node in nodes)
+
+    def perform(self, model: Model, edit: Edit) -> None:
+        """Carry out an edit in a model."""
+        perform(model.network, edit)
 
     def _ndl_node(self, model: Model, name: str) -> list[Node]:
         symbol = model.ndl.root.find(name)

@@ -43,8 +43,17 @@ cntk.add_command(lattices)
 
 @cntk.command()
 @click.argument("arguments", nargs=-1, metavar="configFile=FILE name=value ...")
-def run(arguments: tuple[str, ...]) -> None:
+@click.option(
+    "--dry-run", is_flag=True, help="Of edits alone: print how models change, and write nothing."
+)
+def run(arguments: tuple[str, ...], dry_run: bool) -> None:
     """Run the commands of a config; the log goes to standard error."""
+    if dry_run:
+        from ..actions.dry_run import edits_of
+
+        for path, difference in edits_of(arguments):
+            click.echo(f"{path}:\n{difference}")
+        return
     from ..actions.command_line import run_config
 
     run_config(*arguments)

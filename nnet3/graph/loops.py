@@ -71,7 +71,7 @@ def find_loops(topology: Topology) -> list[Loop]:
         IrregularError: one of its loops is something else than a recurrent layer.
     """
     return [
-        _loop(topology, members)
+        loop_of(topology, members)
         for members, is_loop in topology.stages
         if is_loop and not is_source(topology, members)
     ]
@@ -82,7 +82,12 @@ def is_source(topology: Topology, members: list[int]) -> bool:
     return len(members) == 2 and topology.steps[members[1]] == []
 
 
-def _loop(topology: Topology, members: list[int]) -> Loop:
+def loop_of(topology: Topology, members: list[int]) -> Loop:
+    """A loop with some members.
+
+    Raises:
+        IrregularError: it is no recurrent layer.
+    """
     inside = set(members)
     parts = {}
     for number in members:
@@ -106,7 +111,7 @@ def _loop(topology: Topology, members: list[int]) -> Loop:
     outside = [term for term in terms if term.node not in inside]
     if not outside:
         raise IrregularError("a loop reads nothing but itself")
-    order = _order(topology, members)
+    order = order_of(topology, members)
     return Loop(order, offsets.pop(), parts, own, outside)
 
 
@@ -133,7 +138,7 @@ def _terms(part: SumDescriptor, places: Iterator[Candidate]) -> Iterator[Term]:
         yield Term(scale, node, t, optional)
 
 
-def _order(topology: Topology, members: list[int]) -> list[int]:
+def order_of(topology: Topology, members: list[int]) -> list[int]:
     """The members, each after those of whose rows it reads that of the same time."""
     left, order, done = members, list[int](), set[int]()
     inside = set(members)

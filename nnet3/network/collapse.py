@@ -26,7 +26,7 @@ from ..language.descriptor import (
 from ..language.descriptor_parse import parse_descriptor
 from ..language.nodes import COMPONENT
 from .adjust import set_batchnorm_test_mode, set_dropout_test_mode
-from .edits import remove_orphan_components, remove_orphan_nodes
+from .editing.orphans import remove_orphan_components, remove_orphan_nodes
 from .nnet import Nnet
 
 _MOST_ROUNDS = 10

@@ -22,7 +22,7 @@ from ..files.kaldi_io import Reader
 from ..graph.request import ComputationRequest
 from .adjust import without_statistics
 from .collapse import collapse_model
-from .edits import orphan_nodes
+from .editing.orphans import orphan_nodes
 from .model import AmNnetSimple
 from .nnet import Nnet
 

@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.editing.difference import difference
 from ..files.kaldi_io import Writer
 from ..files.transition_model import TransitionModel, convert
 from ..language.config import ConfigLine, split_lines
@@ -26,10 +27,12 @@ from .base.file_kinds import kind_of_file
 from .base.options import BINARY, UNUSED
 from .base.program import KaldiCommand, Option, program
 
+_DRY_RUN = Option("dry-run", False, "Print how the network would change, and write nothing")
 _SRAND = Option("srand", 0, "Seed for random numbers, those of components in config files")
 _CHANGES = (
     BINARY,
     _SRAND,
+    _DRY_RUN,
     Option("learning-rate", -1.0, "If not negative, the learning rate of all components"),
     Option("nnet-config", "", "Config file whose nodes and components are added or replaced"),
     Option("edits-config", "", "File of edit directives, carried out after --nnet-config"),
@@ -49,13 +52,17 @@ _CHANGES = (
     ("[<existing-model-in>]", "<config-in>", "<raw-nnet-out>"),
     BINARY,
     _SRAND,
+    _DRY_RUN,
 )
 def nnet3_init(options: SimpleNamespace, existing: str, config: str, output: str) -> None:
     nnet = Nnet()
     if existing:
         nnet = _read_nnet(options.program, existing)
         options.program.log(f"Read raw neural net from {existing}")
+    before = _before(options, nnet)
     _add_config(options, nnet, config)
+    if before is not None:
+        return _tell(before, nnet)
     _write(nnet, output, options.binary)
     options.program.log(f"Initialized raw neural net and wrote it to {output}")
 
@@ -69,6 +76,7 @@ def nnet3_init(options: SimpleNamespace, existing: str, config: str, output: str
 )
 def nnet3_copy(options: SimpleNamespace, source: str, output: str) -> None:
     nnet = _read_nnet(options.program, source)
+    before = _before(options, nnet)
     if options.nnet_config:
         _add_config(options, nnet, options.nnet_config)
     if options.learning_rate >= 0:
@@ -78,6 +86,8 @@ def nnet3_copy(options: SimpleNamespace, source: str, output: str) -> None:
     if not options.prepare_for_test:
         adjust.set_batchnorm_test_mode(nnet, options.batchnorm_test_mode)
     _prepare(options, nnet)
+    if before is not None:
+        return _tell(before, nnet)
     _write(nnet, output, options.binary)
     options.program.log(f"Copied raw neural net from {source} to {output}")
 
@@ -102,6 +112,7 @@ def nnet3_info(options: SimpleNamespace, source: str) -> None:
 )
 def nnet3_am_copy(options: SimpleNamespace, source: str, output: str) -> None:
     model = _read_model(source)
+    before = _before(options, model.nnet)
     if options.set_raw_nnet:
         _set_nnet(options.program, model, _read_nnet(options.program, options.set_raw_nnet))
     nnet = model.nnet
@@ -116,6 +127,8 @@ def nnet3_am_copy(options: SimpleNamespace, source: str, output: str) -> None:
     _set_nnet(options.program, model, nnet)
     adjust.scale(nnet, options.scale)
     _prepare(options, nnet)
+    if before is not None:
+        return _tell(before, nnet)
     if options.raw:
         _write(nnet, output, options.binary)
         options.program.log(f"Copied neural net from {source} to raw format as {output}")
@@ -201,6 +214,17 @@ def _set_nnet(program: KaldiCommand, model: AmNnetSimple, nnet: Nnet) -> None:
     model.set_nnet(nnet)
     if priors and not model.priors.size:
         program.warn(f"Removed {priors} priors: the output is {nnet.output_dim('output')} wide.")
+
+
+def _before(options: SimpleNamespace, nnet: Nnet) -> Nnet | None:
+    """The network as it is now, if --dry-run asks for what differs from it."""
+    return nnet.copy() if options.dry_run else None
+
+
+def _tell(before: Nnet, nnet: Nnet) -> None:
+    """Print what differs between two networks."""
+    descs = before.to_desc(), before.arrays(), nnet.to_desc(), nnet.arrays()
+    click.echo(str(difference(*descs)))
 
 
 def _write(model: Nnet | AmNnetSimple, name: str, binary: bool) -> None:

@@ -24,15 +24,25 @@ def _frames(text: str) -> tuple[str, tuple[int, int]]:
     return match["name"] or "", (left, int(right))
 
 
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(dim) for dim in text.split(","))
+    except ValueError:
+        raise click.UsageError(f"--shape {text}: want integers, as in x=-1,40") from None
+
+
 @click.command()
-@click.argument("source", type=click.Path(exists=True, dir_okay=False))
-@click.argument("target", type=click.Path(dir_okay=False))
+@click.argument("source", required=False)
+@click.argument("target", required=False)
+@click.option("--to", metavar="FORM", help="What TARGET becomes, where its name does not tell.")
+@click.option("--list", "listed", is_flag=True, help="Print what becomes what, and what is lost.")
 @click.option(
     "--output",
     "outputs",
     multiple=True,
     metavar="NODE",
-    help="A node of CNTK's that becomes an output; the first is called output. Several times.",
+    help="A node or variable that becomes an output; for nnet3 the first is called output."
+    " Several times.",
 )
 @click.option(
     "--context",
@@ -41,27 +51,63 @@ def _frames(text: str) -> tuple[str, tuple[int, int]]:
     metavar="[NAME=]LEFT:RIGHT",
     help="Frames around each that an input of CNTK's holds side by side, as contextWindow says.",
 )
+@click.option("--transition-model", help="A file that begins with one, for a target .mdl.")
+@click.option("--text", is_flag=True, help="Write files of Kaldi's as text.")
 @click.option(
-    "--transition-model",
-    type=click.Path(exists=True, dir_okay=False),
-    help="A file that begins with a transition model, for a target .mdl.",
+    "--frame-subsampling-factor",
+    type=click.IntRange(1),
+    help="Frames for a row of output; by default what the folder of a Vosk model says, else 1.",
 )
-@click.option("--text", is_flag=True, help="Write nnet3 as text.")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="NAME=N,N,...", help="Of an ONNX model's input."
+)
+@click.option("--original", help="The model file that a folder of PyTorch was made of.")
+@click.option("--states", help="A file with the names of states, for labels.")
+@click.option(
+    "--bound",
+    type=click.FloatRange(0, min_open=True),
+    help="Largest error, of values above 1 relative to them; by default 1e-4.",
+)
 def convert(
-    source: str,
-    target: str,
+    source: str | None,
+    target: str | None,
+    to: str | None,
+    listed: bool,
     outputs: tuple[str, ...],
     windows: tuple[str, ...],
-    transition_model: str | None,
-    text: bool,
+    shapes: tuple[str, ...],
+    bound: float | None,
+    **given: Any,
 ) -> None:
-    """Convert a feed-forward network from CNTK to Kaldi's nnet3 (TARGET .raw or .mdl), or from
-    nnet3 to CNTK (TARGET .dnn, .cmf or .model). What cannot be converted is named."""
-    from ..convert.files import convert_file
+    """Convert the model or data in SOURCE to another format, TARGET.
 
-    context = dict(_frames(window) for window in windows)
-    for line in convert_file(source, target, outputs, context, transition_model, not text):
-        click.echo(line)
+    What SOURCE is, is known by its content, what TARGET becomes by its name or --to. The result is
+    compared with SOURCE on random inputs before it is written; what is lost is told.
+    """
+    from ..formats.converting import BOUND
+    from ..formats.converting import convert as run
+    from .files import pairs
+
+    if listed:
+        from ..formats.table import table_lines
+
+        if source is not None:
+            raise click.UsageError("--list goes without files")
+        click.echo("\n".join(table_lines()))
+        return
+    if source is None or target is None:
+        raise click.UsageError("Missing argument: SOURCE and TARGET, or --list")
+    report = run(
+        source,
+        target,
+        to,
+        outputs=outputs,
+        context=dict(_frames(window) for window in windows),
+        shapes={name: _shape(text) for name, text in pairs(shapes, "--shape").items()},
+        bound=BOUND if bound is None else bound,
+        **given,
+    )
+    click.echo(str(report))
 
 
 @click.command()

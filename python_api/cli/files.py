@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...bridges.recognise.kinds import KINDS, NNET3, SCRIPTS
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, load_marked, paths_of
 from ...framework.ir.desc import INPUT
 from ...framework.ir.op_list import OpList
-from ...nnet3.files.kaldi_io import is_nnet3
 
 if TYPE_CHECKING:
     from ...nnet3.network.nnet import Nnet
@@ -29,43 +29,39 @@ def read_marked(path: str) -> tuple[OpList, str]:
     """The same, and the mark that parameters beside a saved net must have; '' of anything else."""
     if path.endswith(SUFFIX):
         return read_checkpoint(path).op_list, ""
-    if is_nnet3(path):
+    kind = recognised(path)
+    if kind in NNET3:
         from ...nnet3.network.nnet import Nnet
 
         return Nnet.read(path).to_desc(), ""
-    if cntk_kind(path):
+    if kind == "model" or kind in SCRIPTS:
         from ...cntk.programs.files import model_desc
 
         return model_desc(path), ""
     net_path = paths_of(path)[0]
-    if os.path.isfile(path) and not os.path.isfile(net_path):
-        from ...bridges.recognise.kinds import KINDS
-        from ...bridges.recognise.recognising import check_language, kind_of
-
-        kind = kind_of(path)
+    if os.path.exists(path) and not os.path.isfile(net_path):
         if kind:
-            check_language(path, kind)
             raise FormatError(f"{path}: {KINDS[kind].title}: it holds no net that is read here")
         raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
     return load_marked(path)
 
 
-def cntk_kind(path: str) -> str:
-    """The kind of a CNTK file (see `cntk/programs/files.py`); empty if it is none."""
-    if path.endswith((NET_SUFFIX, SUFFIX)):
+def recognised(path: str) -> str:
+    """The kind of a file, one of `KINDS`; "" for what is not there, and for saved nets, whose name
+    may lack its suffix."""
+    from ...bridges.recognise.recognising import check_language, kind_of
+    from ...nnet3.programs.base.file_kinds import TABLE
+
+    if path.endswith((NET_SUFFIX, SUFFIX)) or not (TABLE.match(path) or os.path.exists(path)):
         return ""
-    from ...cntk.programs.files import kind_of_file
+    kind = kind_of(path)
+    check_language(path, kind)
+    return "" if kind in ("net", "checkpoint") else kind
 
-    return kind_of_file(path)
 
-
-def kaldi_kind(path: str) -> str:
-    """The kind of a Kaldi file that is no model (see `nnet3/programs/listing.py`), or ""."""
-    if path.endswith((NET_SUFFIX, SUFFIX)) or is_nnet3(path):
-        return ""
-    from ...nnet3.programs.base.file_kinds import kind_of_file
-
-    return kind_of_file(path)
+def listed(kind: str) -> str:
+    """What the programs of nnet3 call a file that they list or check."""
+    return "table" if kind in ("archive", "script file") else kind
 
 
 def read_network(path: str, kind: str) -> Nnet | None:
@@ -73,17 +69,17 @@ def read_network(path: str, kind: str) -> Nnet | None:
 
     Args:
         path: of the file.
-        kind: what `kaldi_kind` says of it.
+        kind: what `recognised` says of it.
     """
     if kind in ("config", "xconfig"):
         from ...nnet3.programs.listing import read_network as read_config
 
         return read_config(path, kind)
-    if path.endswith(SUFFIX) or kind:
+    if path.endswith(SUFFIX) or (kind and kind not in NNET3):
         return None
     from ...nnet3.network.nnet import Nnet
 
-    if is_nnet3(path):
+    if kind in NNET3:
         return Nnet.read(path)
     if not all(map(os.path.isfile, paths_of(path))):
         return None  # a description alone is shown as it is

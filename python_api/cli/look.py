@@ -26,28 +26,28 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     Of a network of Kaldi's (model, config or xconfig) it first prints a summary: context, inputs,
     outputs, parameters, and what is unusual; --svg draws its layers.
     """
+    from ...bridges.recognise.kinds import LISTED, SCRIPTS
     from ...framework.base.errors import FormatError
-    from .files import cntk_kind, kaldi_kind, read_desc, read_network
+    from .files import listed, read_desc, read_network, recognised
 
     if dot and svg:
         raise click.UsageError("--dot and --svg exclude each other")
-    cntk = cntk_kind(file)
-    if cntk == "checkpoint" or (cntk == "script" and not (dot or svg)):
+    kind = recognised(file)
+    if kind == "cntk checkpoint" or (kind in SCRIPTS and not (dot or svg)):
         from ...cntk.programs.files import listing as cntk_listing
 
-        for line in cntk_listing(file, cntk):
+        for line in cntk_listing(file, "script" if kind in SCRIPTS else "checkpoint"):
             click.echo(line)
         return
-    kind = "" if cntk else kaldi_kind(file)
-    network = None if cntk else read_network(file, kind)
-    if kind and not (network and (dot or svg)):
+    network = read_network(file, kind)
+    if kind in LISTED and not (network and (dot or svg)):
         if dot or svg:
             raise FormatError(
                 f"{file}: holds no net to draw; without --dot and --svg it is printed"
             )
         from ...nnet3.programs.listing import listing
 
-        for line in listing(file, kind):
+        for line in listing(file, listed(kind)):
             click.echo(line)
         return
     desc = network.to_desc() if network else read_desc(file)
@@ -111,40 +111,40 @@ def verify(file: str) -> None:
     FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3 or of CNTK, as for `opscope show`. The
     exit code is 1 if there is an error; warnings alone leave it 0.
     """
+    from ...bridges.recognise.kinds import LISTED, NNET3, SCRIPTS
     from ...framework.files.checkpoint import SUFFIX
     from ...framework.files.saved import verify_parameters
     from ...framework.passes.verify.net_check import ERROR
     from ...framework.passes.verify.verifier import problems
-    from .files import cntk_kind, is_nnet3, kaldi_kind, read_marked
+    from .files import listed, read_marked, recognised
 
-    if is_nnet3(file):
+    kind = recognised(file)
+    if kind in NNET3:
         _verify_nnet3(file)
         return
-    cntk = cntk_kind(file)
-    if cntk == "script":
+    if kind in SCRIPTS:
         from ...cntk.programs.commands import check_files
 
         check_files([file])
         return
-    if cntk:
+    if kind in ("model", "cntk checkpoint"):
         from ...cntk.programs.files import check as check_cntk
 
-        click.echo(check_cntk(file, cntk))
+        click.echo(check_cntk(file, "model" if kind == "model" else "checkpoint"))
         return
-    kind = kaldi_kind(file)
     if kind in ("config", "xconfig"):
         from ...nnet3.network.config_check import config_problems
         from ...nnet3.xconfig.check import xconfig_problems
 
         found = config_problems(file) if kind == "config" else xconfig_problems(file)
         _tell([(problem.severity, problem.message) for problem in found], f"{file}: ")
-    if kind:
+    if kind in LISTED:
         from ...nnet3.language.nodes import warnings_to
         from ...nnet3.programs.listing import check
 
         warnings: list[str] = []
         with warnings_to(warnings.append):
-            lines = list(check(file, kind))
+            lines = list(check(file, listed(kind)))
         if kind not in ("config", "xconfig"):  # of which they are told
             _tell([("warning", f"{file}: {line}") for line in warnings])
         for line in lines:

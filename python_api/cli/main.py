@@ -19,9 +19,10 @@ from . import standard_streams
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
     "summary": (".look", "Tell a net's shapes, parameters and memory in a table."),
-    "open": ("...bridges.recognise.command", "Tell what files are, by what is in them."),
+    "open": ("...bridges.open.command", "Tell what files are, by what is in them."),
     "view": ("...bridges.view.command", "Write a page to look at a net in a browser."),
     "compare": ("...bridges.compare.command", "Tell where two models part ways, by layer."),
+    "edit": ("...bridges.edit.command", "Change a network: rename, cut, freeze, new outputs."),
     "verify": (".look", "Check a net and list all that is wrong with it."),
     "ops": (".ops", "List layers and operators by topic, or tell all about one."),
     "version": (".look", "Versions of opscope and of what it runs on."),
@@ -35,9 +36,9 @@ _COMMANDS = {
         name: (f"...speech.programs.{module}", text)
         for name, (module, text) in SPEECH_PROGRAMS.items()
     },
-    "convert": (".convert", "Convert feed-forward networks between CNTK and nnet3."),
+    "convert": (".convert", "Convert models and data from one format to another."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
-    "to-torch": ("...bridges.torch.command", "Write an nnet3 network as a PyTorch module."),
+    "to-torch": ("...bridges.torch.command", "Write an nnet3 or CNTK network as a PyTorch module."),
     "from-torch": ("...bridges.torch.command", "Put weights trained in PyTorch into a model file."),
     "cntk": (".cntk", "Read CNTK's configs and scripts, and check and lay them out."),
     "nnet3": (".nnet3_recipe", "Train an nnet3 network in one command; list component types."),

@@ -1,4 +1,4 @@
 """Feed-forward networks from CNTK to nnet3 and back.
 
-Gives `convert_file`. May import both front ends; no room of this floor.
+Gives `to_cntk` and `to_nnet3` to formats. May import both front ends; no room of this floor.
 """

@@ -244,8 +244,18 @@ def convert_normalize_component(u: Unrolling, c: Any, place: Place, x: Node) -> 
     return u.add("ElementTimes", name, [inverse, x])
 
 
-@converts("DropoutComponent", "GeneralDropoutComponent")
+@converts("GeneralDropoutComponent")
+def convert_general_dropout_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return u.add("Dropout", place.name, [x])
+
+
+@converts("DropoutComponent")
 def convert_dropout_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    """Kaldi's training does not scale what stays, so its test mode scales all by 1 - p."""
+    if c.dropout_proportion:
+        kept = np.full(c.dim, 1.0 - c.dropout_proportion, np.float32)
+        factors = u.parameter(f"{place.owner}.kept", kept, 0.0)
+        x = u.add("ElementTimes", f"{place.name}.kept", [factors, x])
     return u.add("Dropout", place.name, [x])
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from ...bridges.recognise.recognising import kind_of
 from ...cntk.models.open_model import open_model
 from ...cntk.network.dialect import from_desc
 from ...cntk.network.network import Network
 from ...cntk.network.nodes.analysis import depth_first
-from ...cntk.programs.files import kind_of_file
 from ...cntk.run.runtime import CntkNet
 from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.files.saved import load_parts
@@ -18,13 +19,8 @@ from .options import ScoreOptions
 from .scorer import Keyed, only_one
 
 
-def is_cntk(path: str) -> bool:
-    """Whether a file holds a model of CNTK's."""
-    return kind_of_file(path) in ("model", "v2 model")
-
-
 def _network(path: str) -> Network:
-    if is_cntk(path):
+    if os.path.exists(path) and kind_of(path) == "model":
         return open_model(path).network
     network = from_desc(*load_parts(path))
     network.validate()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 
+from ...bridges.recognise.kinds import KINDS, NNET3
+from ...bridges.recognise.recognising import kind_of
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.untrusted.values import open_file
 from ...framework.files.saved import load_desc, paths_of
-from ...nnet3.files.kaldi_io import is_nnet3
 from .options import ScoreOptions
 from .scorer import Scorer
 
@@ -27,12 +28,12 @@ def open_scorer(path: str, options: ScoreOptions) -> Scorer:
         OpscopeError: an option has no meaning for it, or is wrong.
     """
     kind = _kind_of(path)  # only the modules of that kind are imported: workers start quickly
-    if kind == "nnet3":
+    if kind in ("nnet3", "saved nnet3"):
         from ...nnet3.inference.saved import load_nnet
         from .of_nnet3 import Nnet3Scorer
 
         options.check_kind("an nnet3 model", nnet3=True)
-        return Nnet3Scorer(path if is_nnet3(path) else load_nnet(path), options)
+        return Nnet3Scorer(path if kind == "nnet3" else load_nnet(path), options)
     if kind == "cntk":
         from .of_cntk import CntkScorer
 
@@ -51,11 +52,6 @@ def open_scorer(path: str, options: ScoreOptions) -> Scorer:
     return NetScorer(path, options)
 
 
-def is_onnx(path: str) -> bool:
-    """Whether a model is one of ONNX, which has no mark of its own: by its name."""
-    return path.lower().endswith(".onnx")
-
-
 def model_digest(path: str) -> str:
     """SHA-256 of the files that a model is made of.
 
@@ -63,7 +59,7 @@ def model_digest(path: str) -> str:
         FormatError: one cannot be read.
     """
     files = [path] if os.path.isfile(path) and not path.endswith(".pb") else list(paths_of(path))
-    if is_onnx(path):
+    if os.path.isfile(path) and kind_of(path) == "onnx":
         from .of_onnx import data_files
 
         files += data_files(path)
@@ -82,19 +78,17 @@ def model_digest(path: str) -> str:
 
 
 def _kind_of(path: str) -> str:
-    """ "nnet3" and "cntk", also of nets in these dialects, "onnx"; else "net"."""
-    if is_onnx(path):
-        return "onnx"
-    if is_nnet3(path):
+    """ "nnet3" and "cntk", "saved nnet3" of a net in that dialect, "onnx"; else "net"."""
+    kind = kind_of(path) if os.path.exists(path) else ""
+    if kind in NNET3:
         return "nnet3"
+    if kind in ("model", "onnx"):
+        return "cntk" if kind == "model" else kind
     net = paths_of(path)[0]
-    if not os.path.isfile(path) and not os.path.isfile(net):
+    if not os.path.exists(path) and not os.path.isfile(net):
         raise FormatError(f"{path}: no such file; want {ACCEPTED}")
-    if path != net and os.path.isfile(path):
-        from .of_cntk import is_cntk
-
-        if is_cntk(path):
-            return "cntk"
-        raise FormatError(f"{path}: no model that can be scored; want {ACCEPTED}")
+    if kind != "net" and path != net and os.path.exists(path):
+        told = f" ({KINDS[kind].title})" if kind else ""
+        raise FormatError(f"{path}: no model that can be scored{told}; want {ACCEPTED}")
     dialect = load_desc(path).metadata.get("dialect", "")
-    return dialect if dialect in ("nnet3", "cntk") else "net"
+    return {"nnet3": "saved nnet3", "cntk": "cntk"}.get(dialect, "net")

@@ -26,8 +26,8 @@ from ...framework.ir.desc import OpList, make_op
 from ...framework.ir.names import COPY_OP
 from ...framework.ir.op_list import VarDecl
 from ...framework.passes.prune import prune
+from .module_text import module_text
 from .net_to_python import Style, Writer
-from .python_text import call, prose, string, wrapped
 from .trim_columns import trim_columns
 
 _AUTO = re.compile(r"^(.*?)\.?(\w+Args\[\d+\].*|unnamed\d+|AutoName\d+)$")
@@ -77,7 +77,8 @@ def to_python(network: Network, source: str = "", params: str = "") -> PythonCod
     style = _style(network, lowered, desc, given, bool(params))
     writer = Writer(desc, outputs.values(), style)
     body = writer.write()
-    text = _module(network, source, params, writer.functions, body, outputs)
+    results, dtype = list(outputs.values()), "float64" if network.precision == "double" else ""
+    text = module_text(network.name, source, params, writer.functions, body, results, dtype)
     return PythonCode(text, _values(network, desc) if params else {}, outputs)
 
 
@@ -188,60 +189,6 @@ def _values(network: Network, desc: OpList) -> dict[str, np.ndarray]:
             array = np.ascontiguousarray(np.asarray(node.value).transpose())
             values[var.name] = array.reshape(var.shape)
     return values
-
-
-# -- the module ------------------------------------------------------------------------------------
-
-
-def _module(
-    network: Network,
-    source: str,
-    params: str,
-    functions: set[str],
-    body: list[str],
-    outputs: dict[str, str],
-) -> str:
-    origin = f" of {prose(source)}" if source else ""
-    named = [prose(name) for name in outputs.values()]
-    lines = [f'"""The network{origin} as NetBuilder code."""', ""]
-    imports = []
-    if "np" in functions:
-        imports.append("import numpy as np")
-    if params:
-        imports.append("from safetensors.numpy import load_file")
-    if imports:
-        lines += [*imports, ""]
-    taken = "NetBuilder, Scope" if params else "NetBuilder"
-    lines.append(f"from opscope import {taken}")
-    if "lookup" in functions:
-        lines.append("from opscope.framework.ir.registry import lookup")
-    lines += ["", "", "def build() -> NetBuilder:", *_docstring(named)]
-    precision = {"dtype": string("float64")} if network.precision == "double" else {}
-    made = call("NetBuilder", *([string(network.name)] if network.name else []), **precision)
-    lines += wrapped("b = ", made, "    ")
-    lines += ["", *body]
-    while not lines[-1]:
-        lines.pop()
-    if lines[-1].startswith("        "):  # a `with` block
-        lines.append("")
-    lines.append("    return b")
-    if params:
-        path = os.path.basename(params)
-        lines += ["", "", f"def load(scope: Scope, path: str = {string(path).text}) -> None:"]
-        lines.append('    """Put the values of parameters and statistics into a scope."""')
-        lines.append("    for name, value in load_file(path).items():")
-        lines.append("        scope.var(name).set(value)")
-    return "\n".join(lines) + "\n"
-
-
-def _docstring(names: list[str]) -> list[str]:
-    """The docstring that names the results."""
-    line = f'    """Results: {", ".join(names)}."""'
-    if len(line) <= 100:
-        return [line]
-    lines = ['    """Results:', ""]
-    lines += [f"    {name}" for name in names]
-    return [*lines, '    """']
 
 
 __all__ = ["PythonCode", "to_python", "write_values"]

@@ -225,7 +225,16 @@ class OnlineCmvn:
         features = self._frames.all[frames]
         if not self.options.normalize_mean or not len(frames):
             return features
-        windows, speaker, shared = self._shares(frames)
+        with np.errstate(all="ignore"):  # what files say may overflow; then the result tells
+            made = self._terms(features, *self._shares(frames))
+        if not np.isfinite(made).all() and np.isfinite(features).all():
+            raise FormatError("the statistics of CMVN are too large, or of too few frames")
+        return made
+
+    def _terms(
+        self, features: np.ndarray, windows: np.ndarray, speaker: np.ndarray, shared: np.ndarray
+    ) -> np.ndarray:
+        """Features less their means, over their deviations; arguments as `_shares` gives them."""
         known, everyone = self.state.speaker_stats, self.state.global_stats
         rows = 1 + self.options.normalize_variance
         stats = self._sums.all[windows] + shared[:, None, None] * everyone[:rows, :-1]
@@ -233,6 +242,7 @@ class OnlineCmvn:
         if known is not None:
             stats += speaker[:, None, None] * known[:rows, :-1]
             counts += speaker * known[0, -1]
+        counts[counts < 1] = np.nan  # too few, as Kaldi has it
         mean = stats[:, 0] / counts[:, None]
         mean[:, self._skipped] = 0.0
         if rows == 1:

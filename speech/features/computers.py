@@ -18,13 +18,20 @@ from ...nnet3.language.nodes import warn
 from ..audio.resample import Resampler
 from .frames import TINY, Framer, checked_samples, log_energies, warn_of_scale
 from .mel import apply_bins, cosine_transform, lifter, mel_bins
-from .options import FbankOptions, FrameOptions, MfccOptions, read_config
+from .options import (
+    FbankOptions,
+    FrameOptions,
+    MelOptions,
+    MfccOptions,
+    SpectrogramOptions,
+    read_config,
+)
 
 _BATCH = 1 << 20  # points of frames that are computed at once
 
 
 class Features(ABC):
-    """What `Mfcc` and `Fbank` share: from samples to frames of features.
+    """What all kinds of features share: from samples to frames of them.
 
     Args:
         options: of the kind. None: Kaldi's defaults.
@@ -59,7 +66,6 @@ class Features(ABC):
                 raise OpscopeError(f"there is no option {name!r}{nearest(name, known)}")
         self.options = dataclasses.replace(options, **changes) if changes else options
         self.seed = seed
-        self.bins = mel_bins(self.options)
 
     @property
     @abstractmethod
@@ -69,7 +75,7 @@ class Features(ABC):
     @property
     def raw_energies(self) -> bool:
         """Whether log energies before preemphasis and window are wanted."""
-        return self.options.use_energy and self.options.raw_energy
+        return self.options.raw_energy
 
     def compute(self, samples: Any, rate: float | None = None, *, seed: Any = None) -> np.ndarray:
         """The features of a whole signal: float32, [frames, dim].
@@ -135,6 +141,7 @@ class FeatureStream:
         *,
         whole_file: bool = False,
     ) -> None:
+        check_kind(rate, float | int | np.number | None, "rate")
         options = features.options
         self._features = features
         self._seed = features.seed if seed is None else seed
@@ -221,13 +228,31 @@ class FeatureStream:
             raise OpscopeError("the stream is finished; reset() begins a new one")
 
 
-def _power(frames: np.ndarray) -> np.ndarray:
-    """The power spectrum of windowed frames without its last point: [points, frames]."""
-    spectrum = np.fft.rfft(frames).astype(np.complex64, copy=False)[:, :-1].T
+def _spectrum(frames: np.ndarray) -> Any:
+    """The spectrum of windowed frames: complex64, [FFT points // 2 + 1, frames]."""
+    return np.fft.rfft(frames).astype(np.complex64, copy=False).T
+
+
+def _power(spectrum: Any) -> np.ndarray:
+    """The power of a spectrum: float32."""
     return np.ascontiguousarray(spectrum.real) ** 2 + np.ascontiguousarray(spectrum.imag) ** 2
 
 
-class Mfcc(Features):
+class MelFeatures(Features):
+    """What `Mfcc` and `Fbank` share; arguments and errors are those of `Features`."""
+
+    kind = MelOptions
+
+    def __init__(self, options: Any = None, **rest: Any) -> None:
+        super().__init__(options, **rest)
+        self.bins = mel_bins(self.options)
+
+    @property
+    def raw_energies(self) -> bool:
+        return self.options.use_energy and self.options.raw_energy
+
+
+class Mfcc(MelFeatures):
     """Mel-frequency cepstral coefficients, as Kaldi computes them.
 
     Example:
@@ -250,7 +275,7 @@ class Mfcc(Features):
 
     def of_frames(self, frames: np.ndarray, energies: np.ndarray | None) -> np.ndarray:
         options = self.options
-        logs = np.log(np.maximum(apply_bins(self.bins, _power(frames)), TINY))
+        logs = np.log(np.maximum(apply_bins(self.bins, _power(_spectrum(frames)[:-1])), TINY))
         cepstra = np.zeros((options.num_ceps, len(frames)), np.float32)
         for column, row in zip(self._transform.T, logs, strict=True):
             cepstra += column[:, None] * row
@@ -264,7 +289,7 @@ class Mfcc(Features):
         return np.ascontiguousarray(cepstra.T)
 
 
-class Fbank(Features):
+class Fbank(MelFeatures):
     """Mel filter banks, as Kaldi computes them.
 
     Arguments and errors are those of `Features`; options are those of `FbankOptions`.
@@ -278,7 +303,7 @@ class Fbank(Features):
 
     def of_frames(self, frames: np.ndarray, energies: np.ndarray | None) -> np.ndarray:
         options = self.options
-        spectrum = _power(frames)
+        spectrum = _power(_spectrum(frames)[:-1])
         if not options.use_power:
             spectrum = np.sqrt(spectrum)
         banks = apply_bins(self.bins, spectrum)
@@ -288,6 +313,31 @@ class Fbank(Features):
             energy = self._energies(frames, energies)[None]
             banks = np.concatenate((banks, energy) if options.htk_compat else (energy, banks))
         return np.ascontiguousarray(banks.T)
+
+
+class Spectrogram(Features):
+    """Log powers of the spectrum, as Kaldi computes them; the first column is the log energy.
+
+    Arguments and errors are those of `Features`; options are those of `SpectrogramOptions`.
+    """
+
+    kind = SpectrogramOptions
+
+    @property
+    def dim(self) -> int:
+        size = self.options.padded_size
+        return size if self.options.return_raw_fft else size // 2 + 1
+
+    def of_frames(self, frames: np.ndarray, energies: np.ndarray | None) -> np.ndarray:
+        spectrum = _spectrum(frames)
+        if self.options.return_raw_fft:  # as Kaldi packs it: the two real numbers come first
+            packed = np.empty(frames.shape, np.float32)
+            packed[:, 0], packed[:, 1] = spectrum[0].real, spectrum[-1].real
+            packed[:, 2::2], packed[:, 3::2] = spectrum[1:-1].real.T, spectrum[1:-1].imag.T
+            return packed
+        logs = np.log(np.maximum(_power(spectrum), TINY))
+        logs[0] = self._energies(frames, energies)
+        return np.ascontiguousarray(logs.T)
 
 
 def mfcc(samples: Any, rate: float, *, seed: Any = 0, **options: Any) -> np.ndarray:

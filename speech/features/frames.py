@@ -80,7 +80,11 @@ class Framer:
     def __init__(self, options: FrameOptions, seed: Any, energies: bool) -> None:
         self.options, self._energies = options, energies
         self._window = window_function(options)
-        self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+        try:
+            sequence = np.random.SeedSequence(seed)
+        except (ValueError, TypeError):
+            raise OpscopeError(f"seed={seed!r}: want whole numbers that are not negative") from None
+        self._random = np.random.Generator(np.random.PCG64(sequence))
         self._kept = np.empty(0, np.float32)
         self._begin = 0  # number of the first kept sample
         self.samples = 0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from .options import FrameOptions
+from .options import MelOptions
 
 
 def mel_scale(frequency: Any) -> Any:
@@ -24,7 +24,7 @@ class MelBin:
     weights: np.ndarray
 
 
-def mel_bins(options: FrameOptions) -> list[MelBin]:
+def mel_bins(options: MelOptions) -> list[MelBin]:
     """The filters of some options.
 
     Raises:

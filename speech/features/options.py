@@ -101,7 +101,7 @@ def read_config(kind: type[Options], path: str | os.PathLike[str]) -> Options:
 
 @dataclass(frozen=True)
 class FrameOptions:
-    """How samples are cut into frames, and into which mel bins; what MFCC and filter banks share.
+    """How samples are cut into frames: what all kinds of features share.
 
     Attributes are Kaldi's options; `options_of` lists their documentation.
 
@@ -126,12 +126,6 @@ class FrameOptions:
     allow_downsample: bool = option(False, "Take signals of a higher sampling rate")
     allow_upsample: bool = option(False, "Take signals of a lower sampling rate")
     max_feature_vectors: int = option(-1, "Taken for compatibility; without effect")
-    num_mel_bins: int = option(23, "Number of triangular mel-frequency bins")
-    low_freq: float = option(20.0, "Low cutoff frequency of the mel bins")
-    high_freq: float = option(0.0, "High cutoff frequency (if <= 0, offset from Nyquist)")
-    vtln_low: float = option(100.0, "Taken for compatibility; nothing is warped")
-    vtln_high: float = option(-500.0, "Taken for compatibility; nothing is warped")
-    debug_mel: bool = option(False, "Log the mel bins")
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
@@ -146,7 +140,7 @@ class FrameOptions:
                 fits = isinstance(value, int | float | np.number) and np.isfinite(value)
             if not fits:
                 raise OpscopeError(f"{each.name}={value!r}: want a {type(each.default).__name__}")
-        least = {"sample_frequency": 1.0, "dither": 0.0, "num_mel_bins": 3}
+        least = {"sample_frequency": 1.0, "dither": 0.0}
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise OpscopeError(f"{name}={getattr(self, name)}: must be at least {low}")
@@ -168,12 +162,6 @@ class FrameOptions:
             raise OpscopeError(
                 f"round_to_power_of_two=False wants an even number of samples, not"
                 f" {self.padded_size}"
-            )
-        most = min(self.padded_size // 2, _MOST_BINS)
-        if self.num_mel_bins > most:
-            raise OpscopeError(
-                f"num_mel_bins={self.num_mel_bins}: an FFT of {self.padded_size} points has at most"
-                f" {most} bins here"
             )
 
     @property
@@ -218,12 +206,33 @@ class FrameOptions:
         return self.window_shift * frame + self.window_shift // 2 - self.window_size // 2
 
 
+@dataclass(frozen=True)
+class MelOptions(FrameOptions):
+    """The mel bins of MFCC and filter banks, besides frames; see `FrameOptions`."""
+
+    num_mel_bins: int = option(23, "Number of triangular mel-frequency bins")
+    low_freq: float = option(20.0, "Low cutoff frequency of the mel bins")
+    high_freq: float = option(0.0, "High cutoff frequency (if <= 0, offset from Nyquist)")
+    vtln_low: float = option(100.0, "Taken for compatibility; nothing is warped")
+    vtln_high: float = option(-500.0, "Taken for compatibility; nothing is warped")
+    debug_mel: bool = option(False, "Log the mel bins")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        most = min(self.padded_size // 2, _MOST_BINS)
+        if not 3 <= self.num_mel_bins <= most:
+            raise OpscopeError(
+                f"num_mel_bins={self.num_mel_bins}: want 3 at least, and an FFT of"
+                f" {self.padded_size} points has at most {most} bins here"
+            )
+
+
 WINDOWS: Sequence[str] = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
 
 
 @dataclass(frozen=True)
-class MfccOptions(FrameOptions):
-    """The options of MFCC, as in a Kaldi `mfcc.conf`; see `FrameOptions`."""
+class MfccOptions(MelOptions):
+    """The options of MFCC, as in a Kaldi `mfcc.conf`; see `MelOptions`."""
 
     num_ceps: int = option(13, "Number of cepstra, C0 included")
     use_energy: bool = option(True, "Use the log energy in place of C0")
@@ -241,8 +250,8 @@ class MfccOptions(FrameOptions):
 
 
 @dataclass(frozen=True)
-class FbankOptions(FrameOptions):
-    """The options of filter banks, as in a Kaldi `fbank.conf`; see `FrameOptions`."""
+class FbankOptions(MelOptions):
+    """The options of filter banks, as in a Kaldi `fbank.conf`; see `MelOptions`."""
 
     use_energy: bool = option(False, "Add a column with the log energy")
     energy_floor: float = option(0.0, "Floor of the energy; only with --use-energy=true")
@@ -250,3 +259,12 @@ class FbankOptions(FrameOptions):
     htk_compat: bool = option(False, "The energy last")
     use_log_fbank: bool = option(True, "Log of the filter banks")
     use_power: bool = option(True, "Power of the spectrum; else its magnitude")
+
+
+@dataclass(frozen=True)
+class SpectrogramOptions(FrameOptions):
+    """The options of spectrograms; see `FrameOptions`."""
+
+    energy_floor: float = option(0.0, "Floor of the energy, which stands in the first column")
+    raw_energy: bool = option(True, "Energy of the signal before preemphasis and window")
+    return_raw_fft: bool = option(False, "Complex numbers of the FFT, not log powers")

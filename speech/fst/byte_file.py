@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import open_handle, shown
+from ...framework.base.untrusted.values import open_handle
 
 _LONGEST_STRING = 1 << 16
 
@@ -62,7 +62,7 @@ class ByteFile:
         """Numbers, as `struct` has them, with the lowest byte first."""
         form = f"<{form}"
         start = self.skip(struct.calcsize(form), what)
-        return struct.unpack_from(form, self.data, start)
+        return struct.unpack_from(form, self.data.data, start)
 
     def array(self, dtype: Any, count: int, what: str) -> np.ndarray:
         """`count` items, as a view of the file: [count]."""
@@ -81,8 +81,8 @@ class ByteFile:
     def record_starts(self, count: int, head: int, place: int, item: int, what: str) -> np.ndarray:
         """Where records of differing lengths begin, and the last one ends; the cursor moves behind.
 
-        A record has `head` bytes, in which an int64 at `place` counts the items of `item` bytes that
-        follow it at once, before what is left of the head.
+        A record has `head` bytes, in which an int64 at `place` counts the items of `item` bytes
+        that it has besides.
 
         Returns:
             int64, [count + 1].
@@ -90,7 +90,7 @@ class ByteFile:
         if count < 0 or count * head > self.remaining:
             raise self.error(f"{count} {what} cannot stand in {self.remaining} bytes")
         starts = np.empty(count + 1, np.int64)
-        at, size, data = self.offset, len(self.data), memoryview(self.data)
+        at, size, data = self.offset, len(self.data), self.data.data
         unpack = struct.Struct("<q").unpack_from
         for i in range(count):
             starts[i] = at
@@ -98,7 +98,7 @@ class ByteFile:
                 raise self.error(f"the file ends in the {what}, at number {i} of {count}", at)
             items = unpack(data, at + place)[0]
             if not 0 <= items <= (size - at - head) // item:
-                raise self.error(f"number {i} of the {what} has {shown(items)} items", at)
+                raise self.error(f"number {i} of the {what} has {items} items", at)
             at += head + items * item
         starts[count] = self.offset = at
         return starts

@@ -1,16 +1,16 @@
 """C text of graphs: static arcs, and composition on the fly with a table of states.
 
-`composition.py` does the same in Python; both give the same arcs in the same order.
+`composition.py` does the same in NumPy; both give the same arcs in the same order.
 """
 
 from __future__ import annotations
 
-from .sums import ARC_PERIOD
+from .sums import PRECISE
 
 GRAPH_WORDS = (
     *("lazy", "start1", "final1", "begin1", "arcs1"),
     *("start2", "final2", "begin2", "arcs2", "epsilons"),
-    *("interval_begin", "intervals", "final_label", "sum_place", "sums"),
+    *("interval_begin", "intervals", "final_label", "sums"),
     *("states1", "emitting", "most", "interval_set", "labels"),
 )
 """What `graph_new` is given, a 64-bit word each, after the address for its result."""
@@ -30,7 +30,7 @@ typedef struct {
   Fst a, b;
   const int32_t *epsilons, *intervals, *interval_set, *labels;
   Memo *memo; int64_t memos, memo_slots;  /* what was looked ahead, by set of intervals and s2 */
-  const int64_t *interval_begin, *sum_place;
+  const int64_t *interval_begin;
   const double *sums;
   int32_t final_label;
   const Arc *arcs;             /* of a static graph, or those made so far */
@@ -98,27 +98,14 @@ static int32_t state_of(Graph *g, int32_t s1, int32_t s2, int32_t filter, float 
   g->table[at] = (int32_t)g->states;
   return (int32_t)g->states++;
 }
-static double pos_exp(double x) { return x == INFINITY ? 0.0 : log(1.0 + exp(-x)); }
-static float log_plus(float w, float v) {
-  if (w == INFINITY) return v;
-  const double x = w, y = v;
-  return (float)(x > y ? y - pos_exp(x - y) : x - pos_exp(y - x));
-}
-static float run_sum(const Graph *g, float sum, int64_t s, int64_t begin, int64_t end) {
-  const Arc *arcs = g->b.arcs + g->b.begin[s];
-  int64_t from = end, to = end;
-  if (g->sum_place[s] >= 0) {
-    const double *sums = g->sums + g->sum_place[s];
-    const int64_t i = begin > 0 ? (begin - 1) / PERIOD + 1 : 0, j = end / PERIOD;
-    from = i * PERIOD; to = j * PERIOD;
-    for (int64_t p = begin; p < (from < end ? from : end); p++) sum = log_plus(sum, arcs[p].weight);
-    if (from < to && sums[j] < sums[i]) {
-      const double x = sums[j], y = sums[i];
-      sum = log_plus(sum, (float)(y == INFINITY ? x : x - log(1.0 - exp(x - y))));
-    }
-    for (int64_t p = from > to ? from : to; p < end; p++) sum = log_plus(sum, arcs[p].weight);
-  } else
-    for (int64_t p = begin; p < end; p++) sum = log_plus(sum, arcs[p].weight);
+/* The sum of the probabilities of arcs `begin` to `end` of s2. */
+static double mass_of(const Graph *g, int64_t s2, int64_t begin, int64_t end) {
+  const double *sums = g->sums + g->b.begin[s2];
+  const double mass = begin ? sums[end - 1] - sums[begin - 1] : sums[end - 1];
+  if (mass > PRECISE * sums[end - 1]) return mass;
+  const Arc *arcs = g->b.arcs + g->b.begin[s2];
+  double sum = 0;
+  for (int64_t p = begin; p < end; p++) sum += exp(-(double)arcs[p].weight);
   return sum;
 }
 /* The first of sorted labels that is not below another one; near `low` it is found soonest. */
@@ -157,19 +144,15 @@ static int search_ahead(const Graph *g, int32_t s1, int32_t s2, float *weight, c
   const int32_t set = g->interval_set[s1], *labels = g->labels + g->b.begin[s2];
   const int64_t i0 = g->interval_begin[set], i1 = g->interval_begin[set + 1];
   int64_t begin = -1, end = -1;
-  float sum = INFINITY;
+  double mass = 0;
   *weight = 0; *prefix = 0;
   if (2 * count < i1 - i0) {
-    int32_t last = -1;
-    for (int64_t p = 0; p < count; p++) {
-      const int32_t label = labels[p];
-      if (label == last || (label && reaches(g, s1, label))) {
-        last = label;
+    for (int64_t p = 0; p < count; p++)
+      if (labels[p] && reaches(g, s1, labels[p])) {
         if (begin < 0) begin = p;
         end = p + 1;
-        sum = log_plus(sum, arcs[p].weight);
+        mass += mass_of(g, s2, p, end);
       }
-    }
   } else {
     int64_t low = 0;
     for (int64_t i = i0; i < i1 && low < count; i++) {
@@ -178,13 +161,19 @@ static int search_ahead(const Graph *g, int32_t s1, int32_t s2, float *weight, c
       if (low > from) {
         if (begin < 0) begin = from;
         end = low;
-        sum = run_sum(g, sum, s2, from, low);
+        mass += mass_of(g, s2, from, low);
       }
     }
   }
   const float final = g->b.final[s2];
   const int to_end = final != INFINITY && reaches(g, s1, g->final_label);
   if (begin >= 0 && end - begin == 1 && !to_end) { *prefix = arcs + begin; return 1; }
+  float sum = (float)-log(mass);
+  if (begin >= 0 && !(mass > 0 && mass < INFINITY)) {  /* costs beyond what sums can hold */
+    sum = INFINITY;
+    for (int64_t p = begin; p < end; p++)
+      if (arcs[p].weight < sum && reaches(g, s1, labels[p])) sum = arcs[p].weight;
+  }
   if (begin >= 0) *weight = sum;
   if (to_end) *weight = begin >= 0 && sum < final ? sum : final;
   return begin >= 0 || to_end;
@@ -337,18 +326,18 @@ EXPORT void graph_new(const int64_t *w) {
   w++;
   g->lazy = w[0];
   g->a = (Fst){(const float *)w[2], (const int64_t *)w[3], (const Arc *)w[4], w[1]};
-  g->most = w[17];
+  g->most = w[16];
   if (!g->lazy) {
-    g->arcs = g->a.arcs; g->begin = g->a.begin; g->emitting = (const int32_t *)w[16];
-    g->states = w[15];
+    g->arcs = g->a.arcs; g->begin = g->a.begin; g->emitting = (const int32_t *)w[15];
+    g->states = w[14];
     return;
   }
   g->b = (Fst){(const float *)w[6], (const int64_t *)w[7], (const Arc *)w[8], w[5]};
   g->epsilons = (const int32_t *)w[9];
   g->interval_begin = (const int64_t *)w[10]; g->intervals = (const int32_t *)w[11];
   g->final_label = (int32_t)w[12];
-  g->interval_set = (const int32_t *)w[18]; g->labels = (const int32_t *)w[19];
-  g->sum_place = (const int64_t *)w[13]; g->sums = (const double *)w[14];
+  g->interval_set = (const int32_t *)w[17]; g->labels = (const int32_t *)w[18];
+  g->sums = (const double *)w[13];
   if (!rehash(g, 1 << 12)) { free(g); *(Graph **)(w[-1]) = 0; }
 }
 EXPORT void graph_free(const int64_t *w) {
@@ -394,4 +383,4 @@ EXPORT void graph_arcs(const int64_t *w) {
   told[3] = ((Graph *)w[0])->failed;
 }
 """
-SOURCE = f"#define PERIOD {ARC_PERIOD}\n" + _SOURCE
+SOURCE = f"#define PRECISE {PRECISE!r}\n" + _SOURCE

@@ -1,4 +1,4 @@
-"""Decoding graphs as arrays that a search reads: static ones, and pairs that are composed lazily."""
+"""Decoding graphs as arrays that a search reads: static ones, and pairs to be composed lazily."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LookaheadGraph:
         interval_begin, intervals: where each set begins, int64, [sets + 1]; first label and the one
             behind the last, int32, [intervals, 2].
         final_label: stands for the end of a path in them.
-        sum_place, sums: of the second's costs, as `running_sums` gives them.
+        sums: of the second's probabilities, as `running_sums` gives them.
         epsilons: how many epsilons the second's states begin with, int32, [states].
         labels: the second's input labels, int32, [arcs].
         largest: the largest input label.
@@ -65,7 +65,6 @@ class LookaheadGraph:
     interval_begin: np.ndarray
     intervals: np.ndarray
     final_label: int
-    sum_place: np.ndarray
     sums: np.ndarray
     epsilons: np.ndarray
     labels: np.ndarray
@@ -113,13 +112,11 @@ Graph = StaticGraph | LookaheadGraph
 def _of_grammar(fst: ArcFst) -> dict[str, Any]:
     """The attributes of a `LookaheadGraph` that come from its second FST."""
     fst = fst.ordered(fst.arcs["ilabel"])
-    place, sums = running_sums(fst)
     labels = np.ascontiguousarray(fst.arcs["ilabel"])
     epsilons = np.bincount(fst.source()[labels == 0], minlength=fst.states).astype(np.int32)
     return {
         "second": fst,
-        "sum_place": place,
-        "sums": sums,
+        "sums": running_sums(fst),
         "epsilons": epsilons,
         "labels": labels,
     }
@@ -162,7 +159,6 @@ def distinct_sets(
     inside = np.arange(int(starts[-1])) - np.repeat(starts[:-1], sizes)
     kept = intervals[np.repeat(begin[chosen], sizes) + inside]
     return sets.astype(np.int32), starts.astype(np.int64), np.ascontiguousarray(kept)
-
 
 
 def without_labels(fst: ArcFst, labels: Collection[int]) -> ArcFst:

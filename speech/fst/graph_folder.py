@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_text, shown, whole_number
+from ...framework.base.untrusted.values import read_text, whole_number
 from . import graph_cache
 from .byte_file import ByteFile
 from .graph import Graph, LookaheadGraph, StaticGraph
@@ -111,4 +111,4 @@ def _check_words(graph: Graph, words: Words, source: str) -> None:
     fst = graph.fst if isinstance(graph, StaticGraph) else graph.second
     largest = int(fst.arcs["olabel"].max(initial=0))
     if largest >= len(words):
-        raise FormatError(f"{source}: the word {shown(largest)} of an arc is none of {len(words)}")
+        raise FormatError(f"{source}: the word {largest} of an arc is none of {len(words)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.untrusted.values import check_nesting
 from .arcs import ARC, ArcFst
 from .byte_file import ByteFile
 
@@ -61,7 +62,7 @@ def read_ngram(file: ByteFile, start: int) -> ArcFst:
     arcs["olabel"] = arcs["ilabel"]
     arcs["weight"][is_shorter], arcs["weight"][~is_shorter] = backoff[1:states], costs[:futures]
     arcs["nextstate"][is_shorter] = parent[1:]
-    arcs["nextstate"][~is_shorter] = _targets(words, parent, owner, labels)
+    arcs["nextstate"][~is_shorter] = _targets(words, parent, owner, labels, file.name)
     final = np.full(states, np.inf, np.float32)
     final[final_bits] = final_costs
     return ArcFst(1, final, begin, arcs)
@@ -74,7 +75,7 @@ def _bits(file: ByteFile, count: int) -> np.ndarray:
 
 
 def _targets(
-    words: np.ndarray, parent: np.ndarray, owner: np.ndarray, labels: np.ndarray
+    words: np.ndarray, parent: np.ndarray, owner: np.ndarray, labels: np.ndarray, name: str
 ) -> np.ndarray:
     """The longest context that the owner's context and the label end with, for each arc.
 
@@ -86,14 +87,12 @@ def _targets(
     keys = parent[1:].astype(np.int64) << 32 | words[1:states].astype(np.int64)
     order = np.argsort(keys, kind="stable")
     keys, nodes = keys[order], nodes[order]
-    depth = np.zeros(states, np.int64)
-    for node in range(1, states) if states < 1000 else ():
-        depth[node] = depth[parent[node]] + 1
-    if states >= 1000:
-        level = np.arange(states)
-        while (level > 0).any():
-            depth += level > 0
-            level = parent[level]
+    depth, level, steps = np.zeros(states, np.int64), np.arange(states), 0
+    while (level > 0).any():
+        steps += 1
+        check_nesting(steps, f"{name}: the contexts of an ngram FST")
+        depth += level > 0
+        level = parent[level]
     # chain[d]: the node of depth d + 1 on the way from the root to each context.
     deepest = int(depth.max())
     chain = np.full((deepest + 1, states), -1, np.int64)

@@ -24,6 +24,7 @@ _VERSIONS = {"vector": (2,), "const": (1, 2), "olabel_lookahead": (1,), "ngram":
 _CONST_STATE = np.dtype(
     [("final", "<f4"), ("pos", "<u4"), ("arcs", "<u4"), ("iepsilons", "<u4"), ("oepsilons", "<u4")]
 )
+_MOST_COST = 1e9  # of an arc or an end, but for infinity
 _MOST = (1 << 31) - 2  # states and labels that OpenFst's 32-bit numbers hold
 
 
@@ -49,8 +50,8 @@ class FstFile:
     """What a file holds.
 
     Attributes:
-        kind: its FST type. fst: the FST. symbols: text of each output label that it names, by label;
-            None where it has no table. reachability: of an `olabel_lookahead`.
+        kind: its FST type. fst: the FST. symbols: text of each output label that it names; None
+            where it has no table. reachability: of an `olabel_lookahead`.
     """
 
     kind: str
@@ -236,5 +237,8 @@ def _check(file: ByteFile, fst: ArcFst, start: int) -> None:
                 f"arc {at} of the FST {what} {values[at]}, which is not from 0 to {most}", start
             )
     for values in (arcs["weight"], fst.final):
-        if np.isnan(values).any() or np.isneginf(values).any():
-            raise file.error("a weight of the FST is no number or minus infinity", start)
+        if not (np.isposinf(values) | (np.abs(values) <= _MOST_COST)).all():
+            raise file.error(
+                f"a weight of the FST is no number, or not from {-_MOST_COST:g} to {_MOST_COST:g}",
+                start,
+            )

@@ -7,6 +7,7 @@ import every room of this floor.
 PROGRAMS: dict[str, tuple[str, str]] = {
     "compute-mfcc-feats": ("features", "MFCC of recordings."),
     "compute-fbank-feats": ("features", "Filter banks of recordings."),
+    "compute-spectrogram-feats": ("features", "Spectrograms of recordings."),
     "extract-segments": ("segments", "Parts of recordings."),
     "apply-cmvn-sliding": ("transforms", "Normalize features by a sliding window."),
     "splice-feats": ("transforms", "Put features beside their neighbours."),

@@ -20,21 +20,29 @@ from ...nnet3.programs.base.program import Option, program
 from ...nnet3.tables.kinds import Kind
 from ...nnet3.tables.tables import TableWriter, read_table
 from ..audio.wav import WAVE, Audio
-from ..features.computers import Fbank, Features, Mfcc
-from ..features.options import FbankOptions, MfccOptions, from_values, options_of
+from ..features.computers import Fbank, Features, MelFeatures, Mfcc, Spectrogram
+from ..features.options import (
+    FbankOptions,
+    MfccOptions,
+    SpectrogramOptions,
+    from_values,
+    options_of,
+)
 
-_SHARED = (
-    Option("output-format", "kaldi", "kaldi|htk: format of the output"),
-    Option("subtract-mean", False, "Subtract the mean of each matrix of features"),
+_WARPED = (
     Option("vtln-warp", 1.0, "Taken for compatibility; nothing is warped, other values fail"),
     Option("vtln-map", "", "Taken for compatibility; nothing is warped, it fails"),
     Option("utt2spk", "", "Taken for compatibility; only with --vtln-map, which fails"),
+)
+_SHARED = (
+    Option("output-format", "kaldi", "kaldi|htk: format of the output"),
+    Option("subtract-mean", False, "Subtract the mean of each matrix of features"),
     Option("channel", -1, "Channel to take (-1: there is one, 0: left, 1: right)"),
     Option("min-duration", 0.0, "Least duration of recordings, in seconds"),
     Option("write-utt2dur", "", "Wspecifier of durations in seconds"),
     SRAND,
 )
-_PERIOD = 100000  # of frames, in units of 100 ns, as Kaldi writes it
+_PERIOD = 100000  # of frames, in units of 100 ns, as Kaldi writes it of all but spectrograms
 _HTK_ENERGY, _HTK_C0 = 0o100, 0o20000
 
 
@@ -43,10 +51,13 @@ _HTK_ENERGY, _HTK_C0 = 0o100, 0o20000
     "Create MFCC feature files.",
     ("<wav-rspecifier>", "<feats-wspecifier>"),
     *options_of(MfccOptions),
+    *_WARPED,
     *_SHARED,
 )
 def compute_mfcc_feats(options: SimpleNamespace, source: str, output: str) -> None:
-    _compute(options, Mfcc(from_values(MfccOptions, vars(options))), 0o6, source, output)
+    features = Mfcc(from_values(MfccOptions, vars(options)))
+    _check_mel(options, features)
+    _compute(options, features, 0o6 | _htk_energy(options), source, output)
 
 
 @program(
@@ -54,27 +65,56 @@ def compute_mfcc_feats(options: SimpleNamespace, source: str, output: str) -> No
     "Create Mel-filter bank (FBANK) feature files.",
     ("<wav-rspecifier>", "<feats-wspecifier>"),
     *options_of(FbankOptions),
+    *_WARPED,
     *_SHARED,
 )
 def compute_fbank_feats(options: SimpleNamespace, source: str, output: str) -> None:
-    _compute(options, Fbank(from_values(FbankOptions, vars(options))), 0o7, source, output)
+    features = Fbank(from_values(FbankOptions, vars(options)))
+    _check_mel(options, features)
+    _compute(options, features, 0o7 | _htk_energy(options), source, output)
 
 
-def _compute(
-    options: SimpleNamespace, features: Features, code: int, source: str, output: str
-) -> None:
-    log, warn = options.program.log, options.program.warn
+@program(
+    "compute-spectrogram-feats",
+    "Create spectrogram feature files.",
+    ("<wav-rspecifier>", "<feats-wspecifier>"),
+    *options_of(SpectrogramOptions),
+    *_SHARED,
+)
+def compute_spectrogram_feats(options: SimpleNamespace, source: str, output: str) -> None:
+    features = Spectrogram(from_values(SpectrogramOptions, vars(options)))
+    _compute(options, features, 0o7 | _HTK_C0, source, output, int(options.frame_shift * 10000))
+
+
+def _check_mel(options: SimpleNamespace, features: MelFeatures) -> None:
+    """Refuse warping; log the bins if that is wanted."""
     if options.vtln_warp != 1.0 or options.vtln_map:
         raise FormatError("frequencies are not warped here: --vtln-warp=1 and no --vtln-map")
     if options.utt2spk:
         raise FormatError("--utt2spk is only needed with --vtln-map")
-    kinds = {"kaldi": "matrix", "htk": _htk_kind(code, options.use_energy)}
-    if options.output_format not in kinds:
-        raise FormatError(f"--output-format={options.output_format} is none of kaldi, htk")
     if options.debug_mel:
         for number, each in enumerate(features.bins):
             weights = " ".join(f"{weight:g}" for weight in each.weights)
-            log(f"bin {number}, offset = {each.first}, vec =  [ {weights} ]")
+            options.program.log(f"bin {number}, offset = {each.first}, vec =  [ {weights} ]")
+
+
+def _htk_energy(options: SimpleNamespace) -> int:
+    """HTK's code of what stands for the energy."""
+    return _HTK_ENERGY if options.use_energy else _HTK_C0
+
+
+def _compute(
+    options: SimpleNamespace,
+    features: Features,
+    code: int,
+    source: str,
+    output: str,
+    period: int = _PERIOD,
+) -> None:
+    log, warn = options.program.log, options.program.warn
+    kinds = {"kaldi": "matrix", "htk": _htk_kind(code, period)}
+    if options.output_format not in kinds:
+        raise FormatError(f"--output-format={options.output_format} is none of kaldi, htk")
     total = 0
     with contextlib.ExitStack() as stack:
         durations = None
@@ -134,19 +174,20 @@ def _samples(options: SimpleNamespace, key: str, audio: Audio) -> np.ndarray | N
     return audio.samples[options.channel]
 
 
-def _htk_kind(code: int, energy: bool) -> Kind:
+def _htk_kind(code: int, period: int) -> Kind:
     """The kind of tables of HTK's feature files.
 
     Args:
-        code: HTK's of the features. energy: whether they have the energy; else they have C0.
+        code: HTK's of the features. period: of frames, in units of 100 ns.
     """
 
     def write(writer: Writer, matrix: np.ndarray) -> None:
         if not writer.binary:
             raise FormatError("HTK's files are binary: write them without the option t")
         frames, dim = matrix.shape
-        kind = code | (_HTK_ENERGY if energy else _HTK_C0)
-        writer.write_raw(struct.pack(">iihH", frames, _PERIOD, 4 * dim, kind))
+        if 4 * dim >= 1 << 15:
+            raise FormatError(f"HTK's files have no room for {dim} columns")
+        writer.write_raw(struct.pack(">iihH", frames, period, 4 * dim, code))
         writer.write_raw(np.asarray(matrix, ">f4").tobytes())
 
     def read(reader: Reader) -> np.ndarray:

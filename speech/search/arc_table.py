@@ -1,11 +1,11 @@
-"""Arcs of graph states as arrays, for the search in NumPy: those of static graphs, or made lazily."""
+"""Arcs of graph states as arrays, for the search in NumPy: of static graphs, or made lazily."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..fst.arcs import ARC
-from ..fst.composition import Composition, State
+from ..fst.composition import STATE, Composition
 from ..fst.graph import Graph, StaticGraph
 
 
@@ -14,8 +14,8 @@ class ArcTable:
 
     Attributes:
         arcs: `ARC`; grows while a lazy graph is searched.
-        begin, emitting, epsilons: int64, [states]: of each state, where its arcs begin (-1: not made
-            yet) and how many there are of either sort.
+        begin, emitting, epsilons: int64, [states]: of each state, where its arcs begin (-1: not
+            made yet) and how many there are of either sort.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -35,8 +35,8 @@ class ArcTable:
         self.begin = np.full(1 << 12, -1, np.int64)
         self.emitting, self.epsilons = np.zeros((2, 1 << 12), np.int64)
         self._used = 0
-        self._tuples: list[State] = []
-        self._numbers: dict[State, int] = {}
+        self._tuples = np.empty(1 << 12, STATE)
+        self._numbers: dict[tuple[int, int, int, int, float], int] = {}
 
     @property
     def used(self) -> int:
@@ -47,47 +47,59 @@ class ArcTable:
         """The start state."""
         if self._composition is None:
             return self._start
-        return self._number(self._composition.start())
+        return int(self._numbered(self._composition.start())[0])
 
-    def _number(self, state: State) -> int:
-        found = self._numbers.setdefault(state, len(self._tuples))
-        if found == len(self._tuples):
-            self._tuples.append(state)
-            if found >= len(self.begin):
-                self.begin = np.concatenate([self.begin, np.full(found, -1, np.int64)])
-                self.emitting = np.concatenate([self.emitting, np.zeros(found, np.int64)])
-                self.epsilons = np.concatenate([self.epsilons, np.zeros(found, np.int64)])
+    def _numbered(self, states: np.ndarray) -> np.ndarray:
+        """The numbers of composed states; new ones are put behind the others."""
+        numbers, count = self._numbers, len(self._numbers)
+        found = np.array(
+            [numbers.setdefault(state, len(numbers)) for state in states.tolist()], np.int32
+        )
+        if len(numbers) > count:
+            new, first = np.unique(found, return_index=True)
+            first = first[new >= count]  # in the order of their numbers
+            if len(numbers) > len(self._tuples):
+                more = max(len(numbers), 2 * len(self._tuples)) - len(self._tuples)
+                self._tuples = np.concatenate([self._tuples, np.empty(more, STATE)])
+                self.begin = np.concatenate([self.begin, np.full(more, -1, np.int64)])
+                self.emitting = np.concatenate([self.emitting, np.zeros(more, np.int64)])
+                self.epsilons = np.concatenate([self.epsilons, np.zeros(more, np.int64)])
+            self._tuples[count : len(numbers)] = states[first]
         return found
 
     def make(self, states: np.ndarray) -> None:
         """Make the arcs of states that have none yet."""
         if self._composition is None:
             return
-        for state in states[self.begin[states] < 0].tolist():
-            if self.begin[state] >= 0:  # twice in the list
-                continue
-            made = self._composition.arcs(self._tuples[state])
-            numbered = [(i, o, cost, self._number(to)) for i, o, cost, to in made]
-            ordered = [arc for arc in numbered if arc[0]]
-            self.emitting[state] = len(ordered)
-            ordered += [arc for arc in numbered if not arc[0]]
-            self.epsilons[state] = len(ordered) - self.emitting[state]
-            end = self._used + len(ordered)
-            if end > len(self.arcs):
-                self.arcs = np.concatenate([self.arcs, np.empty(end, ARC)])
-            self.arcs[self._used : end] = ordered
-            self.begin[state] = self._used
-            self._used = end
+        new = np.unique(states[self.begin[states] < 0])
+        if not len(new):
+            return
+        made = self._composition.arcs(self._tuples[new])
+        target = self._numbered(made["target"])
+        end = self._used + len(made)
+        if end > len(self.arcs):
+            self.arcs = np.concatenate([self.arcs, np.empty(end, ARC)])
+        arcs = self.arcs[self._used : end]
+        for name in ("ilabel", "olabel", "weight"):
+            arcs[name] = made[name]
+        arcs["nextstate"] = target
+        counts = np.bincount(made["state"], minlength=len(new))
+        self.emitting[new] = np.bincount(made["state"][made["ilabel"] > 0], minlength=len(new))
+        self.epsilons[new] = counts - self.emitting[new]
+        self.begin[new] = self._used + np.cumsum(counts) - counts
+        self._used = end
 
     def finals(self, states: np.ndarray) -> np.ndarray:
         """Costs of ending in states, float32."""
         if self._composition is None:
             return self._final[states]
-        costs = [self._composition.final(self._tuples[state]) for state in states.tolist()]
-        return np.array(costs, np.float32)
+        return self._composition.finals(self._tuples[states])
 
     def shrink(self, states: np.ndarray) -> np.ndarray:
         """Forget all arcs, and all states but these; their new numbers."""
-        kept = [self._tuples[state] for state in states.tolist()]
+        if self._composition is None:
+            return states
+        kept = self._tuples[states]
         self._clear()
-        return np.array([self._number(state) for state in kept], np.int32)
+        self._composition.forget()
+        return self._numbered(kept)

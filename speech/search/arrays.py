@@ -54,10 +54,7 @@ class ArrayLoops:
             arcs = self._table.arcs[place]
             acoustic = offset - likelihood[self._pdf[arcs["ilabel"]]]
             cost = (costs[source] + acoustic) + arcs["weight"]
-            cutoff = min(cost + adaptive, default=_INFINITY) if not len(cost) else _INFINITY
-            if len(cost):
-                best = cost.min()
-                cutoff = min(_INFINITY, best + adaptive) if best < _INFINITY else _INFINITY
+            cutoff = cost.min(initial=_INFINITY) + adaptive
             good = cost < cutoff
             tried = _tries(source[good], arcs[good], acoustic[good], cost[good])
             emitted = found.follow(arcs["nextstate"][good], tried)[0]
@@ -185,8 +182,8 @@ class _Tokens:
         """Make tokens of tries, or better those that are there; of equal ones the first stays.
 
         Returns:
-            A link for each try; the tokens that are new or better, in the order in which they became
-            so.
+            A link for each try; the tokens that are new or better, in the order in which they
+            became so.
         """
         loops = self._loops
         top = int(states.max(initial=0))

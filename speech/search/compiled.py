@@ -55,7 +55,7 @@ def graph_words(graph: Graph, most: int = _MOST_STATES) -> list[int | np.ndarray
     """What the compiled `graph_new` is given of a graph, in the order of `GRAPH_WORDS`."""
     if isinstance(graph, StaticGraph):
         first = graph.fst
-        empty = [0] * 10
+        empty = [0] * 9
         head = [0, first.start, first.final, first.begin, first.arcs]
         return [*head, *empty, first.states, graph.emitting, most, 0, 0]
     first, second = graph.first, graph.second
@@ -63,7 +63,7 @@ def graph_words(graph: Graph, most: int = _MOST_STATES) -> list[int | np.ndarray
         *(1, first.start, first.final, first.begin, first.arcs),
         *(second.start, second.final, second.begin, second.arcs, graph.epsilons),
         *(graph.interval_begin, graph.intervals, graph.final_label),
-        *(graph.sum_place, graph.sums, 0, 0, most, graph.interval_set, graph.labels),
+        *(graph.sums, 0, 0, most, graph.interval_set, graph.labels),
     ]
 
 
@@ -83,7 +83,9 @@ class CompiledLoops:
         names = ("start", "shrink", "finals", "sizes", "new", "free")
         self._graph_calls = {name: library.function(f"graph_{name}") for name in names}
         self._frame, self._prune = library.function("step_frame"), library.function("prune_frame")
-        words = [np.ascontiguousarray(w) if isinstance(w, np.ndarray) else w for w in graph_words(graph)]
+        words = [
+            np.ascontiguousarray(w) if isinstance(w, np.ndarray) else w for w in graph_words(graph)
+        ]
         self._kept = words
         made = np.zeros(2, np.int64)
         _call(self._graph_calls["new"], made[:1], *words)

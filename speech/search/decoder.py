@@ -1,4 +1,4 @@
-"""The decoder: log-likelihoods come in blocks; best paths and raw lattices are there at any time."""
+"""The decoder: log-likelihoods come in blocks; the best path is there at any time."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Decoder:
             self._advance(self.frames[-1].tokens, row)
 
     def finalise(self) -> None:
-        """End the utterance: the costs of ending count, and all tokens outside of the lattice go."""
+        """End the utterance: costs of ending count, and all tokens outside of the lattice go."""
         if self.finalised:
             return
         self._finals = self._finals_now()
@@ -155,6 +155,9 @@ class Decoder:
 
         Args:
             use_final: whether the path must end in a final state, where one is reached.
+
+        Raises:
+            RunError: a loop of epsilons, whose costs are nothing but rounding, is on the path.
         """
         costs = self._final_costs
         if costs is None:
@@ -166,8 +169,11 @@ class Decoder:
         at = int(np.argmin(tokens["cost"] + costs))
         end_cost = float(costs[at])
         number, labels, words, places = len(self.frames) - 1, [], [], []
-        graph, acoustic = end_cost, 0.0
+        graph, acoustic, steps = end_cost, 0.0, 0
         while at >= 0:
+            steps += 1
+            if steps > len(self.frames[number].tokens):
+                raise RunError(f"frame {max(number - 1, 0)}: the graph has a loop of epsilons")
             _, _, back, ilabel, olabel, arc_cost, frame_cost = self.frames[number].tokens[at].item()
             graph += arc_cost
             if olabel:
@@ -175,7 +181,7 @@ class Decoder:
                 places.append(max(number - 1, 0))
             if ilabel:
                 labels.append(ilabel)
-                number -= 1
+                number, steps = number - 1, 0
                 acoustic += frame_cost - self.frames[number].offset
             at = back
         return BestPath(
@@ -225,7 +231,7 @@ class Decoder:
         return self._loops.finals(self._states) if self._finals is None else self._finals
 
     def _ends(self) -> tuple[np.ndarray, float]:
-        """Costs of ending in the newest tokens, zero where none of them is final; the best total."""
+        """Costs of ending in the newest tokens, zero where none is final; the best total."""
         costs = self._finals_now()
         tokens = self.frames[-1].tokens["cost"]
         if not np.isfinite(costs).any():
@@ -269,7 +275,10 @@ class Decoder:
         frame.tokens = frame.tokens[kept]
         inside = frame.tokens["ilabel"] == 0
         self._move_backs(frame.tokens, inside, places)
-        frame.links["from"], frame.links["to"] = places[frame.links["from"]], places[frame.links["to"]]
+        frame.links["from"], frame.links["to"] = (
+            places[frame.links["from"]],
+            places[frame.links["to"]],
+        )
         frame.onward["from"] = places[frame.onward["from"]]
         if number:
             before = self.frames[number - 1]

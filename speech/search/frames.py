@@ -14,8 +14,8 @@ TOKEN = np.dtype(
     ]
 )
 """A token: the cost of its best path; what the best path through it to the newest frame costs more
-than the best one; the token before it (of the frame before where `ilabel` is not 0, else of the same
-frame), and the labels and costs of the arc between them."""
+than the best one; the token before it (of the frame before where `ilabel` is not 0, else of the
+same frame), and the labels and costs of the arc between them."""
 
 LINK = np.dtype(
     [
@@ -89,5 +89,5 @@ class Loops(Protocol):
         ...
 
     def shrink(self, states: np.ndarray, most: int) -> np.ndarray:
-        """Forget the arcs of other states if there are more than `most`; the states' new numbers."""
+        """Forget other states' arcs if there are more than `most`; the states' new numbers."""
         ...

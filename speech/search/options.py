@@ -46,7 +46,9 @@ class SearchOptions:
             if not (value > 0 and math.isfinite(value)):
                 raise OpscopeError(f"{name}={value}: a number above 0 is wanted")
         if not 0 < self.prune_scale < 1:
-            raise OpscopeError(f"prune_scale={self.prune_scale}: a number between 0 and 1 is wanted")
+            raise OpscopeError(
+                f"prune_scale={self.prune_scale}: a number between 0 and 1 is wanted"
+            )
         if not 1 < self.max_active <= MOST_ACTIVE:
             raise OpscopeError(f"max_active={self.max_active}: from 2 to {MOST_ACTIVE} is wanted")
         if not 0 <= self.min_active < self.max_active:

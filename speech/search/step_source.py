@@ -188,9 +188,9 @@ static float link_extra(const Token *from, const Token *to, const Link *l) {
   const float extra = to->extra + (((from->cost + l->acoustic) + l->graph) - to->cost);
   return extra < 0 ? 0 : extra;
 }
-/* tokens, count, first extra costs, next frame's tokens, links to them, count, epsilon links, count,
-   lattice beam, delta (double), new extra costs, address for: links with a label, epsilon links
-   that are left, whether an extra cost changed by more than delta */
+/* tokens, count, first extra costs, next frame's tokens, links to them, count, epsilon links,
+   count, lattice beam, delta (double), new extra costs, address for: links with a label and epsilon
+   links that are left, whether an extra cost changed by more than delta */
 EXPORT void prune_frame(const int64_t *w) {
   Token *tokens = (Token *)w[0]; const int64_t count = w[1];
   const float *base = (const float *)w[2]; const Token *after = (const Token *)w[3];

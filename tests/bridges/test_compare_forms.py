@@ -17,7 +17,7 @@ from kaldi_data import need
 from opscope import VariableError
 from opscope.bridges.compare.arrays import apart, apart_in_layouts, equal_in_a_layout, scaled
 from opscope.bridges.compare.layers import Layer
-from opscope.bridges.compare.matching import made_up_for, match
+from opscope.bridges.compare.matching import made_up_for, match, scaled_of
 from opscope.bridges.onnx.files.reading import read_model
 from opscope.bridges.onnx.files.tensors import from_array, to_array
 from opscope.cntk.models.v1 import write_model
@@ -311,3 +311,24 @@ def test_pairs():
     wrong = {**other, "y": Layer("y", "softmax", d + 1, ("h2",), True)}
     pairs = match(first, wrong, alike=True, tolerance=1e-9)
     assert made_up_for(pairs, first, 1e-9) == {"in"}
+
+
+def test_a_normalisation_behind_a_relu_put_before_it():
+    """Its offsets may be anywhere but in the bias of the layer: that would cut elsewhere."""
+    rng = np.random.default_rng(0)
+    affine, factors, offsets = rng.normal(size=(9, 5)), np.arange(1.0, 6.0), rng.normal(size=5)
+    relu = np.maximum(affine, 0)
+    last = rng.normal(size=(9, 2))
+    first = layers(
+        ("a", "affine", affine, ()), ("r", "relu", relu, ("a",)), ("y", "softmax", last, ("r",)),
+    )  # fmt: skip
+    folded, moved = affine * factors + offsets, affine + offsets
+    cases = ((np.maximum(folded, offsets), folded, True), (np.maximum(moved, 0), moved, False))
+    for behind, before, expected in cases:
+        other = layers(
+            ("a", "Conv", before, ()), ("r", "Max", behind, ("a",)),
+            ("y", "Softmax", last + 1, ("r",)),
+        )  # fmt: skip
+        for one, two in ((first, other), (other, first)):
+            pairs = match(one, two, alike=False, tolerance=1e-9)
+            assert (scaled_of(pairs, 1e-9) == {"a", "r"}) == expected

@@ -9,8 +9,10 @@ from nnet3_onnx import LAYERS_OF_FRAMES, OnnxNet, assert_exports, ours, with_sta
 from nnet3_runs import random_net
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
+from opscope.bridges.onnx.from_nnet3.recurrent.general import loop_in
 from opscope.bridges.onnx.from_nnet3.streams import Stream
 from opscope.framework.base.errors import OpscopeError
+from opscope.nnet3.graph.loops import IrregularError
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig.configs import xconfig_to_config
 
@@ -88,6 +90,55 @@ def test_opsets(name, opset):
 def test_operators_of_recurrent_layers(name, operator):
     found = {node.op_type for node in nnet3_graph(layer_net(LAYERS[name])).message.node}
     assert found & {"LSTM", "GRU", "Scan"} == {operator}
+
+
+IRREGULAR = {
+    "several_offsets": "Append(x, IfDefined(Offset(r, -1)), IfDefined(Offset(r, -3)))",
+    "offsets_apart": "Append(x, IfDefined(Offset(r, -4)), IfDefined(Scale(0.5, Offset(r, -6))))",
+    "backwards": "Append(x, IfDefined(Offset(r, 1)), IfDefined(Offset(r, 2)))",
+    "failover": "Append(x, Failover(Offset(r, -2), x), IfDefined(Offset(r, -1)))",
+    "failover_to_constant": "Append(x, Failover(Offset(r, -1), c), Failover(Offset(r, -2), c))",
+    "failover_to_both": "Append(x, Failover(Offset(r, -1), Sum(c, Offset(x, -1))), Const(0.5, 4))",
+    "late_member": "Append(x, IfDefined(late), IfDefined(Offset(r, -1)))",
+    "later_member": "Append(x, Failover(Offset(late, -1), c), Sum(x, IfDefined(Offset(late, -2))))",
+}
+"""What layers read that are no plain recurrent ones: several rows of their own, or others."""
+
+
+def irregular_net(read):
+    lines = f"""
+        input-node name=input dim=6
+        component name=x type=AffineComponent input-dim=12 output-dim=4 param-stddev=0.4
+        component-node name=x component=x input=Append(Offset(input, -1), Offset(input, 1))
+        component name=c type=ConstantComponent output-dim=4 output-mean=0.5 output-stddev=1
+        component-node name=c component=c input=c
+        component name=late type=AffineComponent input-dim=4 output-dim=4 param-stddev=0.7
+        component-node name=late component=late input=Offset(r, -2)
+        component name=a type=AffineComponent input-dim=12 output-dim=4 param-stddev=0.6
+        component-node name=a component=a input={read}
+        component name=r type=TanhComponent dim=4
+        component-node name=r component=r input=a
+        component name=b type=AffineComponent input-dim=4 output-dim=3
+        component-node name=b component=b input=r
+        output-node name=output input=b
+    """
+    return Nnet.from_config_text(lines, 2)
+
+
+@pytest.mark.parametrize("name", IRREGULAR)
+@pytest.mark.parametrize("subsampling", [1, 3])
+def test_irregular_loops(name, subsampling):
+    nnet = irregular_net(IRREGULAR[name])
+    assert_exports(nnet, (1, 2, 5, 13), subsampling, streams=False)
+    with pytest.raises(NotExportedError, match="streams|streamed"):
+        nnet3_graph(nnet, True)
+
+
+def test_a_loop_that_never_begins():
+    topology = irregular_net("Append(x, Offset(r, -1), x)").topology()
+    (members,) = (m for m, _ in topology.stages if topology.number("r") in m)
+    with pytest.raises(IrregularError, match="reads rows of its own that are never there"):
+        loop_in(topology, members)
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -276,10 +327,10 @@ def test_refusals_name_the_node():
         input-node name=input dim=3
         component name=a type=AffineComponent input-dim=9 output-dim=3
         component-node name=a component=a input=Append(input, IfDefined(Offset(a, -1)), \
-            IfDefined(Offset(a, -2)))
+            IfDefined(Offset(a, 2)))
         output-node name=output input=a
     """.replace("\\\n            ", "")
-    with pytest.raises(NotExportedError, match="no recurrent layer: .* several offsets"):
+    with pytest.raises(NotExportedError, match="no recurrent layer: .* before and behind"):
         nnet3_graph(Nnet.from_config_text(loop, 1))
     with pytest.raises(NotExportedError, match=r"'a.*': .*statistics take the future"):
         nnet3_graph(layer_net(LAYERS["stats"]), True)

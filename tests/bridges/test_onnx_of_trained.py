@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import opscope
 from kaldi_data import need, read_archive
 from nnet3_onnx import OnnxNet, ours, with_statistics
-from opscope.bridges.onnx.export.checking import error_of
+from opscope.bridges.onnx.export.checking import ExportError, error_of
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
 from opscope.nnet3.network.nnet import Nnet
@@ -44,6 +45,39 @@ def test_kaldi_outputs(name):
             assert (error_of(found, here) <= 1e-5).all()
         factor = 2 if name == "stats" else 1.1
         np.testing.assert_allclose(found, here, atol=factor * bound, rtol=0)
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_batches(name):
+    """Several utterances of equal length at once, each as if it were alone."""
+    features = list(read_archive(need("trained", "feats.ark")).values())
+    net = OnnxNet(nnet3_graph(need("trained", name, "model.raw")))
+    for frames in (1, 23):
+        together = np.stack([each[:frames] for each in features])
+        found = net.run(input=together)["output"]
+        alone = [net.whole(each) for each in together]
+        np.testing.assert_allclose(found, alone, atol=1e-4 if name == "lstmp" else 2e-5, rtol=0)
+
+
+def test_batches_of_several_lengths():
+    """Without layers that run backwards, a last frame that is repeated changes no row before."""
+    features = list(read_archive(need("trained", "feats.ark")).values())
+    net = OnnxNet(nnet3_graph(need("trained", "tdnnf", "model.raw"), frame_subsampling_factor=3))
+    longest = max(map(len, features))
+    filled = [np.pad(each, ((0, longest - len(each)), (0, 0)), mode="edge") for each in features]
+    found = net.run(input=np.stack(filled))["output"]
+    for rows, each in zip(found, features, strict=True):
+        alone = net.whole(each)
+        np.testing.assert_allclose(rows[: len(alone)], alone, atol=2e-5, rtol=0)
+
+
+def test_statistics_in_the_check(tmp_path):
+    """Our deviations are further from float64 than the graph's, and the message says so."""
+    features = list(read_archive(need("trained", "feats.ark")).values())
+    model, given = need("trained", "stats", "model.raw"), [{"input": each} for each in features]
+    with pytest.raises(ExportError, match="deviations in statistics.* allow 1e-3"):
+        opscope.to_onnx(model, tmp_path / "m.onnx", inputs=given)
+    assert opscope.to_onnx(model, tmp_path / "m.onnx", inputs=given, bound=1e-3).error > 1e-4
 
 
 @pytest.mark.parametrize("name", ["tdnn", "tdnnf", "cnn", "lstmp"])
@@ -89,7 +123,7 @@ def test_vosk_model(vosk):
             np.testing.assert_allclose(streamed, found, atol=2e-5, rtol=0)
 
 
-REFUSED = "Distribute|'Failover.* is no sum of rows|a loop reads itself at several offsets"
+REFUSED = "Distribute|cannot be computed with the context found"
 
 
 def test_kaldi_random_networks():
@@ -110,4 +144,4 @@ def test_kaldi_random_networks():
         found = net.whole(features, ivector if "ivector" in net.inputs else None)
         np.testing.assert_allclose(found, wanted, atol=2e-5, rtol=2e-5, err_msg=case.name)
         agreed += 1
-    assert agreed >= 15
+    assert agreed >= 22

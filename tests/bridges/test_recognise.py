@@ -15,8 +15,8 @@ from kaldi_data import need
 from opscope import FormatError
 from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.open.opening import _TELLERS
 from opscope.bridges.recognise.kinds import KINDS
-from opscope.bridges.recognise.opening import _TELLERS
 from opscope.bridges.recognise.recognising import kind_of
 from opscope.python_api.cli.main import commands, main
 from reference_folders import CNTK, DATA
@@ -290,3 +290,33 @@ def test_contexts_that_take_long_are_not_looked_for(tmp_path):
     info = opscope.open(path)
     assert info.context is None
     assert dict(info.facts)["context"] == "not looked for: p reads very many frames"
+
+
+def test_the_command_tells_of_all_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("one.npy", np.zeros((2, 3)))
+    np.savez("some.npz", a=np.zeros(3), b=np.arange(4))
+    Path("none.dat").write_bytes(b"\xff\xfe\x00\x00")
+    done = CliRunner().invoke(main, ["open", "one.npy", "none.dat", "lost.raw", "some.npz"])
+    assert done.exit_code == 1
+    assert "float64 [2, 3]" in done.stdout and "b int64 [4]" in done.stdout
+    assert "none.dat: a file that is of no known kind" in done.stderr
+    assert "lost.raw: No such file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("ndl", "# a layer\nLayer(dim, x)\n[\n  W = Parameter(dim, 3)\n  z = Times(W, x)\n]\n"),
+        ("ndl", "Dim=3\nW=Parameter(Dim, Dim)\nx=Input(Dim)\nz=Times(W, x)\nOutputNodes=(z)\n"),
+        ("ndl", "FF(X, W) = Times(W, X)\nload=ndlMacros\nrun=net\n"),
+        ("brainscript", "train = new TrainAction [\n  modelPath = 'a'\n]\nprecision = 'float'\n"),
+        ("brainscript", "Dense {dim} = {\n  apply (x) = x\n}.apply\n"),
+        ("brainscript", "Twice (f) = x => f (f (x))\n"),
+        ("mel", "# edit\nm = LoadModel(a.dnn)\nSaveModel(m, b.dnn)\n"),
+        ("cntk config", "command = Train\nTrain = [\n  action = train\n]\n"),
+    ],
+)
+def test_texts_of_cntk_without_a_suffix(kind, text, tmp_path):
+    (tmp_path / "text").write_text(text)
+    assert kind_of(str(tmp_path / "text")) == kind

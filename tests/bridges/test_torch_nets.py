@@ -145,10 +145,12 @@ def test_kinds_of_layers_and_their_way_back(kind, tmp_path):
         found
     )
     if kind != "stats-layer":  # deviations of few rows are small differences
-        assert_equals(model, Nnet.read(tmp_path / "b.raw"), ivector=ivector, bound=3e-5)
+        assert_equals(
+            model, Nnet.read(tmp_path / "b.raw"), ivector=ivector, lengths=(7,), bound=3e-5
+        )
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_networks(seed, tmp_path):
     nnet, unit = with_statistics(random_net(seed), seed), 1 + 2 * (seed % 2)
     to_torch(nnet, tmp_path, frame_subsampling_factor=unit)

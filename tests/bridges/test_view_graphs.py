@@ -367,6 +367,10 @@ def test_a_file_of_brainscript_alone(text, tmp_path):
     (tmp_path / "wrong.bs").write_text(text.replace("DenseLayer{10}", "DenseLayr{10}"))
     with pytest.raises(OpscopeError, match="unknown identifier 'DenseLayr'"):
         open_net(tmp_path / "wrong.bs")
+    if text == BRAINSCRIPT:
+        (tmp_path / 'a" b.bs').write_text(text)
+        with pytest.raises(FormatError, match="quotes in its name"):
+            open_net(tmp_path / 'a" b.bs')
     (tmp_path / "library.bs").write_text("f(x) = x + 1\n")
     with pytest.raises(FormatError, match="describes 0 networks"):
         open_net(tmp_path / "library.bs")

@@ -42,7 +42,10 @@ def _targets() -> dict[str, Target]:
         for name in names
         if name.endswith("_targets")
     ]
-    return {target.name: target for module in modules for target in module.TARGETS}
+    listed = [target for module in modules for target in module.TARGETS]
+    found = {target.name: target for target in listed}
+    assert len(found) == len(listed), "two readers of one name"
+    return found
 
 
 TARGETS = _targets()

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError
-from opscope.nnet3.network.edits import apply_edits, name_matches, orphan_nodes, parse_edits
+from opscope.framework.editing.patterns import name_matches
+from opscope.nnet3.network.editing.orphans import orphan_nodes
+from opscope.nnet3.network.edits import apply_edits, parse_edits
 from opscope.nnet3.network.nnet import Nnet
 
 CONFIG = """

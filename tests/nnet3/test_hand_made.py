@@ -9,6 +9,7 @@ import pytest
 
 from operations import growth
 from opscope.framework.base.errors import FormatError, OpscopeError
+from opscope.framework.editing.patterns import name_matches
 from opscope.framework.files.array_files import read_arrays
 from opscope.framework.ir.desc import NetDesc
 from opscope.nnet3.cache.computations import CachingCompiler
@@ -22,7 +23,6 @@ from opscope.nnet3.files.context_dependency import (
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.files.posterior import Posterior
 from opscope.nnet3.fst.fst_io import read_fst
-from opscope.nnet3.network.edits import name_matches
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import xconfig_to_config
 

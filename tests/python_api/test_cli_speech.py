@@ -19,6 +19,7 @@ from opscope.speech import (
     Mfcc,
     OnlineIvector,
     SlidingCmvnOptions,
+    Spectrogram,
     read_audio,
     resample,
     sliding_cmvn,
@@ -85,6 +86,19 @@ def test_fbank(waves):
     )
     wanted = Fbank(dither=0.0, use_energy=True).compute(sounds(8000), 16000)
     np.testing.assert_allclose(table("ark:o.ark")["a"], wanted - wanted.mean(axis=0), atol=1e-4)
+
+
+def test_spectrogram(waves):
+    done(
+        waves("compute-spectrogram-feats", QUIET, "--frame-shift=20", "ark:wav.ark", "ark:o.ark"),
+        "compute-spectrogram-feats.cc:157)  Done 2 out of 2",
+    )
+    wanted = Spectrogram(dither=0.0, frame_shift=20.0).compute(sounds(8000), 16000)
+    assert np.array_equal(table("ark:o.ark")["a"], wanted)
+    options = QUIET, "--frame-shift=20", "--output-format=htk"
+    done(waves("compute-spectrogram-feats", *options, "ark:wav.ark", "ark:o.ark"))
+    head = struct.pack(">iihH", 24, 200000, 4 * 257, 0o20007)
+    assert Path("o.ark").read_bytes().startswith(b"a " + head)
 
 
 def test_sampling_rates(waves):

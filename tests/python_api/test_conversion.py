@@ -383,10 +383,9 @@ def test_files(tmp_path):
     got = run_cntk(read_model(tmp_path / "y.dnn"), features=spliced)
     np.testing.assert_allclose(got[:, :3], wanted[:, :3], TOLERANCE, TOLERANCE)
     wrong = [
-        ((raw, tmp_path / "d.raw"), "nnet3 already"),
-        ((model, tmp_path / "d.net"), "the name must tell the format"),
-        ((model, tmp_path / "d.mdl"), "a transition model goes with .mdl"),
-        ((raw, tmp_path / "d.dnn", "--context", "1:1"), "for networks that become nnet3"),
+        ((model, tmp_path / "d.net"), "the name must tell the form"),
+        ((model, tmp_path / "d.mdl"), "an acoustic model begins with a transition model"),
+        ((raw, tmp_path / "d.dnn", "--context", "1:1"), "--context has no meaning for"),
         ((model, tmp_path / "d.raw", "--context", "2"), "odd number"),
         ((model, tmp_path / "d.raw", "--output", "no"), "no node is called 'no'"),
     ]

@@ -408,8 +408,11 @@ def test_models_of_onnx(here, dims):
     ("words", "told"),
     [
         (("none.raw", "feats.scp", "out"), "none.raw: no such file; want an nnet3 model"),
-        (("net.onnx", "feats.scp", "out"), "net.onnx: No such file"),
-        (("feats.ark", "feats.scp", "out"), "feats.ark: no model that can be scored; want an nnet"),
+        (("net.onnx", "feats.scp", "out"), "net.onnx: no such file; want an nnet3 model"),
+        (
+            ("feats.ark", "feats.scp", "out"),
+            "no model that can be scored (Kaldi archive); want an nnet",
+        ),
         (("final.raw", "none.scp", "out"), "none.scp: No such file"),
         (("final.raw", "none.ark", "out"), "none.ark: No such file"),
         (("final.raw", "ark:-", "out"), "'ark:-' can be read only once"),

@@ -204,6 +204,15 @@ def test_what_does_not_go():
         OnlineCmvn(OnlineCmvnOptions(skip_dims="0:" + "9" * 30), state)
     with pytest.raises(FormatError, match="of no frames"):
         OnlineCmvn(OnlineCmvnOptions(), OnlineCmvnState(np.zeros((2, 4))))
+    with pytest.raises(FormatError, match="too large, or of too few frames"):
+        cmvn = OnlineCmvn(OnlineCmvnOptions(global_frames=0, cmn_min_energy=1e9), state)
+        cmvn.accept(frames(3))
+        cmvn.normalized(np.arange(3))
+    huge = np.array([[1e308, 1, 1, 1], [1, 1, 1, 0]])
+    with pytest.raises(FormatError, match="too large, or of too few frames"):
+        cmvn = OnlineCmvn(OnlineCmvnOptions(), OnlineCmvnState(huge))
+        cmvn.accept(frames(3))
+        cmvn.normalized(np.arange(3))
     with pytest.raises(ShapeError, match="different dimensions"):
         OnlineCmvn(OnlineCmvnOptions(), OnlineCmvnState(np.ones((2, 4)), np.ones((2, 3))))
     with pytest.raises(ShapeError, match="features \\[5, 2\\] for statistics of 3 columns"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.speech import Fbank, Mfcc, MfccOptions, mfcc
+from opscope.speech import Fbank, Mfcc, MfccOptions, Spectrogram, mfcc
 from speech_data import BLOCK, SENTENCES, sentence, sounds, vosk_model
 
 # Our name of an option, that of kaldi-native-fbank, and where it keeps it.
@@ -94,6 +94,32 @@ def test_fbank_is_kaldis(changes):
     made = Fbank(dither=0.0, **changes).compute(samples, rate)
     wanted = oracle("Fbank", samples, rate, changes)
     np.testing.assert_allclose(made, wanted, atol=2e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_spectrogram(raw):
+    """Against the definition: kaldi-native-fbank has none."""
+    samples = sounds(4000)
+    made = Spectrogram(dither=0.0, raw_energy=raw, energy_floor=1.0).compute(samples, 16000)
+    assert made.shape == (23, 257)
+    window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 399)) ** 0.85
+    stream = Spectrogram(dither=0.0, raw_energy=raw, energy_floor=1.0).stream()
+    parts = [stream.accept(samples[at : at + 333]) for at in range(0, 4000, 333)]
+    assert np.array_equal(np.concatenate(parts), made)
+    for frame in (0, 11, 22):
+        cut = samples[160 * frame : 160 * frame + 400].astype(np.float64)
+        plain = cut - cut.mean()
+        ready = (plain - 0.97 * np.concatenate((plain[:1], plain[:-1]))) * window
+        power = np.abs(np.fft.rfft(ready, 512)) ** 2
+        np.testing.assert_allclose(made[frame, 1:], np.log(power[1:]), atol=0.05)
+        energy = np.log(np.sum((plain if raw else ready) ** 2))
+        assert abs(made[frame, 0] - energy) < 1e-4
+    packed = Spectrogram(dither=0.0, return_raw_fft=True).compute(samples, 16000)
+    spectrum = np.fft.rfft(ready, 512)
+    wanted = np.stack((spectrum.real, spectrum.imag), axis=1)[:-1].ravel()
+    wanted[1] = spectrum[-1].real
+    assert packed.shape == (23, 512)
+    np.testing.assert_allclose(packed[22], wanted, atol=0.5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", SENTENCES)
@@ -207,7 +233,7 @@ def test_configs_that_are_none(tmp_path, text, part):
         ({"high_freq": 9000.0}, "Nyquist"),
         ({"low_freq": 8000.0}, "Nyquist"),
         ({"num_mel_bins": 250, "num_ceps": 3}, "bin 2 has no point"),
-        ({"num_mel_bins": 300}, "FFT of 512 points has at most 256"),
+        ({"num_mel_bins": 300}, "FFT of 512 points has at most 256 bins"),
         ({"preemphasis_coefficient": 2.0}, "from 0 to 1"),
         ({"sample_frequency": 0.0}, "sample_frequency=0"),
     ],
@@ -231,6 +257,10 @@ def test_samples_that_do_not_go(caplog):
         features.compute(np.zeros(1000), 8000)
     with pytest.raises(OpscopeError, match="--allow-downsample=true"):
         features.stream(44100)
+    with pytest.raises(OpscopeError, match="rate"):
+        features.compute(np.zeros(1000), "8000")
+    with pytest.raises(OpscopeError, match="seed=-1: want whole numbers"):
+        features.compute(np.zeros(1000), seed=-1)
     stream = features.stream()
     stream.finish()
     with pytest.raises(OpscopeError, match="finished"):

@@ -35,6 +35,10 @@ class ExportError(OpscopeError):
     """A net that has no equal in ONNX, or an exported graph that computes something else."""
 
 
+class DiffersError(ExportError):
+    """An exported graph that computes something else."""
+
+
 class UncheckedWarning(UserWarning):
     """A graph was written that nothing here could run."""
 
@@ -191,7 +195,7 @@ def _compare(name: str, found: Any, expected: Any, bound: float, where: str) -> 
         return worst
     at = tuple(int(i) for i in np.unravel_index(int(errors.argmax()), errors.shape))
     wrong = int((errors > bound).sum())
-    raise ExportError(
+    raise DiffersError(
         f"ONNX: output {name!r}{list(at)} is {_shown(found[at])} in {runtime_name()}, here"
         f" it is {_shown(expected[at])}: an error of {worst:.3g}, at most {bound:g} is allowed"
         f" ({wrong} of {errors.size} values differ so much; {where})"

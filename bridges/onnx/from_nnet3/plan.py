@@ -18,7 +18,7 @@ from ....nnet3.components.statistics import (
     StatisticsExtractionComponent,
     StatisticsPoolingComponent,
 )
-from ....nnet3.graph.loops import IrregularError, Loop, find_loops
+from ....nnet3.graph.loops import IrregularError, Loop, is_source
 from ....nnet3.graph.topology import Topology
 from ....nnet3.language.descriptor import (
     BinarySumDescriptor,
@@ -29,6 +29,7 @@ from ....nnet3.language.descriptor import (
 )
 from .grids import Grid, merged
 from .reads import NotExportedError, Read, reads_of
+from .recurrent.general import GeneralLoop, loop_in
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,9 @@ class Plan:
             NotExportedError: a loop is no recurrent layer, or rows hang on data.
         """
         try:
-            for loop in find_loops(self.topology):
-                self.loops |= dict.fromkeys(loop.members, loop)
+            for members, is_loop in self.topology.stages:
+                if is_loop and not is_source(self.topology, members):
+                    self.loops |= dict.fromkeys(members, loop_in(self.topology, members))
         except IrregularError as error:
             raise NotExportedError(
                 f"a loop of the network is no recurrent layer: {error}"
@@ -158,7 +160,7 @@ class Plan:
         if self._is_source(number):
             return Reach()
         if number in self.loops:
-            return self._reach_of_loop(self.loops[number])
+            return self._reach_of_loop(self.loops[number], number)
         if node.kind == "input":
             if node.name == "ivector":
                 return Reach(0, 0, still=True)
@@ -230,8 +232,9 @@ class Plan:
                 found &= source.behind(offset)
         return found
 
-    def _reach_of_loop(self, loop: Loop) -> Reach:
+    def _reach_of_loop(self, loop: Loop, number: int) -> Reach:
         found = Reach()
+        stand_ins = loop.fallbacks if isinstance(loop, GeneralLoop) else []
         for term in loop.reads:
             if not term.optional:
                 source = self.reach[term.node]
@@ -243,7 +246,14 @@ class Plan:
             raise NotExportedError(f"the loop of '{name}' has no first row")
         if not found.exact:
             raise NotExportedError(f"where the loop of '{name}' begins follows from the length")
-        return found
+        if not isinstance(loop, GeneralLoop):
+            return found
+        if any(term.offset * loop.offset < 0 for term in stand_ins):
+            raise NotExportedError(f"the loop of '{name}' falls over to rows behind others")
+        later = loop.lags[number] * loop.offset
+        if loop.offset < 0:
+            return replace(found, low=found.low - later)
+        return replace(found, high=found.high - later)
 
     def _is_source(self, number: int) -> bool:
         """Whether a node is a component that reads nothing, or the descriptor before one."""
@@ -348,7 +358,11 @@ class Plan:
             if node in self.grids:
                 grid = merged(grid, self.grids[node])
         assert grid is not None
-        reach, back = self.reach[loop.members[0]], abs(loop.offset)
+        back = abs(loop.offset)
+        reach = Reach(
+            min(self.reach[node].low for node in loop.members),
+            max(self.reach[node].high for node in loop.members),
+        )
         step = merged(grid, grid.moved(back)).step if back % grid.step else grid.step
         grid = Grid(grid.first, step, grid.last, grid.moving)
         name = self.topology.nodes[loop.members[0]].name

@@ -337,7 +337,10 @@ def why_not(component: Any) -> str:
     if kind in _ROWS or diagonal(component) is not None:
         return ""
     if kind == "DistributeComponent":
-        return f"{kind} reads rows of another x, and an ONNX model has times alone"
+        return (
+            f"{kind} reads rows of another x, and an ONNX model has times alone; dim-range nodes"
+            " cut columns without it"
+        )
     if getattr(component, "test_mode", True) is False:
         return f"{kind} is in training mode: its result is random or follows from the batch"
     return f"{kind} has no form in ONNX here"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ class Value:
         array: its value where that is known; of a parameter the one it has now.
         roots: the small inputs of the net that it is computed from, if it is from these alone.
         is_parameter: whether it is trained, so that nothing is computed from it beforehand.
+        label: what the variable of a constant is called; "" after the node that reads it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Value:
     array: np.ndarray | None = None
     roots: frozenset[str] | None = None
     is_parameter: bool = False
+    label: str = ""
 
     @property
     def ndim(self) -> int:
@@ -134,7 +136,12 @@ class Emits(Protocol):
     is_one_of_many: bool
 
     def emit(
-        self, op_type: str, args: Sequence[Any], outs: Sequence[str] | int, attrs: dict[str, Any]
+        self,
+        op_type: str,
+        args: Sequence[Any],
+        outs: Sequence[str] | int,
+        attrs: dict[str, Any],
+        into: Mapping[str, Value] | None = None,
     ) -> Any: ...
 
     def constant(self, array: np.ndarray) -> Value: ...
@@ -185,7 +192,14 @@ class Call(Attributes):
             return None if default is None else list(default)
         return [int(one) for one in np.asarray(array).reshape(-1)]
 
-    def op(self, op_type: str, *args: Any, outs: Sequence[str] | int = 1, **attrs: Any) -> Any:
+    def op(
+        self,
+        op_type: str,
+        *args: Any,
+        outs: Sequence[str] | int = 1,
+        into: Mapping[str, Value] | None = None,
+        **attrs: Any,
+    ) -> Any:
         """Add an operator of the net.
 
         Args:
@@ -193,12 +207,13 @@ class Call(Attributes):
             args: the variables of its input slots in order: values, arrays, None, lists of these.
             outs: the names of output slots, or the number of outputs of the first, which is
                 duplicable.
+            into: further output slots, and the states that they write anew.
             attrs: its attributes.
 
         Returns:
             The output, a list of several.
         """
-        return self._stage.emit(op_type, args, outs, attrs)
+        return self._stage.emit(op_type, args, outs, attrs, into)
 
     def const(self, array: Any, dtype: Any = None) -> Value:
         """A constant."""
@@ -236,7 +251,7 @@ _L = TypeVar("_L", bound=Lower)
 
 def kind_of(node: Node) -> Kind | None:
     """The kind of a node; None where there is none."""
-    return KINDS.get((node.domain, node.op))
+    return node.kind or KINDS.get((node.domain, node.op))
 
 
 def evaluates(*names: str, domain: str = "", is_random: bool = False) -> Callable[[_E], _E]:

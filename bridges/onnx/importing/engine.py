@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,21 @@ _MOST_VALUES = 4096
 
 
 class Engine(Store):
-    """Runs the graphs of one model.
+    """Runs the graphs of one model; arguments as of `Store`.
 
     Attributes:
         scope: holds the parameters.
         seed: of random operators.
     """
 
-    def __init__(self, where: str, arrays: Mapping[str, np.ndarray]) -> None:
-        super().__init__(where, arrays)
+    def __init__(
+        self,
+        where: str,
+        arrays: Mapping[str, np.ndarray],
+        trained: Collection[str] | None = None,
+        states: Collection[str] = (),
+    ) -> None:
+        super().__init__(where, arrays, trained, states)
         self.scope = Scope()
         for name, array in self.parameters.items():
             self.scope.var(name).bind(array)
@@ -90,7 +96,7 @@ class Engine(Store):
                 if any(isinstance(a, np.ndarray) and a.dtype not in DTYPES for a in args):
                     kinds = ", ".join(str(getattr(a, "dtype", type(a).__name__)) for a in args)
                     raise RunError(f"not supported for inputs of {kinds}")
-                body = Body(self, [node], node.outputs, may_promote=True)
+                body = Body(self, [node], node.outputs, may_promote=True, folds=False)
                 made = tuple(body.run({k: v for k, v in values.items() if k}))
         except OpscopeError as error:
             if node.title() in str(error):
@@ -153,11 +159,19 @@ class Body:
     Args:
         engine: of the model. nodes: in order. outputs: values that are wanted.
         may_promote: whether small inputs' values may become part of a signature.
+        folds: see `Lowering`.
     """
 
     def __init__(
-        self, engine: Engine, nodes: Sequence[Node], outputs: Sequence[str], *, may_promote: bool
+        self,
+        engine: Engine,
+        nodes: Sequence[Node],
+        outputs: Sequence[str],
+        *,
+        may_promote: bool,
+        folds: bool = True,
     ) -> None:
+        self._folds = folds
         self._engine = engine
         self._first = _Part(nodes)
         self._outputs = outputs
@@ -217,6 +231,7 @@ class Body:
             self._outputs,
             may_promote,
             is_one_of_many=part.made > _MANY_STAGES,
+            folds=self._folds,
         )
 
 
@@ -230,6 +245,7 @@ def lower_part(
     may_promote: bool,
     unroll: bool = False,
     is_one_of_many: bool = False,
+    folds: bool = True,
 ) -> Stage:
     """The stage of nodes for the values in `env`, of which `by_value` alone are looked at."""
     specs, known, foreign = {}, {}, set()
@@ -253,6 +269,7 @@ def lower_part(
         may_promote=may_promote,
         unroll=unroll,
         is_one_of_many=is_one_of_many,
+        folds=folds,
     )
     return lowering.lower(nodes, outputs)
 

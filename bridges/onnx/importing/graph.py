@@ -32,6 +32,7 @@ class Node:
         inputs, outputs: names of values, unique in the model; "" for one that is left out.
         attrs: name -> number, text, array, list of these, or `Graph`.
         captures: values around a graph among the attributes that it reads.
+        kind: how it is computed (`calls.Kind`); None: as the table of ONNX's operators says.
     """
 
     op: str
@@ -42,6 +43,7 @@ class Node:
     outputs: tuple[str, ...]
     attrs: dict[str, Any]
     captures: tuple[str, ...] = ()
+    kind: Any = None
 
     def title(self) -> str:
         """How errors name it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,17 +62,32 @@ class Store(ABC):
 
     Attributes:
         where: names the model in errors.
-        constants: value -> array that nothing changes.
+        constants: value -> array that nothing changes. labelled: their variables have their names.
         parameters: value -> array that was loaded; what is trained lies in the scope.
+        states: parameters that no gradient changes, such as running statistics.
+
+    Args:
+        where: see above. arrays: value -> array.
+        trained: names of parameters; None: arrays of floats are.
+        states: names of states, which are in the scope as parameters are.
     """
 
-    def __init__(self, where: str, arrays: Mapping[str, np.ndarray]) -> None:
+    def __init__(
+        self,
+        where: str,
+        arrays: Mapping[str, np.ndarray],
+        trained: Collection[str] | None = None,
+        states: Collection[str] = (),
+    ) -> None:
         self.where = where
+        self.states = frozenset(states)
         self.parameters = {
             name: array
             for name, array in arrays.items()
-            if array.dtype in DTYPES and _is_trained(array)
+            if array.dtype in DTYPES
+            and (_is_trained(array) if trained is None else name in trained or name in states)
         }
+        self.labelled = trained is not None
         self.constants = {n: a for n, a in arrays.items() if n not in self.parameters}
 
     @abstractmethod
@@ -101,6 +116,7 @@ class Lowering:
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
         is_one_of_many: there are nets for many other shapes already.
+        folds: whether nodes that only rules compute are computed beforehand, by a net of their own.
     """
 
     def __init__(
@@ -113,7 +129,9 @@ class Lowering:
         may_promote: bool,
         unroll: bool = False,
         is_one_of_many: bool = False,
+        folds: bool = True,
     ) -> None:
+        self._folds = folds
         self._store = store
         self._values: dict[str, Value] = {}
         self._foreign = set(foreign)
@@ -168,7 +186,7 @@ class Lowering:
             assert value.array is not None
             if value.dtype not in DTYPES:
                 raise NotHere
-            value.name = self._free(f"{self._prefix}/const")
+            value.name = self._free(value.label or f"{self._prefix}/const")
             self._declare(make_var(value.name, value.shape, value.dtype, STATE, stop_gradient=True))
             self.stage.constants[value.name] = value.array
         return value.name
@@ -180,18 +198,26 @@ class Lowering:
         store = self._store
         if name in store.constants:
             array = store.constants[name]
-            found = Value("", array.shape, array.dtype, array)
+            label = name if store.labelled else ""
+            found = Value("", array.shape, array.dtype, array, label=label)
         elif name in store.parameters:
             array = store.current(name)
             found = Value(name, array.shape, array.dtype, array, is_parameter=True)
             if name not in self._declared:
-                self._declare(make_var(name, array.shape, array.dtype, PARAMETER))
+                still = name in store.states
+                kind = STATE if still else PARAMETER
+                self._declare(make_var(name, array.shape, array.dtype, kind, stop_gradient=still))
         if found is not None:
             self._values[name] = found
         return found
 
     def emit(
-        self, op_type: str, args: Sequence[Any], outs: Sequence[str] | int, attrs: dict[str, Any]
+        self,
+        op_type: str,
+        args: Sequence[Any],
+        outs: Sequence[str] | int,
+        attrs: dict[str, Any],
+        into: Mapping[str, Value] | None = None,
     ) -> Any:
         """See `Call.op`."""
         entry = lookup(op_type)
@@ -215,6 +241,8 @@ class Lowering:
                 self._made += 1
                 names.append(self._free(f"{self._prefix}/{self._made}"))
                 outputs.setdefault(slot, []).append(names[-1])
+        for slot, value in (into or {}).items():
+            outputs[slot] = [self.variable(value)]
         if self._unroll:  # gradients read what operators note beside their results
             for slot in entry.outputs:
                 if slot.intermediate and slot.name not in outputs:
@@ -227,7 +255,10 @@ class Lowering:
         if read and all(value.roots is not None or value.array is not None for value in read):
             roots = frozenset[str]().union(*(v.roots for v in read if v.roots))
         made = []
+        written = {value.name for value in (into or {}).values()}
         for name in results:
+            if name in written:
+                continue
             self._specs[name] = results[name]
             self._made_by[name] = len(self._ops)
         for name in names:
@@ -276,6 +307,7 @@ class Lowering:
         assert kind is not None
         known = all(value is not None and value.array is not None for value in values.values())
         trained = any(value is not None and value.is_parameter for value in values.values())
+        known &= self._folds or kind.evaluate is not None
         if known and not kind.is_random and not (trained and kind.lower):
             return self._fold(node, values)
         if kind.lower is None:
@@ -335,7 +367,8 @@ class Lowering:
     def _undo(self, count: int) -> None:
         for op in self._ops[count:]:
             for name in op.output_names():
-                self._specs.pop(name, None)
+                if name not in self._declared:
+                    self._specs.pop(name, None)
         del self._ops[count:]
 
     def _named(self, value: Value, name: str) -> Value:
@@ -424,7 +457,7 @@ class Lowering:
         """The operators that something reads, and their variables."""
         kept: list[OpNode] = []
         for op in reversed(self._ops):
-            if any(name in wanted for name in op.output_names()):
+            if any(name in wanted and name not in self._declared for name in op.output_names()):
                 kept.append(op)
                 wanted.update(op.input_names())
         ops = kept[::-1]
@@ -435,6 +468,8 @@ class Lowering:
         stage.net.vars = [var for name, var in self._declared.items() if name in used]
         for op in ops:
             for name in op.output_names():
+                if name in self._declared:
+                    continue
                 stage.net.vars.append(make_var(name, *self._specs[name]))
         stage.constants = {n: a for n, a in stage.constants.items() if n in used}
         stage.parameters = {var.name for var in stage.net.vars if var.kind == PARAMETER}

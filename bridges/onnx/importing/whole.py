@@ -18,8 +18,14 @@ from .stage import Promote, Stage
 Given = Mapping[str, "Sequence[int | None] | np.ndarray"]
 """Input -> shape, whose first dimension may be -1; or the array that it always is."""
 
+Variants = tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]
+"""Input -> shape, twice: sizes that differ may vary."""
+_Shapes = Mapping[str, "tuple[int, ...] | None"]
 
-def whole_net(model: Model, engine: Engine, given: Given, name: str) -> OpList:
+
+def whole_net(
+    model: Model, engine: Engine, given: Given, name: str, variants: Variants | None = None
+) -> OpList:
     """The net of a model for inputs of given shapes.
 
     The values of constants go into the engine's scope.
@@ -35,6 +41,8 @@ def whole_net(model: Model, engine: Engine, given: Given, name: str) -> OpList:
         if isinstance(value, np.ndarray):
             fixed[info.name] = value
             continue
+        if variants is not None:
+            continue
         shape = info.shape if value is None else tuple(value)
         if shape is None or info.dtype is None:
             raise ShapeError(f"{model.path}: give the shape of the input {info.name!r}")
@@ -46,22 +54,16 @@ def whole_net(model: Model, engine: Engine, given: Given, name: str) -> OpList:
                 " first dimension may be -1"
             )
         shapes[info.name] = tuple(dims)
-    if not any(-1 in dims for dims in shapes.values()):
-        return _built(model, engine, _stage(model, engine, shapes, fixed), name)
-    two, three = (
-        _built(
-            model,
-            engine,
-            _stage(
-                model,
-                engine,
-                {n: tuple(size if d < 0 else d for d in dims) for n, dims in shapes.items()},
-                fixed,
-            ),
-            name,
+    if variants is None:
+        first, second = (
+            {n: tuple(size if d < 0 else d for d in dims) for n, dims in shapes.items()}
+            for size in (2, 3)
         )
-        for size in (2, 3)
-    )
+        variants = first, second
+    two = _built(model, engine, _stage(model, engine, variants[0], fixed), name)
+    if variants[0] == variants[1]:
+        return two
+    three = _built(model, engine, _stage(model, engine, variants[1], fixed), name)
     return _free(model.path, two, three)
 
 
@@ -167,7 +169,10 @@ def _free(path: str, two: OpList, three: OpList) -> OpList:
     """The net that both are, for two and for three rows: where they differ stands -1."""
     if len(two.ops) != len(three.ops):
         raise ShapeError(f"{path}: the nodes hang on the first dimension: give it")
-    ops = [_free_op(path, a, b) for a, b in zip(two.ops, three.ops, strict=True)]
+    shapes = [{var.name: var.shape for var in net.vars} for net in (two, three)]
+    ops: list[OpNode] = []
+    for a, b in zip(two.ops, three.ops, strict=True):
+        ops += _free_op(path, a, b, shapes)
     others = {var.name: var for var in three.vars}
     variables: list[VarDecl] = []
     for var in two.vars:
@@ -180,22 +185,70 @@ def _free(path: str, two: OpList, three: OpList) -> OpList:
     return OpList(two.name, vars=variables, ops=ops, metadata=two.metadata)
 
 
-def _free_op(path: str, two: OpNode, three: OpNode) -> OpNode:
-    same = two.type == three.type and two.outputs == three.outputs
-    if same and two.inputs == three.inputs and _equal(two.attrs, three.attrs):
-        return two
-    if same and two.inputs == three.inputs and two.type == "reshape":
-        dims = [
-            a if a == b else -1
-            for a, b in zip(two.attrs["shape"], three.attrs["shape"], strict=True)
-        ]
-        if dims.count(-1) == 1:
-            return make_op(two.type, two.inputs, two.outputs, {"shape": dims})
+def _free_op(path: str, two: OpNode, three: OpNode, shapes: Sequence[_Shapes]) -> list[OpNode]:
+    same = two.type == three.type and two.outputs == three.outputs and two.inputs == three.inputs
+    if same and _equal(two.attrs, three.attrs):
+        return [two]
+    if same and two.type in ("reshape", "expand"):
+        pairs = list(zip(two.attrs["shape"], three.attrs["shape"], strict=True))
+        source = next(iter(two.input_names()))
+        given = list(zip(*(found[source] or () for found in shapes), strict=True))
+        found = _free_reshape if two.type == "reshape" else _free_expand
+        made = found(two, given, pairs)
+        if made is not None:
+            return made
     out = next(iter(two.output_names()), "")
     raise ShapeError(
-        f"{path}: the first dimension cannot vary: it is part of the operator {two.type!r} that"
-        f" makes {out!r}. Give the dimension"
+        f"{path}: the first dimension, or another, cannot vary: it is part of the operator"
+        f" {two.type!r} that makes {out!r}. Give the dimension"
     )
+
+
+_Pairs = Sequence[tuple[int, int]]
+
+
+def _free_expand(op: OpNode, given: _Pairs, pairs: _Pairs) -> list[OpNode] | None:
+    new = len(pairs) - len(given)
+    dims = [_free_dim(k - new, pair, given, -1) for k, pair in enumerate(pairs)]
+    if None in dims:
+        return None
+    return [make_op(op.type, op.inputs, op.outputs, {"shape": dims})]
+
+
+def _free_reshape(op: OpNode, given: _Pairs, pairs: _Pairs) -> list[OpNode] | None:
+    """A reshape with 0 and -1 where sizes vary.
+
+    One that splits or joins axes before others that vary does so at the end, between transposes.
+    """
+    dims = [_free_dim(k, pair, given, 0) for k, pair in enumerate(pairs)]
+    if dims.count(None) <= 1:
+        shape = [-1 if dim is None else dim for dim in dims]
+        return [make_op(op.type, op.inputs, op.outputs, {"shape": shape})]
+    least = min(len(given), len(pairs))
+    first = next((k for k in range(least) if given[k] != pairs[k]), least)
+    last = next((k for k in range(least - first) if given[-1 - k] != pairs[-1 - k]), least - first)
+    changed = [a if a == b else -1 for a, b in pairs[first : len(pairs) - last]]
+    if not last or changed.count(-1) > 1:
+        return None
+    before, middle, after = list(range(first)), len(given) - first - last, len(changed)
+    there = [*before, *range(first + middle, len(given)), *range(first, first + middle)]
+    back = [*before, *range(first + last, first + last + after), *range(first, first + last)]
+    source, out = next(iter(op.input_names())), next(iter(op.output_names()))
+    moved, shaped = f"{out}/moved", f"{out}/shaped"
+    return [
+        make_op("transpose", {"x": source}, {"out": moved}, {"perm": there}),
+        make_op(
+            "reshape", {"x": moved}, {"out": shaped}, {"shape": [0] * (first + last) + changed}
+        ),
+        make_op("transpose", {"x": shaped}, {"out": out}, {"perm": back}),
+    ]
+
+
+def _free_dim(at: int, pair: tuple[int, int], given: _Pairs, copy: int) -> int | None:
+    """A dimension of a result as an attribute tells it; None: it hangs on others."""
+    if pair[0] == pair[1]:
+        return pair[0]
+    return copy if 0 <= at < len(given) and given[at] == pair else None
 
 
 def _equal(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

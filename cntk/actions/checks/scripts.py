@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....framework.base.errors import OpscopeError
+from ....framework.base.errors import FormatError, OpscopeError
 from ...base.text import Text
 from ...brainscript.build import (
     build_network,
@@ -144,6 +144,8 @@ def check_brainscript(path: Path, report: Report, parse_only: bool = False) -> N
         config = parse_command_line([f"configFile={path}"])
         network = build_section(config, say=_nothing)
     elif names & _NODE_GROUPS:
+        if '"' in path.name:
+            raise FormatError(f"{path}: no network can be built of a file with quotes in its name")
         text = f'{{ include "{path.name}" }}'
         network = build_network(text, path.name, folders=[path.parent], say=_nothing)
     else:

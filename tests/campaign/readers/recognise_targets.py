@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from opscope.bridges.onnx.files.writing import model_bytes
-from opscope.bridges.recognise.opening import open as open_any
+from opscope.bridges.open.opening import open as open_any
 
 from ..limits import Target
 from . import cntk_file_targets, cntk_model_targets, nnet3_targets, own_targets

@@ -35,7 +35,12 @@ _CONFIG = b"""--use-energy=false
 --allow-upsample=true
 --allow-downsample=true
 """
-_FBANK = b"--allow-upsample\n--num-mel-bins=30\n--window-type=hamming\n--frame-shift=5\n--use-energy=true\n"
+_FBANK = b"""--allow-upsample
+--num-mel-bins=30
+--window-type=hamming
+--frame-shift=5
+--use-energy=true
+"""
 _CMVN = b"# nothing\n--cmn-window=300\n--global-frames=100\n--norm-vars=true\n--skip-dims=1\n"
 _SPLICE = b"--left-context=1\n--right-context=1\n"
 

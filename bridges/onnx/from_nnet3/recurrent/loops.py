@@ -20,6 +20,7 @@ from ..rowwise import AFFINE, affine_of, constant, matrix, row_by_row
 from .cells import write_cell
 from .chains import Chains
 from .classic import write_classic
+from .general import GeneralLoop
 
 _MOST_WIDE = 2**18
 """Weights up to which a step computes in float64: they stay in a processor's cache, so that this
@@ -34,6 +35,7 @@ class _Step:
         values: of the members and of the terms that are read.
         taken: values of all times, [N, columns, times], of which a step takes a row.
         inputs: the names that the rows have in the step.
+        count: the name of the number of steps before, "" where nothing asks for it.
     """
 
     def __init__(self, w: Writer, loop: Loop, grid: Grid) -> None:
@@ -43,6 +45,7 @@ class _Step:
         self.states: dict[Term, Value] = {}
         self.taken: list[Value] = []
         self.inputs: list[str] = []
+        self.count = ""
         self._known: dict[Any, Value] = {}
 
     def name(self, number: int) -> str:
@@ -94,8 +97,26 @@ class _Step:
         if not self.is_inside(term):
             return self.take(term, self.outside(term))
         if term.offset:
-            return self.states[term._replace(scale=1.0)].times(term.scale)
-        return self.members[term.node].times(term.scale)
+            value = self.states[Term(1.0, term.node, term.offset, True)]
+        else:
+            value = self.members[term.node]
+        return self.begun(term, value.times(term.scale))
+
+    def begun(self, term: Term, value: Value) -> Value:
+        """A row inside where it is there, else what stands for it."""
+        loop = self.loop
+        if not isinstance(loop, GeneralLoop) or not term.optional or not loop.begins(term):
+            return value
+        stand_ins = loop.instead.get(term)
+        if stand_ins is None and not loop.lags[term.node]:
+            return value  # the first states are zeros
+        name = self.name(term.node)
+        other = self.part(stand_ins or (Term(0.0),), value.dim, name)
+        if not self.count:
+            self.count = f"{name}.steps"
+        first = self.e.op("Less", self.count, self.e.number(loop.begins(term)))
+        made = self.e.op("Where", first, self.e.name(other), self.e.name(value), name=name)
+        return Value(made, value.dim)
 
     def part(self, terms: Sequence[Term], dim: int, name: str) -> Value:
         """A sum of terms as the row of a step."""
@@ -182,29 +203,42 @@ def write_loop(w: Writer, loop: Loop) -> None:
         raise NotExportedError("a layer that runs backwards cannot be streamed")
     dims = w.topology.nodes
     wanted = _read_elsewhere(w, loop)
-    if write_cell(w, loop, step.outside, wanted) or write_classic(w, loop, step.outside, wanted):
-        return
+    if not isinstance(loop, GeneralLoop):
+        outside = step.outside
+        if write_cell(w, loop, outside, wanted) or write_classic(w, loop, outside, wanted):
+            return
+    elif w.reader.streaming:
+        name = w.topology.nodes[loop.members[0]].name
+        raise NotExportedError(
+            f"the loop of '{name}' reads itself at several offsets, or its first steps are not like"
+            " others: no streams"
+        )
     for term in loop.states:
         name = f"{step.name(term.node)}.before.{len(step.states)}"
         step.states[term] = Value(name, dims[term.node].dim)
     for number in loop.members:
         step.member(number)
-    body = step.e.graph
-    kept = [step.states[term] for term in loop.states]
-    for value in kept:
-        body.input(value.name, step.e.dtype, ["M", value.dim])
+    body, dtype = step.e.graph, step.e.dtype
+    for value in step.states.values():
+        body.input(value.name, dtype, ["M", value.dim])
+    new = [_named(step, _next(step, loop, term)) for term in loop.states]
+    if step.count:
+        body.input(step.count, dtype, ["M", 1])
+        more = step.e.op("Add", step.count, step.e.number(1), name=step.count)
+        new.append(Value(more, 1))
     for name, value in zip(step.inputs, step.taken, strict=True):
-        body.input(name, step.e.dtype, ["M", value.dim])
-    new = [_named(step, step.members[term.node]) for term in loop.states]
-    for value in new:
-        body.output(value.name, step.e.dtype, ["M", value.dim])
-    given: list[Value] = []
-    for number in sorted({term.node for term in loop.states} | set(wanted)):
-        value = _named(step, step.members[number])
-        body.output(value.name, step.e.dtype, ["M", value.dim])
-        given.append(value)
+        body.input(name, dtype, ["M", value.dim])
     numbers = sorted({term.node for term in loop.states} | set(wanted))
+    given = [_named(step, step.members[number]) for number in numbers]
+    for value in (*new, *given):
+        body.output(value.name, dtype, ["M", value.dim])
     _run(w, step, loop, chains, numbers, given)
+
+
+def _next(step: _Step, loop: Loop, term: Term) -> Value:
+    """What a state is in the next step."""
+    before = term.offset - loop.offset
+    return step.states[term._replace(offset=before)] if before else step.members[term.node]
 
 
 def _named(step: _Step, value: Value) -> Value:
@@ -242,6 +276,8 @@ def _run(
     sides = Chains(w, step.taken[0], chains, bool(backward))
     xs = [sides.blocks(value) for value in step.taken]
     firsts = [sides.first(step.name(term.node), step.states[term].dim) for term in loop.states]
+    if step.count:
+        firsts.append(sides.first(step.count, 1))
     wide = step.e.dtype is F64
     if wide:
         xs, firsts = ([w.e.cast(name, F64) for name in names] for names in (xs, firsts))

@@ -268,7 +268,9 @@ def _pool(n: Call) -> Value:
     is_max = n.node.op == "MaxPool"
     if not x.is_float or rank not in (1, 2, 3) or any(d != 1 for d in dilations) or n.wants(1):
         raise NotHere
-    attrs = {} if is_max else {"count_include_pad": bool(n.attr("count_include_pad", 0))}
+    attrs: dict[str, Any] = {}
+    if not is_max:
+        attrs["count_include_pad"] = bool(n.attr("count_include_pad", 0))
     made = n.op(
         f"{'max' if is_max else 'avg'}_pool{rank}d",
         x,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import VariableError
+from ..recognise.kinds import KINDS, SCORED
+from ..recognise.recognising import known_kind
 from . import data_files, folder, networks
 from .info import FileInfo
-from .kinds import KINDS, SCORED
-from .recognising import known_kind
 
 _TELLERS: dict[str, Callable[[FileInfo], None]] = {
     **dict.fromkeys(("nnet3", "acoustic model", "config", "xconfig"), networks.nnet3),
@@ -29,6 +29,9 @@ _TELLERS: dict[str, Callable[[FileInfo], None]] = {
     "request": data_files.request,
     "value": data_files.value,
     "vosk": folder.vosk,
+    "torch": folder.torch,
+    "array": data_files.arrays,
+    "arrays": data_files.arrays,
     "mel": data_files.mel,
     "ctf": data_files.ctf,
     "lattice archive": data_files.lattice_archive,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...framework.base.untrusted.values import read_file, shown, whole_number
+from ..recognise.recognising import check_language
 from .info import FileInfo, Port, first_line, listed, not_finite
-from .recognising import check_language
 
 if TYPE_CHECKING:
     from ...nnet3.components.base.component import Component

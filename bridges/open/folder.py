@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
+from ...framework.base.untrusted.records import json_file, typed
+from ...framework.base.untrusted.values import shown
 from ...nnet3.network.vosk_folder import acoustic_model_of, options, subsampling_of
 from . import networks
 from .info import FileInfo
@@ -47,3 +50,17 @@ def vosk(info: FileInfo) -> None:
             "opscope score {file} scp:FEATS OUT",
         )
     ]
+
+
+def torch(info: FileInfo) -> None:
+    """A PyTorch module that was written here, by its config."""
+    path = os.path.join(info.path, "config.json")
+    config = typed(json_file(path), dict[str, Any], path)
+    info.version = shown(config.get("model_type", "unknown"))
+    info.facts.append(("of", shown(config.get("origin", "")) or "a network in memory"))
+    for name in ("outputs", "left_context", "right_context", "frame_subsampling_factor"):
+        if name in config:
+            info.facts.append((name.replace("_", " ")[:12], shown(config[name])))
+    count = config.get("num_parameters")
+    info.parameters = count if type(count) is int else None
+    info.commands = [f"opscope from-torch {info.path} ORIGINAL.mdl OUT.mdl"]

@@ -17,9 +17,9 @@ from ...nnet3.programs.base.file_kinds import TABLE
 from ...nnet3.tables.specifiers import ReadSpecifier
 from ...nnet3.tables.streams import Files
 from ...nnet3.tables.tables import read_script
+from ..recognise.recognising import FST_MAGIC
 from .info import FileInfo, first_line
 from .networks import tell_transitions
-from .recognising import FST_MAGIC
 
 _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
 _LONGEST = 200
@@ -249,6 +249,17 @@ def ctf(info: FileInfo) -> None:
     told = ", ".join(f"{plain(name)} ({form})" for name, form in list(streams.items())[:12])
     info.facts.append(("streams", told))
     info.facts.append(("lines", f"{rows:,}" + (f" of {len(ids):,} sequences" if ids else "")))
+
+
+def arrays(info: FileInfo) -> None:
+    """NumPy's arrays: the shape and dtype of each."""
+    from ...framework.files.array_files import read_array, read_arrays
+
+    held = {"": read_array(info.path)} if info.kind == "array" else read_arrays(info.path)
+    info.facts.append(("arrays", f"{len(held):,}"))
+    for name in list(held)[:4]:
+        told = f"{held[name].dtype} {list(held[name].shape)}"
+        info.facts.append(("", f"{plain(name)} {told}".strip()))
 
 
 def text_lines(info: FileInfo) -> None:

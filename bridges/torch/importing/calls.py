@@ -1,0 +1,201 @@
+"""What rules for ATen's operators are written with: arguments by the names of their schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from ....framework.base.dtypes import is_float
+from ...onnx.importing.calls import Call, Kind, NotHere, Value
+from ...onnx.importing.graph import Node
+
+DOMAIN = "aten"
+"""The domain of the nodes that rules here know."""
+RULES: dict[tuple[str, str], Kind] = {}
+"""(domain, operator) -> kind; filled by the modules in `kinds`. Files name none of these."""
+TO_END = 2**63 - 1
+"""The end of a slice that goes to the end."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """An argument that another node computes.
+
+    Attributes:
+        number: among the node's inputs. is_size: it is a whole number, known from shapes.
+    """
+
+    number: int
+    is_size: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class TorchNode(Node):
+    """A call of one of PyTorch's operators.
+
+    Attributes:
+        full: its name with the overload. source: the line of the model that it stems from.
+    """
+
+    full: str = ""
+    source: str = ""
+
+    def title(self) -> str:
+        """How errors name it."""
+        place = f", {self.source}" if self.source else ""
+        return f"node {self.name!r} ({self.full}{place})"
+
+
+class Aten:
+    """A node that becomes operators: its arguments, and what adds operators.
+
+    Attributes:
+        name: of the operator, without overload.
+        dtypes: of the results.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._given: Mapping[str, Any] = call.node.attrs["arguments"]
+        self.name = call.node.op
+        self.dtypes: list[np.dtype] = call.node.attrs["dtypes"]
+
+    def has(self, name: str) -> bool:
+        """Whether the operator has an argument of this name, and it is not None."""
+        return self._given.get(name) is not None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An argument: a number, text, list, or the `Value` of a tensor."""
+        value = self._given.get(name)
+        return default if value is None else self._resolved(value)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._given:
+            self.fail(f"has no argument {name!r}")
+        return self._resolved(self._given[name])
+
+    def _resolved(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._resolved(one) for one in value]
+        if not isinstance(value, Ref):
+            return value
+        if value.is_size:
+            return np.asarray(self._call.known(value.number)).reshape(-1)[0].item()
+        return self._call[value.number]
+
+    def tensor(self, name: str, dtype: Any = None) -> Value:
+        """An argument as a tensor of a dtype; numbers become constants."""
+        value = self[name]
+        if not isinstance(value, Value):
+            return self.const(value, dtype or self.dtypes[0])
+        return value if dtype is None else self.cast(value, dtype)
+
+    def number(self, name: str) -> float | int | None:
+        """An argument that is a number, or a tensor whose one number is known; else None."""
+        value = self[name]
+        if not isinstance(value, Value):
+            return value
+        plain = value.array is not None and not value.is_parameter and not value.ndim
+        return value.array.item() if plain and value.array is not None else None
+
+    def axis(self, name: str, rank: int) -> int:
+        """An axis, counted from the front."""
+        return self._call.axis(int(self[name]), rank)
+
+    def axes(self, name: str, rank: int) -> list[int]:
+        """Axes from the front, in order; all where none is given."""
+        given = self.get(name)
+        if given is None or given == []:
+            return list(range(rank))
+        given = given if isinstance(given, list) else [given]
+        return sorted(self._call.axis(int(axis), rank) for axis in given)
+
+    def op(self, op_type: str, *args: Any, **more: Any) -> Any:
+        """Add an operator of the net; see `Call.op`."""
+        return self._call.op(op_type, *args, **more)
+
+    def const(self, array: Any, dtype: Any = None) -> Value:
+        """A constant."""
+        return self._call.const(array, dtype)
+
+    def cast(self, value: Value, dtype: Any) -> Value:
+        """A value of another dtype."""
+        dtype = np.dtype(dtype)
+        if value.dtype == dtype:
+            return value
+        if value.array is not None and not value.is_parameter:
+            return self.const(value.array.astype(dtype))
+        return self.op("cast", value, dtype=dtype)
+
+    def reshaped(self, value: Value, dims: Sequence[int]) -> Value:
+        """A value in another shape, which is known in full."""
+        same = tuple(dims) == value.shape
+        return value if same else self.op("reshape", value, shape=list(dims))
+
+    def moved(self, value: Value, perm: Sequence[int]) -> Value:
+        """A value with its axes in another order."""
+        in_order = list(perm) == list(range(value.ndim))
+        return value if in_order else self.op("transpose", value, perm=list(perm))
+
+    def part(self, value: Value, axis: int, start: int, end: int = TO_END) -> Value:
+        """A range along an axis."""
+        if start == 0 and end >= value.shape[axis]:
+            return value
+        return self.op("slice", value, axes=[axis], starts=[start], ends=[end])
+
+    def grown(self, value: Value, offset: int = 0) -> Value:
+        """A value whose axes of size 1 become as long as the axes of other tensors are.
+
+        Args:
+            value: as many dimensions as the node has sizes, 1 where a size may vary.
+            offset: of its axes against the sizes.
+        """
+        for number, like in enumerate(self.get("likes", [])):
+            if like is None or value.shape[number - offset] != 1:
+                continue
+            other, axis = like
+            at = axis % other.ndim
+            for each in range(other.ndim):
+                other = other if each == at else self.part(other, each, 0, 1)
+            shape = [1] * value.ndim
+            shape[number - offset] = other.shape[at]
+            zeros = self.op("fill_like", self.cast(self.reshaped(other, shape), value.dtype))
+            value = self.op("logical_or" if value.dtype == np.bool_ else "add", value, zeros)
+        return value
+
+    def fail(self, why: str) -> NoReturn:
+        """Refuse the node."""
+        self._call.fail(why)
+
+    def refuse_unless(self, condition: bool, why: str) -> None:
+        """Refuse the node where a condition does not hold."""
+        if not condition:
+            self.fail(why)
+
+    def wants(self, number: int) -> bool:
+        """Whether a result is used."""
+        return self._call.wants(number)
+
+
+def wants_floats(n: Aten, *values: Value) -> None:
+    """Leave the node where a value is not of floats."""
+    if not all(is_float(value.dtype) for value in values):
+        raise NotHere
+
+
+Rule = Callable[[Aten], Any]
+_R = TypeVar("_R", bound=Rule)
+
+
+def aten(*names: str) -> Callable[[_R], _R]:
+    """Decorator: the rule of operators, of all overloads that it can read."""
+
+    def add(rule: _R) -> _R:
+        for name in names:
+            RULES[DOMAIN, name] = Kind(lower=lambda call: rule(Aten(call)))
+        return rule
+
+    return add

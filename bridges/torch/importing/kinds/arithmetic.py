@@ -1,0 +1,247 @@
+"""Arithmetic, comparisons, logic and selection, with PyTorch's rules for dtypes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .....framework.base.dtypes import is_float
+from ....onnx.importing.calls import Attributes, Kind, Value
+from ..calls import RULES, Aten, Ref, aten
+
+_SYMBOLIC = {
+    "mul": lambda a, b: a * b,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "truediv": lambda a, b: a / b,
+    "neg": lambda a: -a,
+    "sym_max": max,
+    "sym_min": min,
+    "pow": lambda a, b: a**b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+"""Python's operators on sizes, as a graph names them."""
+
+
+def _sizes(n: Attributes, *arrays: np.ndarray) -> np.ndarray:
+    given = n.node.attrs["arguments"].values()
+    numbers = [arrays[one.number].item() if isinstance(one, Ref) else one for one in given]
+    return np.asarray(_SYMBOLIC[n.node.op](*numbers))
+
+
+for _name in _SYMBOLIC:
+    RULES["size", _name] = Kind(evaluate=_sizes)
+
+
+@aten("sym_size")
+def _size(n: Aten) -> Value:
+    x = n["self"]
+    return n.const(x.shape[n.axis("dim", x.ndim)], np.int64)
+
+
+@aten("sym_numel")
+def _numel(n: Aten) -> Value:
+    return n.const(int(np.prod(n["self"].shape)), np.int64)
+
+
+def _pair(n: Aten) -> tuple[Value, Value]:
+    """Both inputs, of the dtype of the result."""
+    return n.tensor("self", n.dtypes[0]), n.tensor("other", n.dtypes[0])
+
+
+def _plain(n: Aten, name: str) -> float | None:
+    """A number that a scale of floats can take; None: it is a tensor, or the result whole."""
+    if not is_float(n.dtypes[0]) or not isinstance(n["self"], Value):
+        return None
+    number = n.number(name)
+    return None if number is None else float(number)
+
+
+@aten("add", "sub", "rsub")
+def _add(n: Aten) -> Value:
+    alpha = n.get("alpha", 1)
+    number = _plain(n, "other")
+    if number is not None:
+        x = n.tensor("self", n.dtypes[0])
+        if n.name == "rsub":
+            return n.op("scale", x, scale=-float(alpha), bias=number)
+        return n.op("scale", x, bias=float(alpha) * (number if n.name == "add" else -number))
+    x, y = _pair(n)
+    if n.name == "rsub":
+        x, y = y, x
+    if alpha != 1:
+        y = n.op("mul", y, n.const(alpha, y.dtype))
+    if y.dtype == np.bool_:
+        return n.op("logical_or", x, y)
+    return n.op("sub" if n.name != "add" else "add", x, y)
+
+
+@aten("mul")
+def _mul(n: Aten) -> Value:
+    number = _plain(n, "other")
+    if number is not None:
+        return n.op("scale", n.tensor("self", n.dtypes[0]), scale=number)
+    x, y = _pair(n)
+    return n.op("logical_and" if x.dtype == np.bool_ else "mul", x, y)
+
+
+@aten("div", "true_divide", "divide")
+def _div(n: Aten) -> Value:
+    mode = n.get("rounding_mode")
+    if mode == "floor":
+        return n.op("floor_divide", *_pair(n))
+    number = _plain(n, "other")
+    if number and mode is None:
+        x = n.tensor("self", n.dtypes[0])
+        return n.op("div", x, n.const(number, x.dtype))
+    x, y = _pair(n)
+    if mode is None:
+        return n.op("div", x, y)
+    if is_float(n.dtypes[0]):
+        return n.op("trunc", n.op("div", x, y))
+    wide = n.op("div", n.cast(x, np.float64), n.cast(y, np.float64))
+    return n.cast(n.op("trunc", wide), n.dtypes[0])
+
+
+@aten("floor_divide", "remainder", "fmod", "maximum", "minimum", "atan2")
+def _binary(n: Aten) -> Value:
+    return n.op({"remainder": "mod"}.get(n.name, n.name), *_pair(n))
+
+
+@aten("pow")
+def _pow(n: Aten) -> Value:
+    dtype = n.dtypes[0]
+    power = n["exponent"]
+    if isinstance(power, Value) or not isinstance(n["self"], Value):
+        x, y = n.tensor("self", dtype), n.tensor("exponent", dtype)
+        return n.op("pow", x, y)
+    x = n.tensor("self", dtype)
+    if power == 2:
+        return n.op("square", x) if is_float(dtype) else n.op("mul", x, x)
+    if power == 0.5:
+        return n.op("sqrt", x)
+    if power == 1:
+        return x
+    return n.op("pow", x, n.const(power, dtype))
+
+
+_COMPARES = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+
+
+@aten(*_COMPARES)
+def _compare(n: Aten) -> Value:
+    x, y = n["self"], n["other"]
+    if not isinstance(y, Value):
+        dtype = x.dtype
+        if isinstance(y, float) and not is_float(dtype):
+            dtype = np.dtype(np.float32)
+        elif dtype == np.bool_ and not isinstance(y, bool):
+            dtype = np.dtype(np.int64)
+        return n.op(_COMPARES[n.name], n.cast(x, dtype), n.const(y, dtype))
+    dtype = _common(x, y)
+    return n.op(_COMPARES[n.name], n.cast(x, dtype), n.cast(y, dtype))
+
+
+def _common(x: Value, y: Value) -> np.dtype:
+    """The dtype in which two tensors meet."""
+    if is_float(x.dtype) != is_float(y.dtype):
+        return x.dtype if is_float(x.dtype) else y.dtype
+    if x.ndim and not y.ndim and is_float(x.dtype):
+        return x.dtype
+    return np.result_type(x.dtype, y.dtype)
+
+
+_LOGIC = {
+    "logical_and": "logical_and",
+    "logical_or": "logical_or",
+    "logical_xor": "logical_xor",
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "logical_xor",
+    "__and__": "logical_and",
+    "__or__": "logical_or",
+}
+
+
+@aten(*_LOGIC)
+def _logic(n: Aten) -> Value:
+    x, y = n.tensor("self"), n.tensor("other")
+    if not n.name.startswith("logical") and x.dtype != np.bool_:
+        n.fail("bits of integers are not supported")
+    return n.op(_LOGIC[n.name], n.cast(x, np.bool_), n.cast(y, np.bool_))
+
+
+@aten("logical_not", "bitwise_not")
+def _not(n: Aten) -> Value:
+    x = n["self"]
+    if n.name == "bitwise_not" and x.dtype != np.bool_:
+        n.fail("bits of integers are not supported")
+    return n.op("logical_not", n.cast(x, np.bool_))
+
+
+@aten("where")
+def _where(n: Aten) -> Value:
+    n.refuse_unless(n.has("self"), "positions of what holds hang on data")
+    x, y = n.tensor("self", n.dtypes[0]), n.tensor("other", n.dtypes[0])
+    return n.op("where", n.cast(n["condition"], np.bool_), x, y)
+
+
+@aten("masked_fill")
+def _masked_fill(n: Aten) -> Value:
+    x, value = n["self"], n["value"]
+    value = n.cast(value, x.dtype) if isinstance(value, Value) else n.const(value, x.dtype)
+    return n.op("where", n.cast(n["mask"], np.bool_), value, x)
+
+
+@aten("clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "relu6")
+def _clamp(n: Aten) -> Value:
+    x = n.tensor("self", n.dtypes[0])
+    if n.name == "relu6":
+        return n.op("relu6", x)
+    least, most = n.get("min", n.get("min_val")), n.get("max", n.get("max_val"))
+    if isinstance(least, Value) or isinstance(most, Value) or not is_float(x.dtype):
+        for op, bound in (("maximum", least), ("minimum", most)):
+            if bound is not None:
+                value = bound if isinstance(bound, Value) else n.const(bound)
+                x = n.op(op, x, n.cast(value, x.dtype))
+        return x
+    limits = {}
+    if least is not None:
+        limits["minimum"] = float(least)
+    if most is not None:
+        limits["maximum"] = float(most)
+    return n.op("hard_tanh" if n.name == "hardtanh" else "clip", x, **limits)
+
+
+@aten("addcmul", "addcdiv")
+def _addc(n: Aten) -> Value:
+    dtype = n.dtypes[0]
+    a, b = n.tensor("tensor1", dtype), n.tensor("tensor2", dtype)
+    made = n.op("mul" if n.name == "addcmul" else "div", a, b)
+    value = n.get("value", 1)
+    if value != 1:
+        made = n.op("scale", made, scale=float(value))
+    return n.op("add", n.tensor("self", dtype), made)
+
+
+@aten("lerp")
+def _lerp(n: Aten) -> Value:
+    x, y = n["self"], n["end"]
+    away = n.op("sub", y, x)
+    weight = n["weight"]
+    if isinstance(weight, Value):
+        return n.op("add", x, n.op("mul", away, weight))
+    return n.op("add", x, n.op("scale", away, scale=float(weight)))

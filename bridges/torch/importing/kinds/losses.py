@@ -1,0 +1,126 @@
+"""Losses, as PyTorch reduces them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....onnx.importing.calls import Value
+from ..calls import Aten, aten
+
+_NONE, _MEAN, _SUM = range(3)
+
+
+def _reduced(n: Aten, losses: Value) -> Value:
+    """Losses of elements as the attribute `reduction` wants them."""
+    how = n.get("reduction", _MEAN)
+    if how == _NONE or not losses.ndim:
+        return losses
+    op = "reduce_mean" if how == _MEAN else "reduce_sum"
+    return n.op(op, losses, axes=list(range(losses.ndim)))
+
+
+def _pair(n: Aten) -> tuple[Value, Value]:
+    x, y = n["self"], n["target"]
+    shape = list(np.broadcast_shapes(x.shape, y.shape))
+    return tuple(  # type: ignore[return-value]
+        one if list(one.shape) == shape else n.op("expand", one, shape=shape) for one in (x, y)
+    )
+
+
+@aten("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+def _elementwise(n: Aten) -> Value:
+    x, y = _pair(n)
+    if n.name == "huber_loss":
+        return _reduced(n, n.op("huber_loss", x, y, delta=float(n["delta"])))
+    if n.name == "smooth_l1_loss" and n["beta"]:
+        return _reduced(n, n.op("smooth_l1_loss", x, y, beta=float(n["beta"])))
+    op = "squared_error" if n.name == "mse_loss" else "l1_loss"
+    return _reduced(n, n.op(op, x, y))
+
+
+@aten("binary_cross_entropy_with_logits")
+def _bce_with_logits(n: Aten) -> Value:
+    n.refuse_unless(not n.has("pos_weight"), "pos_weight is not supported")
+    losses = n.op("sigmoid_cross_entropy", *_pair(n))
+    return _reduced(n, n.op("mul", losses, n["weight"]) if n.has("weight") else losses)
+
+
+@aten("binary_cross_entropy")
+def _bce(n: Aten) -> Value:
+    x, y = _pair(n)
+
+    def log(value: Value) -> Value:
+        return n.op("clip", n.op("log", value), minimum=-100.0)
+
+    hit = n.op("mul", y, log(x))
+    miss = n.op("mul", _one_minus(n, y), log(_one_minus(n, x)))
+    losses = n.op("neg", n.op("add", hit, miss))
+    return _reduced(n, n.op("mul", losses, n["weight"]) if n.has("weight") else losses)
+
+
+def _one_minus(n: Aten, x: Value) -> Value:
+    return n.op("scale", x, scale=-1.0, bias=1.0)
+
+
+@aten("kl_div")
+def _kl_div(n: Aten) -> Value:
+    x, y = n["self"], n["target"]
+    if n.get("log_target", False):
+        losses = n.op("mul", n.op("exp", y), n.op("sub", y, x))
+    else:
+        losses = n.op("kl_div", x, y)
+    return _reduced(n, losses)
+
+
+def _classes_last(n: Aten, x: Value) -> Value:
+    """[N, C, ...] as [N, ..., C]."""
+    return x if x.ndim < 3 else n.moved(x, [0, *range(2, x.ndim), 1])
+
+
+@aten("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward",
+      "nll_loss2d_forward")  # fmt: skip
+def _classes(n: Aten) -> Value | list[Value]:
+    x, label, weight = n["self"], n["target"], n.get("weight")
+    ignored = n.get("ignore_index", -100)
+    logits = _classes_last(n, x)
+    soft = label.dtype.kind not in "iu"
+    if soft:
+        label = _classes_last(n, label)
+    more: dict[str, Any] = {} if ignored == -100 or soft else {"ignore_index": int(ignored)}
+    weigh: Callable[[Value], Value] | None = None
+    if n.name == "cross_entropy_loss":
+        if soft:
+            more["soft_label"] = True
+        if n.get("label_smoothing"):
+            more["label_smoothing"] = float(n["label_smoothing"])
+        losses = n.op("softmax_cross_entropy", logits, label, weight, outs=("out",), **more)
+    else:
+        losses = n.op("nll_loss", logits, label, **more)
+        weigh = (lambda one: n.op("mul", one, _weights(n, label, weight))) if weight else None
+    if weigh:
+        losses = weigh(losses)
+    made = _class_mean(n, losses, label, weight, ignored, soft)
+    return [made] if n.name.endswith("forward") else made
+
+
+def _weights(n: Aten, label: Value, weight: Value) -> Value:
+    at = n.op("maximum", label, n.const(0, label.dtype))
+    return n.op("gather", weight, at, axis=0)
+
+
+def _class_mean(
+    n: Aten, losses: Value, label: Value, weight: Value | None, ignored: int, soft: bool
+) -> Value:
+    """The mean counts samples by their weights; those that are left out do not count."""
+    if n.get("reduction", _MEAN) != _MEAN or soft or not losses.ndim:
+        return _reduced(n, losses)
+    axes = list(range(losses.ndim))
+    counted = n.op("not_equal", label, n.const(ignored, label.dtype))
+    counted = n.cast(counted, losses.dtype)
+    if weight is not None:
+        counted = n.op("mul", counted, _weights(n, label, weight))
+    total = n.op("reduce_sum", losses, axes=axes)
+    return n.op("div", total, n.op("reduce_sum", counted, axes=axes))

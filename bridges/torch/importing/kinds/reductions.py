@@ -1,0 +1,100 @@
+"""Sums, means, extremes, orders and running sums."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .....framework.base.dtypes import is_float
+from ....onnx.importing.calls import Value
+from ..calls import Aten, aten
+
+_REDUCES = {
+    "sum": "reduce_sum",
+    "mean": "reduce_mean",
+    "prod": "reduce_prod",
+    "amax": "reduce_max",
+    "amin": "reduce_min",
+    "any": "reduce_any",
+    "all": "reduce_all",
+    "logsumexp": "logsumexp",
+}
+
+
+@aten(*_REDUCES)
+def _reduce(n: Aten) -> Value:
+    x = n["self"]
+    if n.name in ("any", "all"):
+        x = n.cast(x, np.bool_)
+    elif is_float(n.dtypes[0]):
+        x = n.cast(x, n.dtypes[0])
+    axes = n.axes("dim", x.ndim)
+    if not x.ndim:
+        return n.op("log", n.op("exp", x)) if n.name == "logsumexp" else x
+    made = n.op(_REDUCES[n.name], x, axes=axes, keepdims=bool(n.get("keepdim", False)))
+    return n.cast(made, n.dtypes[0])
+
+
+@aten("var", "std", "var_mean")
+def _spread(n: Aten) -> Value | list[Value]:
+    x = n["self"]
+    axes, keep = n.axes("dim", x.ndim), bool(n.get("keepdim", False))
+    correction = n.get("correction", 1 if n.get("unbiased", True) else 0)
+    n.refuse_unless(float(correction).is_integer(), f"correction {correction}")
+    op = "reduce_std" if n.name == "std" else "reduce_var"
+    made = n.op(op, x, axes=axes, keepdims=keep, ddof=int(correction))
+    if n.name != "var_mean":
+        return made
+    return [made, n.op("reduce_mean", x, axes=axes, keepdims=keep)]
+
+
+@aten("max", "min")
+def _extreme(n: Aten) -> Value | list[Value]:
+    x, kind = n["self"], n.name
+    if n.has("other"):
+        op = {"max": "maximum", "min": "minimum"}[kind]
+        return n.op(op, n.cast(x, n.dtypes[0]), n.cast(n["other"], n.dtypes[0]))
+    if not n.has("dim"):
+        return n.op(f"reduce_{kind}", x, axes=list(range(x.ndim)))
+    axis, keep = n.axis("dim", x.ndim), bool(n["keepdim"])
+    made = n.op(f"reduce_{kind}", x, axes=[axis], keepdims=keep)
+    return [made, n.op(f"arg{kind}", x, axis=axis, keepdims=keep) if n.wants(1) else None]  # type: ignore[list-item]
+
+
+@aten("argmax", "argmin")
+def _arg(n: Aten) -> Value:
+    x = n["self"]
+    if not n.has("dim"):
+        x = n.reshaped(x, [math.prod(x.shape)])
+    axis = n.axis("dim", x.ndim) if n.has("dim") else 0
+    return n.op(n.name, x, axis=axis, keepdims=bool(n["keepdim"]))
+
+
+@aten("cumsum", "cumprod")
+def _running(n: Aten) -> Value:
+    x = n.cast(n["self"], n.dtypes[0])
+    return n.cast(n.op(n.name, x, axis=n.axis("dim", x.ndim)), n.dtypes[0])
+
+
+@aten("topk")
+def _topk(n: Aten) -> list[Value]:
+    x = n["self"]
+    axis = n.axis("dim", x.ndim)
+    if n["largest"]:
+        return n.op("top_k", x, outs=("values", "ids"), k=int(n["k"]), axis=axis)
+    low, ids = n.op("top_k", n.op("neg", x), outs=("values", "ids"), k=int(n["k"]), axis=axis)
+    return [n.op("neg", low), ids]
+
+
+@aten("sort")
+def _sort(n: Aten) -> list[Value]:
+    x = n["self"]
+    axis, down = n.axis("dim", x.ndim), bool(n["descending"])
+    return n.op("sort", x, outs=("out", "ids"), axis=axis, descending=down)
+
+
+@aten("argsort")
+def _argsort(n: Aten) -> Value:
+    x = n["self"]
+    return n.op("argsort", x, axis=n.axis("dim", x.ndim), descending=bool(n["descending"]))

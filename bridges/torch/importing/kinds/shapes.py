@@ -1,0 +1,327 @@
+"""Shapes: views, permutations, joining, cutting, padding, repeating."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....onnx.importing.calls import Value
+from ..calls import TO_END, Aten, aten
+
+
+def _filled(n: Aten, count: int, dims: Sequence[int]) -> list[int]:
+    """A shape whose -1, if any, is computed."""
+    found = [int(dim) for dim in dims]
+    if -1 in found:
+        rest = math.prod(dim for dim in found if dim != -1)
+        found[found.index(-1)] = count // rest if rest else 0
+    n.refuse_unless(math.prod(found) == count, f"{count} elements do not fit {list(dims)}")
+    return found
+
+
+@aten("view", "reshape", "_unsafe_view", "view_copy", "_reshape_alias")
+def _view(n: Aten) -> Value:
+    x = n["self"]
+    n.refuse_unless(n.has("size") or n.has("shape"), "its bytes are read as another dtype")
+    size = n["size"] if n.has("size") else n["shape"]
+    return n.reshaped(x, _filled(n, math.prod(x.shape), size))
+
+
+@aten("view_as", "reshape_as")
+def _view_as(n: Aten) -> Value:
+    return n.reshaped(n["self"], n["other"].shape)
+
+
+@aten("flatten")
+def _flatten(n: Aten) -> Value:
+    x = n["self"]
+    if not x.ndim:
+        return n.reshaped(x, [1])
+    first, last = n.axis("start_dim", x.ndim), n.axis("end_dim", x.ndim)
+    middle = math.prod(x.shape[first : last + 1])
+    return n.reshaped(x, [*x.shape[:first], middle, *x.shape[last + 1 :]])
+
+
+@aten("unflatten")
+def _unflatten(n: Aten) -> Value:
+    x = n["self"]
+    at = n.axis("dim", x.ndim)
+    inner = _filled(n, x.shape[at], n["sizes"])
+    return n.reshaped(x, [*x.shape[:at], *inner, *x.shape[at + 1 :]])
+
+
+@aten("squeeze", "squeeze_copy")
+def _squeeze(n: Aten) -> Value:
+    x = n["self"]
+    axes = n.axes("dim", x.ndim)
+    gone = [axis for axis in axes if x.shape[axis] == 1]
+    return n.op("squeeze", x, axes=gone) if gone else x
+
+
+@aten("unsqueeze", "unsqueeze_copy")
+def _unsqueeze(n: Aten) -> Value:
+    x = n["self"]
+    return n.op("unsqueeze", x, axes=[n.axis("dim", x.ndim + 1)])
+
+
+@aten("permute", "permute_copy")
+def _permute(n: Aten) -> Value:
+    x = n["self"]
+    return n.moved(x, [axis % x.ndim for axis in n["dims"]])
+
+
+@aten("transpose", "transpose_copy", "swapaxes")
+def _transpose(n: Aten) -> Value:
+    x = n["self"]
+    perm = list(range(x.ndim))
+    if x.ndim:
+        a, b = n.axis("dim0", x.ndim), n.axis("dim1", x.ndim)
+        perm[a], perm[b] = b, a
+    return n.moved(x, perm)
+
+
+@aten("t", "numpy_T", "mT")
+def _turned(n: Aten) -> Value:
+    x = n["self"]
+    if n.name == "mT":
+        return n.moved(x, [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
+    return n.moved(x, list(range(x.ndim))[::-1])
+
+
+@aten("movedim")
+def _movedim(n: Aten) -> Value:
+    x = n["self"]
+    source, target = (
+        [axis % x.ndim for axis in (given if isinstance(given, list) else [given])]
+        for given in (n["source"], n["destination"])
+    )
+    perm = [axis for axis in range(x.ndim) if axis not in source]
+    for to, axis in sorted(zip(target, source, strict=True)):
+        perm.insert(to, axis)
+    return n.moved(x, perm)
+
+
+@aten("expand", "expand_copy", "broadcast_to")
+def _expand(n: Aten) -> Value:
+    x = n["self"]
+    wanted = list(n["size"])
+    new = len(wanted) - x.ndim
+    if any(n.get("likes", [])):
+        x = n.grown(n.reshaped(x, [1] * new + list(x.shape)))
+        new = 0
+    dims = [x.shape[k - new] if dim == -1 else dim for k, dim in enumerate(wanted)]
+    return x if tuple(dims) == x.shape else n.op("expand", x, shape=dims)
+
+
+@aten("expand_as")
+def _expand_as(n: Aten) -> Value:
+    x, dims = n["self"], n["other"].shape
+    return x if dims == x.shape else n.op("expand", x, shape=list(dims))
+
+
+@aten("repeat", "tile")
+def _repeat(n: Aten) -> Value:
+    x = n["self"]
+    repeats = list(n["repeats"] if n.has("repeats") else n["dims"])
+    repeats = [1] * (x.ndim - len(repeats)) + repeats
+    x = n.reshaped(x, [1] * (len(repeats) - x.ndim) + list(x.shape))
+    return x if set(repeats) <= {1} else n.op("tile", x, repeats=repeats)
+
+
+@aten("repeat_interleave")
+def _repeat_interleave(n: Aten) -> Value:
+    x, repeats = n["self"], n["repeats"]
+    n.refuse_unless(isinstance(repeats, int), "counts that differ hang on data")
+    if not n.has("dim"):
+        x = n.reshaped(x, [math.prod(x.shape)])
+    axis = n.axis("dim", x.ndim) if n.has("dim") else 0
+    return n.op("repeat_interleave", x, repeats=repeats, axis=axis)
+
+
+@aten("cat", "concat")
+def _cat(n: Aten) -> Value:
+    values = [n.cast(value, n.dtypes[0]) for value in n["tensors"] if value.shape != (0,)]
+    if len(values) == 1:
+        return values[0]
+    return n.op("concat", values, axis=n.axis("dim", values[0].ndim))
+
+
+@aten("stack", "hstack", "vstack")
+def _stack(n: Aten) -> Value:
+    values = [n.cast(value, n.dtypes[0]) for value in n["tensors"]]
+    if n.name == "stack":
+        return n.op("stack", values, axis=n.axis("dim", values[0].ndim + 1))
+    rank = values[0].ndim
+    if n.name == "vstack" and rank < 2:
+        return n.op("stack", values, axis=0)
+    return n.op("concat", values, axis=0 if n.name == "vstack" or rank < 2 else 1)
+
+
+def _place(at: int, size: int) -> int:
+    return min(max(at + size if at < 0 else at, 0), size)
+
+
+@aten("slice", "slice_copy")
+def _slice(n: Aten) -> Value:
+    x = n["self"]
+    axis, step = n.axis("dim", x.ndim), n.get("step", 1)
+    like = n.get("likes", [None])[0]
+    if like is not None and like[0] is not x and n.get("start", 0) == 0 and step == 1:
+        return n.op("gather", x, n.op("positions", like[0], axis=like[1]), axis=axis)
+    start, end = n.get("start", 0), n.get("end", TO_END)
+    size = x.shape[axis]
+    if _place(start, size) == 0 and _place(end, size) == size and step == 1:
+        return x
+    if _place(end, size) == size:
+        end = TO_END
+    more = {} if step == 1 else {"steps": [step]}
+    return n.op("slice", x, axes=[axis], starts=[start], ends=[end], **more)
+
+
+@aten("slice_scatter", "select_scatter")
+def _scatter_range(n: Aten) -> Value:
+    x, source = n["self"], n.cast(n["src"], n["self"].dtype)
+    axis = n.axis("dim", x.ndim)
+    size = x.shape[axis]
+    if n.name == "select_scatter":
+        start = _place(n["index"], size)
+        end, source = start + 1, n.op("unsqueeze", source, axes=[axis])
+    else:
+        n.refuse_unless(n.get("step", 1) == 1, "steps are not supported")
+        start, end = _place(n.get("start", 0), size), _place(n.get("end", TO_END), size)
+    parts = [n.part(x, axis, 0, start)] if start else []
+    parts += [source] + ([n.part(x, axis, end)] if end < size else [])
+    return parts[0] if len(parts) == 1 else n.op("concat", parts, axis=axis)
+
+
+@aten("copy")
+def _copy(n: Aten) -> Value:
+    x, source = n["self"], n.cast(n["src"], n.dtypes[0])
+    if source.shape == x.shape:
+        return source
+    zeros = n.op("fill_like", n.cast(x, source.dtype))  # the shape, of whatever sizes
+    return n.op("logical_or" if source.dtype == np.bool_ else "add", zeros, source)
+
+
+@aten("narrow", "narrow_copy")
+def _narrow(n: Aten) -> Value:
+    x = n["self"]
+    start = n["start"]
+    return n.part(x, n.axis("dim", x.ndim), start, start + n["length"])
+
+
+@aten("select", "select_copy")
+def _select(n: Aten) -> Value:
+    x = n["self"]
+    axis, at = n.axis("dim", x.ndim), n["index"]
+    part = n.part(x, axis, at, TO_END if at == -1 else at + 1)
+    return n.op("squeeze", part, axes=[axis])
+
+
+@aten("split", "split_with_sizes", "split_copy", "split_with_sizes_copy", "tensor_split")
+def _split(n: Aten) -> list[Value]:
+    x = n["self"]
+    axis = n.axis("dim", x.ndim)
+    size = x.shape[axis]
+    if n.name == "tensor_split":
+        n.refuse_unless(n.has("sections") and isinstance(n["sections"], int), "places are given")
+        count = n["sections"]
+        sizes = [size // count + (k < size % count) for k in range(count)]
+        return _parts(n, x, axis, sizes)
+    given = next(n[name] for name in ("split_sizes", "split_size") if n.has(name))
+    if isinstance(given, int):
+        given = [min(given, size - at) for at in range(0, size, given)]
+    return _parts(n, x, axis, given)
+
+
+def _parts(n: Aten, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+    begins = np.cumsum([0, *sizes]).tolist()
+    last = len(sizes) - 1
+    return [
+        n.part(x, axis, begins[k], TO_END if k == last else begins[k + 1])
+        for k in range(len(sizes))
+    ]
+
+
+@aten("chunk")
+def _chunk(n: Aten) -> list[Value]:
+    x = n["self"]
+    axis = n.axis("dim", x.ndim)
+    size, count = x.shape[axis], n["chunks"]
+    each = -(-size // count)
+    return _parts(n, x, axis, [min(each, size - at) for at in range(0, size, each)])
+
+
+@aten("unbind")
+def _unbind(n: Aten) -> list[Value]:
+    x = n["self"]
+    axis = n.axis("dim", x.ndim)
+    parts = _parts(n, x, axis, [1] * x.shape[axis])
+    return [n.op("squeeze", part, axes=[axis]) for part in parts]
+
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@aten("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d",
+      "replication_pad2d", "replication_pad3d")  # fmt: skip
+def _pad(n: Aten) -> Value:
+    x = n["self"]
+    given = list(n["pad"] if n.has("pad") else n["padding"])
+    mode = n.get("mode", "constant")
+    if n.name[:3] == "ref":
+        mode = "reflect"
+    elif n.name[:3] == "rep":
+        mode = "replicate"
+    value = n.get("value", 0) or 0
+    pairs = [(0, 0)] * (x.ndim - len(given) // 2)
+    pairs += [(given[k], given[k + 1]) for k in range(len(given) - 2, -1, -2)]
+    for axis, (before, after) in enumerate(pairs):  # negative ones cut
+        if before < 0 or after < 0:
+            x = n.part(x, axis, max(-before, 0), after if after < 0 else TO_END)
+    paddings = [max(side, 0) for pair in pairs for side in pair]
+    if not any(paddings):
+        return x
+    return n.op("pad", x, paddings=paddings, value=float(value), mode=_MODES[mode])
+
+
+@aten("flip")
+def _flip(n: Aten) -> Value:
+    return n.op("flip", n["self"], axes=n.axes("dims", n["self"].ndim))
+
+
+@aten("roll")
+def _roll(n: Aten) -> Value:
+    x = n["self"]
+    axes = [axis % x.ndim for axis in n["dims"]]
+    return n.op("roll", x, shifts=list(n["shifts"]), axes=axes)
+
+
+@aten("pixel_shuffle", "pixel_unshuffle")
+def _pixel_shuffle(n: Aten) -> Value:
+    x = n["self"]
+    *front, c, h, w = x.shape
+    k = len(front)
+    if n.name == "pixel_shuffle":
+        r = n["upscale_factor"]
+        made = n.op("reshape", x, shape=[*front, c // r**2, r, r, h, w])
+        made = n.moved(made, [*range(k), k, k + 3, k + 1, k + 4, k + 2])
+        return n.op("reshape", made, shape=[*front, c // r**2, h * r, w * r])
+    r = n["downscale_factor"]
+    made = n.op("reshape", x, shape=[*front, c, h // r, r, w // r, r])
+    made = n.moved(made, [*range(k), k, k + 2, k + 4, k + 1, k + 3])
+    return n.op("reshape", made, shape=[*front, c * r**2, h // r, w // r])
+
+
+@aten("tril", "triu")
+def _triangle(n: Aten) -> Value:
+    return n.op(n.name, n["self"], diagonal=n.get("diagonal", 0))
+
+
+@aten("meshgrid")
+def _meshgrid(n: Aten) -> list[Value]:
+    values = n["tensors"]
+    made = n.op("meshgrid", values, outs=len(values), indexing=n.get("indexing", "ij"))
+    return made if isinstance(made, list) else [made]

@@ -1,0 +1,181 @@
+"""`from_torch`: an exported PyTorch program that runs here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ....framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...onnx.importing.imported import ImportedModel
+from ...onnx.importing.whole import Given, Variants
+from . import kinds
+from .translate import WHERE, Program, Reader, name_of, needs_functions, source_of, unknown
+
+for _module in pkgutil.iter_modules(kinds.__path__):  # a table: each module adds its rules
+    importlib.import_module(f"{kinds.__name__}.{_module.name}")
+
+_MOST_SHOWN = 50
+
+
+class TorchProgram(ImportedModel):
+    """An exported program.
+
+    Its parameters and buffers have the names of the state dict. `run` computes for inputs of any
+    shapes that the program takes; `op_list` and `save` give one net.
+
+    Attributes:
+        path: what errors call it.
+        inputs, outputs: names, dtypes and shapes; sizes that may vary have the names of the export.
+        shared: name in the state dict -> name of the parameter that it shares.
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program.model, program.trained, program.states)
+        self._program = program
+        self.shared = dict(program.names)
+
+    def __repr__(self) -> str:
+        nodes, shown = len(self._model.graph.nodes), ", ".join(info.name for info in self.inputs)
+        return f"<TorchProgram: {nodes} nodes, inputs {shown}>"
+
+    @property
+    def buffers(self) -> dict[str, np.ndarray]:
+        """Copies of the buffers of floats and of the parameters that are not trained, by name."""
+        engine = self._engine
+        return {name: engine.current(name).copy() for name in sorted(engine.states)}
+
+    def _variants(self, given: Given) -> Variants | None:
+        program = self._program
+        sizes: dict[Any, tuple[int, int]] = {}
+        for name, value in given.items():
+            dims = program.dims.get(name, ())
+            if not isinstance(value, np.ndarray):
+                self._bind(name, dims, tuple(value), sizes)
+        symbols = {
+            symbol
+            for dims in program.dims.values()
+            for dim in dims
+            if not isinstance(dim, int)
+            for symbol in dim.free_symbols
+        }
+        for number, symbol in enumerate(sorted(symbols, key=str)):
+            if symbol not in sizes:
+                sizes[symbol] = _two_sizes(number, *program.ranges.get(symbol, (2, np.inf)))
+        first, second = (
+            {
+                name: tuple(
+                    dim if isinstance(dim, int) else int(dim.subs(_chosen(sizes, k)))
+                    for dim in dims
+                )
+                for name, dims in program.dims.items()
+            }
+            for k in range(2)
+        )
+        for info in self.inputs:
+            first.setdefault(info.name, ())
+            second.setdefault(info.name, ())
+        return first, second
+
+    def _bind(
+        self,
+        name: str,
+        dims: tuple[Any, ...],
+        given: tuple[int | None, ...],
+        sizes: dict[Any, tuple[int, int]],
+    ) -> None:
+        """Sizes that a given shape settles."""
+        shown = ", ".join(str(dim) for dim in dims)
+        if len(given) != len(dims):
+            raise ShapeError(f"{WHERE}: input {name!r} is [{shown}], not {list(given)}")
+        for dim, size in zip(dims, given, strict=True):
+            if isinstance(dim, int):
+                if size != dim:
+                    raise ShapeError(f"{WHERE}: input {name!r} is [{shown}], not {list(given)}")
+            elif size is not None and size >= 0:
+                if dim not in dim.free_symbols:
+                    raise ShapeError(f"{WHERE}: input {name!r}: give the sizes in {dim} elsewhere")
+                least, most = self._program.ranges.get(dim, (0, np.inf))
+                if not least <= size <= most:
+                    raise ShapeError(
+                        f"{WHERE}: input {name!r}: {dim} is {size}, not in the range"
+                        f" {least} to {most} that was exported"
+                    )
+                if sizes.get(dim, (size, size)) != (size, size):
+                    raise ShapeError(f"{WHERE}: {dim} is {size} and {sizes[dim][0]}")
+                sizes[dim] = size, size
+
+
+def _chosen(sizes: Mapping[Any, tuple[int, int]], which: int) -> dict[Any, int]:
+    return {symbol: pair[which] for symbol, pair in sizes.items()}
+
+
+def _two_sizes(number: int, least: int, most: float) -> tuple[int, int]:
+    """Two sizes of a range, unlike those of other symbols."""
+    first = max(least, 2) + 3 + 2 * number
+    second = first + 3 + 5 * number
+    if second > most:
+        first, second = int(max(least, 1)), int(most)
+    return first, second
+
+
+def from_torch(program: Any) -> TorchProgram:
+    """Take a program of `torch.export` in, to run and to train here.
+
+    Operators are read as they were exported; those without a rule here are decomposed by PyTorch
+    into its core operators, and so is what changes tensors in place.
+
+    Args:
+        program: a `torch.export.ExportedProgram`. A path is refused: `torch.export.load` reads
+            files, and runs what is pickled in some.
+
+    Raises:
+        FormatError: operators or other parts are not supported: all of these are named at once,
+            with the node and the line of the model.
+        OpscopeError: it is no such program.
+    """
+    if isinstance(program, (str, os.PathLike)):
+        raise OpscopeError(
+            "from_torch takes an ExportedProgram, not a file: read it by torch.export.load, if you"
+            " trust it, since that may run code from the file"
+        )
+    if not all(hasattr(program, each) for each in ("graph", "graph_signature", "state_dict")):
+        kind = type(program).__name__
+        hint = ": export it first, by torch.export.export(module, inputs)"
+        is_module = hasattr(program, "forward")
+        raise OpscopeError(f"{kind} is no ExportedProgram{hint if is_module else ''}")
+    if needs_functions(program):
+        program = program.run_decompositions({})
+    missing = unknown(program)
+    if missing:
+        program = _decomposed(program, missing)
+        missing = unknown(program)
+    if missing:
+        raise FormatError(f"{WHERE}: not supported:\n  {_told(missing)}")
+    return TorchProgram(Reader(program).read())
+
+
+def _decomposed(program: Any, nodes: list[Any]) -> Any:
+    """The program with some operators in terms of PyTorch's core operators, where it knows how."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return program
+    table = torch.export.default_decompositions()
+    wanted = {node.target for node in nodes if node.op == "call_function"}
+    chosen = {target: table[target] for target in wanted if target in table}
+    return program.run_decompositions(chosen) if chosen else program
+
+
+def _told(nodes: list[Any]) -> str:
+    lines = []
+    for node in nodes:
+        full = name_of(node)[2] if node.op == "call_function" else f"{node.op} {node.target}"
+        place = source_of(node)
+        lines.append(f"{full}: node {node.name!r}" + (f", {place}" if place else ""))
+    more = [f"and {len(lines) - _MOST_SHOWN} more"] if len(lines) > _MOST_SHOWN else []
+    return "\n  ".join(lines[:_MOST_SHOWN] + more)

@@ -1,0 +1,322 @@
+"""Programs of torch.export run here as they do in PyTorch, as one net for sizes that vary, too."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opscope
+from opscope import FormatError, NetBuilder, OpscopeError, ShapeError, from_torch
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+nn, F = torch.nn, torch.nn.functional
+if not hasattr(torch.export, "default_decompositions"):
+    pytest.skip("torch.export is older than 2.6", allow_module_level=True)
+
+from torch_programs import CASES, Fn, mlp, x  # noqa: E402
+
+
+def export(module: Any, inputs: list[Any], *, dynamic: Any = None) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic)
+
+
+def flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [one for each in value for one in flat(each)]
+    return [value.numpy()]
+
+
+def dims_of(draws: list[Any]) -> tuple[Any, ...]:
+    """What may vary: dimensions whose size follows the batch or the time."""
+    one, other = ([draw(*sizes).shape for draw in draws] for sizes in ((3, 7), (4, 8)))
+    auto = torch.export.Dim.AUTO
+    return tuple(
+        {k: auto for k, (p, q) in enumerate(zip(a, b, strict=True)) if p != q}
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+@functools.cache
+def loaded(name: str) -> tuple[Any, list[Any], Any, Any]:
+    """The module, what draws its inputs, the program, and the program here."""
+    make, draws = CASES[name]
+    torch.manual_seed(0)
+    module = make().eval()
+    for buffer in module.buffers():
+        if buffer.is_floating_point():
+            buffer.uniform_(0.5, 2.0)
+    inputs = [draw(3, 7) for draw in draws]
+    dynamic = dims_of(draws)
+    if isinstance(module, Fn):
+        dynamic = (dynamic,)
+    program = export(module, inputs, dynamic=dynamic)
+    return module, draws, program, from_torch(program)
+
+
+def assert_same(found: dict[str, Any], wanted: Any) -> None:
+    wanted = flat(wanted)
+    assert len(found) == len(wanted)
+    for name, array in zip(found, wanted, strict=True):
+        assert found[name].dtype == array.dtype, name
+        assert found[name].shape == array.shape, name
+        np.testing.assert_allclose(found[name], array, atol=1e-5, rtol=1e-5, err_msg=name)
+
+
+def fed(model: Any, inputs: list[Any]) -> dict[str, Any]:
+    return dict(zip((info.name for info in model.inputs), (i.numpy() for i in inputs), strict=True))
+
+
+def varies(model: Any) -> bool:
+    return any(isinstance(dim, str) for info in model.inputs for dim in info.shape or ())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs(name: str) -> None:
+    module, draws, program, model = loaded(name)
+    assert model.parameters.keys() <= set(program.state_dict)
+    inputs = [draw(3, 7) for draw in draws]
+    sizes = [(3, 7)] + ([(5, 7)] if varies(model) else [])
+    for size in sizes:
+        inputs = [draw(*size) for draw in draws]
+        with torch.no_grad():
+            wanted = module(*inputs)
+        assert_same(model.run(fed(model, inputs)), wanted)
+    assert model.is_one_net(fed(model, inputs))
+
+
+FIXED = {"losses"}
+"""Cases in which a size that varies is a number of the computation."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_net(name: str, tmp_path: Any) -> None:
+    """The net of all sizes that vary, saved and loaded."""
+    module, draws, _, model = loaded(name)
+    shapes = {}
+    if name in FIXED:
+        with pytest.raises(ShapeError, match="cannot vary: it is part of the operator 'div'"):
+            model.op_list()
+        shapes = {
+            info.name: draw(3, 7).shape for info, draw in zip(model.inputs, draws, strict=True)
+        }
+    model.save(tmp_path / "net", shapes)
+    net = opscope.load(tmp_path / "net")
+    for size in [(3, 7)] + ([(6, 7)] if varies(model) and not shapes else []):
+        inputs = [draw(*size) for draw in draws]
+        with torch.no_grad():
+            wanted = module(*inputs)
+        found = net.predict(fed(model, inputs))
+        assert_same({info.name: found[info.name] for info in model.outputs}, wanted)
+
+
+@pytest.mark.parametrize("name", ["residual", "encoder", "class_losses", "cutting"])
+def test_decomposed_programs(name: str) -> None:
+    """Programs in core operators give the same."""
+    make, draws = CASES[name]
+    module, inputs = make().eval(), [draw(3, 7) for draw in draws]
+    model = from_torch(export(module, inputs).run_decompositions())
+    with torch.no_grad():
+        assert_same(model.run(fed(model, inputs)), module(*inputs))
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+def trained_there(module: Any, batches: list[tuple[Any, Any]], rate: float) -> list[float]:
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+    losses = []
+    for given, label in batches:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(module(given).flatten(0, -2), label.flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def trained_here(model: Any, batches: list[tuple[Any, Any]], rate: float) -> list[float]:
+    b = NetBuilder.from_desc(model.op_list())
+    label = b.input("label", [-1] * batches[0][1].ndim, "int64")
+    loss = b.mean(b.softmax_cross_entropy(b.var("output"), label), name="loss")
+    b.backward_from(loss)
+    b.add_optimization(rate, "sgd")
+    name = model.inputs[0].name
+    return [
+        float(
+            b.run(model.scope, feed={name: x.numpy(), "label": y.numpy()}, fetch=["loss"])["loss"]
+        )
+        for x, y in batches
+    ]
+
+
+@pytest.mark.parametrize("name", ["mlp", "residual", "tagger", "encoder", "batch_norm"])
+def test_training(name: str) -> None:
+    """Five steps give the losses, parameters and statistics that they give in PyTorch."""
+    torch.manual_seed(0)
+    if name == "batch_norm":
+        module = nn.Sequential(
+            nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)
+        ).train()
+        draw = x(-1, 6)
+    else:
+        make, (draw,) = CASES[name]
+        module = make().eval()
+    first = draw(4, 6)
+    program = export(module, [first], dynamic=({0: torch.export.Dim.AUTO},))
+    model = from_torch(program)
+    batches = []
+    for rows in (4, 3, 6, 4, 5):
+        given = draw(rows, 6)
+        shape = module.eval()(given).shape
+        batches.append((given, torch.randint(0, shape[-1], shape[:-1])))
+    module.train(name == "batch_norm")
+    ours = trained_here(model, batches, 0.1)
+    np.testing.assert_allclose(ours, trained_there(module, batches, 0.1), rtol=2e-5)
+    state = module.state_dict()
+    for key, array in {**model.parameters, **model.buffers}.items():
+        np.testing.assert_allclose(array, state[key].numpy(), atol=2e-5, err_msg=key)
+    module.eval()
+    with torch.no_grad():
+        assert_same(model.run({model.inputs[0].name: first.numpy()}), module(first))
+
+
+def test_frozen_parameters_stay() -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)).eval()
+    module[0].requires_grad_(False)
+    model = from_torch(export(module, [torch.randn(2, 3)]))
+    assert set(model.parameters) == {"1.weight", "1.bias"}
+    assert set(model.buffers) == {"0.weight", "0.bias"}
+    before = model.buffers["0.weight"]
+    trained_here(model, [(torch.randn(2, 3), torch.tensor([0, 1]))] * 2, 0.5)
+    np.testing.assert_array_equal(model.buffers["0.weight"], before)
+
+
+def test_dropout_of_training() -> None:
+    """Exported in training form it drops in training alone."""
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).train()
+    model = from_torch(export(module, [torch.randn(2, 4)]))
+    assert "dropout" in [op.type for op in model.op_list().ops]
+    given = torch.randn(2, 4)
+    with torch.no_grad():
+        assert_same(model.run({"input": given.numpy()}), module.eval()(given))
+
+
+def test_tied_weights() -> None:
+    _, _, program, model = loaded("tied")
+    names = {"words.weight", "out.weight"}
+    assert names <= set(program.state_dict)
+    assert len(names & set(model.parameters)) == 1
+    assert list(model.run({model.inputs[0].name: np.zeros((2, 3), np.int64)})) == [
+        "hidden",
+        "scores",
+    ]
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+def test_time_and_batch_vary() -> None:
+    module, _, _, model = loaded("encoder")
+    net = model.op_list()
+    spec = next(var for var in net.vars if var.name == model.inputs[0].name)
+    assert spec.shape == (-1, -1, 8)
+    assert {op.type for op in net.ops} >= {"scaled_dot_product_attention", "layer_norm", "matmul"}
+    b = NetBuilder.from_desc(net)
+    for rows, steps in ((1, 2), (5, 13)):
+        given = torch.randn(rows, steps, 8)
+        found = b.run(model.scope, feed={model.inputs[0].name: given.numpy()}, fetch=["output"])
+        with torch.no_grad():
+            np.testing.assert_allclose(found["output"], module(given).numpy(), atol=1e-5)
+
+
+def test_shapes_given() -> None:
+    model = from_torch(export(mlp().eval(), [torch.randn(3, 6)], dynamic=({0: torch.export.Dim(
+        "rows", min=2, max=9)},)))  # fmt: skip
+    name = model.inputs[0].name
+    assert model.op_list({name: (4, 6)}).vars[0].shape == (4, 6)
+    assert model.op_list({name: (-1, 6)}).vars[0].shape == (-1, 6)
+    for shape, text in (((4, 7), "not"), ((4,), "not"), ((10, 6), "range 2 to 9")):
+        with pytest.raises(ShapeError, match=text):
+            model.op_list({name: shape})
+    with pytest.raises(ShapeError, match="fed was"):
+        model.run({name: np.zeros((3, 7), np.float32)})
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+class Strange(nn.Module):
+    """Operators of which nothing here computes any."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.linalg.svdvals(x), torch.nonzero(x), torch.fft.rfft(x)
+
+
+def test_unknown_operators_are_named_at_once() -> None:
+    with pytest.raises(FormatError) as told:
+        from_torch(export(Strange(), [torch.randn(3, 3)]))
+    text = str(told.value)
+    for name in ("svd", "aten.nonzero.default: node 'nonzero'", "fft"):
+        assert name in text
+    line = Strange.forward.__code__.co_firstlineno + 1
+    assert text.count(f"test_from_torch.py:{line}") == 3
+
+
+def test_arguments_that_are_not_supported() -> None:
+    program = export(Fn(lambda x: F.max_pool1d(x, 2, dilation=2)), [torch.randn(1, 2, 8)])
+    with pytest.raises(FormatError, match=r"max_pool1d.*torch_programs.py:\d+.*dilated"):
+        from_torch(program).run({"args_0": np.zeros((1, 2, 8), np.float32)})
+
+
+def test_changed_buffers_are_refused() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(x)
+            return self.count * 2
+
+    with pytest.raises(FormatError, match="buffer 'count' is changed"):
+        from_torch(export(Counts(), [torch.randn(3)]))
+
+
+def test_what_is_no_program() -> None:
+    for given, text in (
+        ("model.pt2", "torch.export.load"),
+        (nn.Linear(2, 2), "export it first"),
+        (operator, "module is no ExportedProgram"),
+    ):
+        with pytest.raises(OpscopeError, match=text):
+            from_torch(given)
+
+
+def test_changes_in_place() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2
+        y[:, 0].add_(1)
+        return y.mul_(3)
+
+    given = torch.randn(2, 3)
+    model = from_torch(export(Fn(function), [given]))
+    assert_same(model.run({"args_0": given.numpy()}), function(given))
+
+
+def test_torch_is_not_imported() -> None:
+    code = (
+        "import sys, opscope; from opscope.bridges.torch.importing import program;"
+        " opscope.from_torch; sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

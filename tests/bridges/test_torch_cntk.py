@@ -1,0 +1,444 @@
+"""CNTK's networks as PyTorch modules: outputs, exporting, training, and the way back."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import cntk_data
+import opscope
+from cntk_random_nets import make, random_network
+from cntk_runtime_nets import Builder
+from opscope import cntk_to_torch, cntk_weights_from_torch
+from opscope.bridges.torch.from_cntk.pruning import NotInPyTorchError
+from opscope.cntk.models.open_model import open_model
+from opscope.cntk.readers.base.data import Stream
+from opscope.cntk.readers.base.order import FileOrder
+from opscope.cntk.readers.base.pack import SequencePacker
+from opscope.cntk.readers.text.format import TextFormat, TextStream
+from opscope.cntk.run.runtime import CntkNet
+from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError, VariableError
+from opscope.python_api.cli.main import main
+from reference_folders import DATA
+from v2_models import recurrent
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+load_file = pytest.importorskip("safetensors.torch").load_file
+
+
+def module_of(folder):
+    """The module `model` in a folder."""
+    spec = importlib.util.spec_from_file_location("written_model", Path(folder) / "model.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # torch.export compiles its functions by the module's name
+    spec.loader.exec_module(module)
+    return module
+
+
+def model_of(folder):
+    return module_of(folder).load(folder)
+
+
+def named(found, made):
+    return found if isinstance(found, dict) else {next(iter(made.config["outputs"])): found}
+
+
+def assert_equals(net, folder, lengths=(1, 2, 9), **options):
+    """The module computes what the network does."""
+    made = cntk_to_torch(net, folder, **options)
+    model, rng = model_of(folder), np.random.default_rng(1)
+    timed = made.config["has_time"]
+    names = {arg: arg for arg in made.config["inputs"]}
+    for length in lengths:
+        arrays = {
+            names[arg]: rng.normal(size=(length, *dims)).astype(np.float32)
+            for arg, dims in made.config["inputs"].items()
+        }
+        fed = {name: [a] if timed else a for name, a in arrays.items()}
+        single = CntkNet(net.network, dtype=np.float32)
+        for name, node in net.network.nodes.items():
+            if (node.is_parameter or node.kind.precompute) and name in net.scope:
+                single.set(name, net.get(name))
+        wanted = single.eval(fed, list(made.config["outputs"]))
+        with torch.no_grad():
+            given = [
+                torch.from_numpy(a)[None] if timed else torch.from_numpy(a) for a in arrays.values()
+            ]
+            found = named(model(*given), made)
+        for name, value in found.items():
+            ours = wanted[name][0] if timed else wanted[name]
+            here = value[0].numpy() if timed else value.numpy()
+            assert here.shape == ours.shape
+            bound = 1e-5 * max(1.0, float(np.abs(ours).max()))
+            np.testing.assert_allclose(here, ours, atol=bound, rtol=0)
+    return made, model
+
+
+def exported(model, *inputs, dims):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(model, inputs, dynamic_shapes=[dims] * len(inputs))
+
+
+NDL = """
+run = DNN
+DNN = [
+    features = Input(4)
+    labels = Input(3)
+    m = Mean(features)
+    d = InvStdDev(features)
+    n = PerDimMeanVarNormalization(features, m, d)
+    W = Parameter(5, 4)
+    b = Parameter(5, init=fixedValue, value=0.25)
+    t = Times(W, n)
+    p = Plus(t, b)
+    h = Sigmoid(p)
+    k = Dropout(h)
+    V = Parameter(3, 5, learningRateMultiplier=0)
+    z = Times(V, k)
+    ce = CrossEntropyWithSoftmax(labels, z)
+    FeatureNodes = (features)
+    LabelNodes = (labels)
+    CriterionNodes = (ce)
+    OutputNodes = (z)
+]
+"""
+
+
+@pytest.fixture
+def feed_forward(tmp_path):
+    from opscope.cntk.ndl.builder import build_ndl_file
+
+    (tmp_path / "n.ndl").write_text(NDL)
+    network = build_ndl_file(tmp_path / "n.ndl").network
+    network.validate()
+    net = CntkNet(network)
+    net.set("m", np.arange(4.0))
+    net.set("d", np.arange(1.0, 5.0))
+    return net
+
+
+def test_feed_forward(tmp_path, feed_forward):
+    """Criteria and labels fall away, statistics are buffers; [N, 4] -> [N, 3]."""
+    made, model = assert_equals(feed_forward, tmp_path / "made")
+    assert made.config["inputs"] == {"features": [4]} and made.config["outputs"] == {"z": [3]}
+    assert set(dict(model.named_buffers())) == {"m", "d"}
+    assert {name for name, p in model.named_parameters() if p.requires_grad} == {
+        "W.weight",
+        "W.bias",
+    }
+    assert "labels" not in made.source and "nn.Dropout" in made.source
+    ran = subprocess.run(
+        [sys.executable, tmp_path / "made" / "check.py"], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("equal") == 2
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_networks(tmp_path, seed):
+    """Delays in and out of loops, several loops, looking ahead."""
+    rng = np.random.default_rng(seed)
+    built = random_network(rng, future=bool(seed % 2))
+    if built is None:
+        pytest.skip("its loops cannot be run")
+    net = make(built)
+    used = {child for node in net.network.nodes.values() for child in node.inputs}
+    roots = [n for n in net.network.nodes.values() if n.inputs and n not in used]
+    roots = [n.inputs[0] if n.axis is None else n for n in roots]
+    names = list(dict.fromkeys(node.name for node in roots))
+    assert_equals(net, tmp_path, outputs=names)
+
+
+@pytest.mark.parametrize("delay", ["PastValue", "FutureValue"])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_loops(tmp_path, delay, steps):
+    """Loops over any number of steps, in the program that torch.export makes, too."""
+    b = Builder()
+    x = b.add("InputValue", "x", shape=2)
+    before = b.add(delay, "before", shape=3, timeStep=steps, defaultHiddenActivation=0.2)
+    own = b.add("Times", "own", b.parameter("R", 3, 3), before)
+    up = b.add("Times", "up", b.parameter("W", 3, 2), x)
+    h = b.add("Tanh", "h", b.add("Plus", "z", up, own))
+    b.network.connect(before, [h])
+    made, model = assert_equals(b.net(), tmp_path, outputs=["h"])
+    assert "R = nn.Linear(3, 3, bias=False)" in made.source
+    if (steps == 1) != (delay == "PastValue"):
+        return  # exporting takes seconds: one of each is enough
+    auto = torch.export.Dim.AUTO
+    program = exported(model, torch.randn(3, 5, 2), dims={0: auto, 1: auto})
+    for shape in ((1, 2, 2), (4, 9, 2)):
+        given = torch.randn(*shape)
+        torch.testing.assert_close(program.module()(given), model(given), atol=1e-6, rtol=0)
+
+
+def test_initial_state(tmp_path):
+    b = Builder()
+    x = b.add("InputValue", "x", shape=3)
+    start = b.parameter("start", 3)
+    inside = b.add("PastValue", "inside", shape=3)
+    h = b.add("Tanh", "h", b.add("Plus", "sum", x, inside))
+    b.network.connect(inside, [h, start])
+    b.add("PastValue", "y", h, b.parameter("other", 3), shape=3, timeStep=2)
+    assert_equals(b.net(), tmp_path, outputs=["y", "h"])
+
+
+def test_v2_models(tmp_path):
+    (tmp_path / "r.model").write_bytes(recurrent())
+    made, _ = assert_equals(CntkNet(open_model(tmp_path / "r.model").network), tmp_path / "made")
+    assert list(made.config["outputs"]) == ["Dropout11"]
+    with pytest.raises(FormatError, match="are read, and not written"):
+        cntk_weights_from_torch(tmp_path / "made", tmp_path / "r.model", tmp_path / "new.model")
+
+
+@pytest.mark.parametrize("spatial", [False, True])
+def test_batch_normalisation(tmp_path, spatial):
+    b = Builder()
+    x = b.add("InputValue", "x", shape=(4, 3, 2) if spatial else 4)
+    count = 2 if spatial else 4
+    nodes = [b.parameter(name, count) for name in ("scale", "bias", "mean", "variance")]
+    b.values["variance"] = abs(b.values["variance"])
+    b.add("BatchNormalization", "y", x, *nodes, spatial=spatial, imageLayout="CHW")
+    made, _ = assert_equals(b.net(), tmp_path, outputs=["y"])
+    assert "momentum" in made.notes[0]
+
+
+@pytest.mark.parametrize("padding", [False, True])
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_images(tmp_path, padding, kernel):
+    """A convolution, a bias for each map, poolings."""
+    b = Builder()
+    x = b.add("InputValue", "x", shape=(7, 6, 2))
+    weight = b.parameter("K", 5, kernel * 3 * 2)
+    conv = b.add(
+        "Convolution", "conv", weight, x, kernelShape=(kernel, 3, 2), mapCount=(5,),
+        strideShape=(2, 1, 2), dimSharing=(True,), dimPadding=(padding, padding, False),
+        imageLayout="CHW",
+    )  # fmt: skip
+    plus = b.add("Plus", "plus", conv, b.parameter("c", 1, 1, 5))
+    for pool in ("max", "average"):
+        b.add("Pooling", pool, plus, pool=pool, kernelShape=(2, 2, 1), strideShape=(1, 2, 1),
+              dimPadding=(False,), imageLayout="CHW")  # fmt: skip
+    made, _ = assert_equals(b.net(), tmp_path, outputs=["max", "average"], lengths=(1, 3))
+    assert "nn.Conv2d(2, 5, " in made.source
+
+
+def test_shapes_and_functions(tmp_path):
+    b = Builder()
+    x = b.add("InputValue", "x", shape=(2, 3))
+    turned = b.add("TransposeDimensions", "turned", x, axis1=1, axis2=2)
+    flat = b.add("Reshape", "flat", turned, shape=(6,))
+    part = b.add("Slice", "part", flat, axis=1, beginIndex=1, endIndex=5)
+    both = b.add("RowStack", "both", part, b.parameter("more", 2))
+    soft = b.add("Softmax", "soft", both)
+    log = b.add("Log", "log", soft)
+    b.add("ReduceElements", "total", log, axis=1, reductionOp="LogSum")
+    b.add("ElementTimes", "scaled", x, b.parameter("s", 2, 1))
+    b.add("TransposeTimes", "product", b.parameter("T", 6, 4), both)
+    again = b.parameter("again", 6, 6)
+    first = b.add("Times", "first", again, both)
+    b.add("Times", "second", again, b.add("RectifiedLinear", "up", first))
+    b.add("KhatriRaoProduct", "outer", part, both)
+    b.add("SumColumnElements", "sums", x)
+    b.add("LookupTable", "looked", b.parameter("L", 2, 3), flat)
+    b.add("Clip", "clip", b.parameter("low", 1), b.parameter("high", 1), log)
+    b.values["low"], b.values["high"] = np.full(1, -2.0), np.full(1, -1.5)
+    outputs = ["total", "scaled", "product", "second", "clip", "soft"]
+    outputs += ["outer", "sums", "looked"]
+    assert_equals(b.net(), tmp_path, outputs=outputs)
+
+
+CASES = {
+    name: outputs
+    for names, outputs in (
+        (
+            "01_simplebuilder_dnn 02_ndl_macros_dnn 03_bs_language_dnn 04_mel_edit"
+            " 05_uci_reader_dnn 06_ctf_sparse_streams 07_htk_frame_rolling"
+            " 09_htk_lstm_truncated_ndl 11_bidirectional_rnn 12_atis_layers 14_conv_pool_layers"
+            " 19_lu_reader_lstm 36_ctf_truncated_bptt 37_numsubminibatches 41_htk_two_streams",
+            None,
+        ),
+    )
+    for name in names.split()
+}
+"""Cases of the conformance tests -> outputs, where the network names none."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_models_that_cntk_trained(tmp_path, case):
+    path = cntk_data.need(case, "final.model")
+    try:
+        made = cntk_to_torch(path, tmp_path, outputs=CASES[case])
+    except VariableError:
+        criterion = open_model(path).network.groups["criterion"][0]
+        made = cntk_to_torch(path, tmp_path, outputs=[criterion.inputs[1].name])
+    recorded = load_file(tmp_path / "check.safetensors")
+    model = model_of(tmp_path)
+    for number in range(2):
+        given = [recorded[f"{number}.{arg}"][None] for arg in made.config["inputs"]]
+        with torch.no_grad():
+            found = named(model(*given), made)
+        for name, value in found.items():
+            wanted = recorded[f"{number}.output.{name}"]
+            bound = 1e-5 * max(1.0, float(wanted.abs().max()))
+            torch.testing.assert_close(value[0], wanted, atol=bound, rtol=0)
+
+
+def test_what_is_refused(tmp_path):
+    b = Builder()
+    x = b.add("InputValue", "x", shape=3)
+    y = b.add("InputValue", "y", shape=3)
+    b.add("CrossEntropyWithSoftmax", "ce", y, x)
+    b.add("CosDistance", "far", x, y)
+    net = b.net()
+    with pytest.raises(NotInPyTorchError, match=r"ce \(CrossEntropyWithSoftmax\).*; far \(CosD"):
+        cntk_to_torch(net, tmp_path, outputs=["ce", "far"])
+    with pytest.raises(VariableError, match="no output nodes"):
+        cntk_to_torch(net, tmp_path)
+    with pytest.raises(VariableError, match="no node 'cd'"):
+        cntk_to_torch(net, tmp_path, outputs=["cd"])
+    with pytest.raises(OpscopeError, match="each once"):
+        cntk_to_torch(net, tmp_path, outputs=["x", "x"])
+    assert not list(tmp_path.iterdir())
+
+
+def trained(folder, given, labels):
+    """The module after two steps, saved in its folder; the losses."""
+    module = module_of(folder)
+    model = module.load(folder).train()
+    for each in model.modules():
+        if isinstance(each, torch.nn.BatchNorm1d):
+            each.eval()
+    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.5)
+    losses = []
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(given).flatten(0, -2), labels.flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    module.save(model, folder)
+    return model.eval(), losses
+
+
+def test_weights_back(tmp_path, feed_forward):
+    """What PyTorch trained computes the same in CNTK's file; what it did not, is as it was."""
+    feed_forward.save(tmp_path / "m.dnn")
+    cntk_to_torch(tmp_path / "m.dnn", tmp_path / "made")
+    given, labels = torch.randn(8, 4), torch.randint(0, 3, (8,))
+    assert (
+        cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "same.dnn") == []
+    )
+    assert (tmp_path / "same.dnn").read_bytes() == (tmp_path / "m.dnn").read_bytes()
+    model, (first, second) = trained(tmp_path / "made", given, labels)
+    assert second < first
+    changed = cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
+    assert sorted(changed) == ["W", "b"]
+    net = CntkNet(open_model(tmp_path / "new.dnn").network)
+    with torch.no_grad():
+        wanted = model(given).numpy()
+    np.testing.assert_allclose(net.eval({"features": given.numpy()})["z"], wanted, atol=1e-5)
+    np.testing.assert_array_equal(net.get("V"), feed_forward.get("V"))
+    assert {"ce"} == {node.name for node in net.network.groups["criterion"]}
+
+
+def test_weights_that_do_not_fit(tmp_path, feed_forward):
+    from safetensors.torch import save_file
+
+    feed_forward.save(tmp_path / "m.dnn")
+    cntk_to_torch(tmp_path / "m.dnn", tmp_path / "made")
+    with pytest.raises(OpscopeError, match="is the original"):
+        cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "m.dnn")
+    path = tmp_path / "made" / "model.safetensors"
+    state = load_file(path)
+    bad = {**state, "W.weight": torch.zeros(4, 5), "more": torch.zeros(1)}
+    for given, text in (
+        (bad, r"'more' is not known there; 'W.weight' is \[4, 5\], not \[5, 4\]"),
+        ({**state, "W.bias": torch.full((5,), torch.nan)}, "'W.bias' is not finite"),
+    ):
+        save_file(given, path)
+        with pytest.raises(ShapeError, match=text):
+            cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
+    config = json.loads((tmp_path / "made" / "config.json").read_text())
+    config["outputs"] = {"other": [3]}
+    (tmp_path / "made" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FormatError, match="is not what .*no node 'other'"):
+        cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
+    assert not (tmp_path / "new.dnn").exists()
+
+
+def sentences_of(folder, count):
+    """Sentences of ATIS and their labels, one-hot."""
+    streams = [
+        TextStream(Stream("query", 943, sparse=True), "S0"),
+        TextStream(Stream("slotLabels", 129, sparse=True), "S2"),
+    ]
+    source = TextFormat(folder / "atis.test.ctf", streams)
+    packer = SequencePacker(FileOrder(source), source.streams)
+    packer.start_epoch(0, 11000)
+    found = [[], []]
+    while len(found[0]) < count:
+        minibatch = packer.read()
+        for kept, (name, width) in zip(found, (("query", 943), ("slotLabels", 129)), strict=True):
+            samples = minibatch.streams[name]
+            rows = samples.dense(width).astype(np.float32)
+            kept += np.split(rows, samples.begin[1:-1])
+    return found[0][:count], found[1][:count]
+
+
+def test_a_model_of_cntk(tmp_path):
+    """Slot filling: its sentences as here, exported, trained, and back in a .cmf by commands."""
+    path = DATA / "cntk" / "slu.forward.cmf"
+    if not path.exists():
+        pytest.skip("the model is not there")
+    folder = tmp_path / "slu"
+    runner = CliRunner()
+    made = runner.invoke(main, ["to-torch", str(path), str(folder)])
+    assert made.exit_code == 0 and "723279 parameters" in made.output
+    model = model_of(folder)
+    sentences, labels = sentences_of(path.parent, 40)
+    net = CntkNet(open_model(path).network)
+    ours = net.eval({"query": sentences}, ["z"])["z"]
+    auto = torch.export.Dim.AUTO
+    program = exported(model, torch.randn(2, 4, 943), dims={0: auto, 1: auto}).module()
+    worst = 0.0
+    for number, (one, wanted) in enumerate(zip(sentences, ours, strict=True)):
+        given = torch.from_numpy(one)[None]
+        with torch.no_grad():
+            worst = max(worst, float(np.abs(model(given)[0].numpy() - wanted).max()))
+            if number < 5:
+                worst = max(worst, float(np.abs(program(given)[0].numpy() - wanted).max()))
+    assert worst < 1e-5 * max(float(np.abs(each).max()) for each in ours)
+
+    given, label = torch.from_numpy(sentences[0])[None], torch.from_numpy(labels[0]).argmax(1)
+    model, (first, second) = trained(folder, given, label)
+    assert second < first
+    back = tmp_path / "new.cmf"
+    told = runner.invoke(main, ["from-torch", str(folder), str(path), str(back)])
+    assert told.exit_code == 0, told.output
+    assert told.output == f"{back}: 10 parameters have new values\n"
+    new = CntkNet(open_model(back).network)
+    with torch.no_grad():
+        wanted = model(given)[0].numpy()
+    np.testing.assert_allclose(
+        new.eval({"query": [sentences[0]]}, ["z"])["z"][0], wanted, atol=2e-4
+    )
+    assert [node.name for node in new.network.groups["criterion"]] == ["ce"]
+    assert opscope.open(back).kind == opscope.open(path).kind
+
+
+def test_options_of_other_networks(tmp_path, feed_forward):
+    feed_forward.save(tmp_path / "m.dnn")
+    command = ["to-torch", str(tmp_path / "m.dnn"), str(tmp_path / "made")]
+    told = CliRunner().invoke(main, [*command, "--frame-subsampling-factor", "3"])
+    assert told.exit_code and "no meaning for a network of CNTK" in told.output + str(
+        told.exception
+    )

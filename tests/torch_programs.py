@@ -1,0 +1,230 @@
+"""Small PyTorch modules and what draws their inputs, for tests of programs of torch.export.
+
+Import it after torch has been looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Fn(nn.Module):
+    """A function, beside layers it may use."""
+
+    def __init__(self, function: Callable[..., Any], *layers: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self._function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self._function(*self.layers, *args)
+
+
+class Residual(nn.Module):
+    """A small convolutional net with a shortcut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.a = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(8)
+        self.b = nn.Conv2d(8, 16, 3, stride=2, padding=1)
+        self.short = nn.Conv2d(8, 16, 1, stride=2)
+        self.out = nn.Linear(16, 5)
+
+    def forward(self, x: Any) -> Any:
+        x = F.relu(self.stem(x))
+        y = F.relu(self.bn(self.a(x)), inplace=True)
+        y = F.relu(self.b(y) + self.short(x))
+        return self.out(F.adaptive_avg_pool2d(y, 1).flatten(1))
+
+
+class Tagger(nn.Module):
+    """Words to tags by an LSTM both ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(20, 6, padding_idx=0)
+        self.lstm = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+        self.tags = nn.Linear(10, 4)
+
+    def forward(self, words: Any) -> Any:
+        return F.log_softmax(self.tags(self.lstm(self.words(words))[0]), -1)
+
+
+class Words(nn.Module):
+    """A small language model: positions, a mask and a first token of sizes that vary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(20, 8), nn.Embedding(30, 8)
+        self.first = nn.Parameter(torch.randn(1, 1, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, ids: Any) -> Any:
+        rows, count = ids.shape
+        hidden = self.words(ids) + self.places(torch.arange(count))
+        hidden = torch.cat([self.first.expand(rows, -1, -1), hidden], 1)[:, :-1]
+        mask = torch.full((count, count), float("-inf")).triu(1)
+        seen = torch.ones(count, dtype=torch.bool)
+        hidden = self.layer(hidden, src_mask=mask) * seen[:, None] + hidden.new_zeros(rows, 1, 8)
+        return hidden @ self.words.weight.T
+
+
+class Places(nn.Module):
+    """Places from a table that the state dict does not hold, and numbers set in a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.randn(1, 12, 4), persistent=False)
+        self.scale = torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    def forward(self, x: Any) -> Any:
+        y = x + self.table[:, : x.shape[1]] * self.scale
+        y[:, :, 0] = 0.5
+        y[..., 2:] = x[..., :2]
+        return y * torch.tensor(2.0)
+
+
+class Tied(nn.Module):
+    """A table that looks words up and tells them again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(11, 6)
+        self.out = nn.Linear(6, 11)
+        self.out.weight = self.words.weight
+
+    def forward(self, ids: Any) -> Any:
+        return {"hidden": self.words(ids), "scores": self.out(self.words(ids))}
+
+
+def mlp() -> Any:
+    return nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Dropout(0.2),
+                         nn.Linear(16, 3))  # fmt: skip
+
+
+def x(*dims: int) -> Callable[[int, int], Any]:
+    """Draws an array: -1 is the batch, -2 time."""
+    return lambda n, t: torch.randn([n if d == -1 else t if d == -2 else d for d in dims])
+
+
+def ids(most: int, *dims: int) -> Callable[[int, int], Any]:
+    return lambda n, t: torch.randint(
+        0, most, [n if d == -1 else t if d == -2 else d for d in dims]
+    )
+
+
+E = nn.TransformerEncoderLayer
+CASES: dict[str, tuple[Any, list[Any]]] = {
+    "mlp": (mlp, [x(-1, 6)]),
+    "mlp_of_time": (mlp, [x(-1, -2, 6)]),
+    "residual": (Residual, [x(-1, 3, 8, 10)]),
+    "encoder": (lambda: E(8, 2, 12, batch_first=True), [x(-1, -2, 8)]),
+    "encoder_norm_first": (lambda: E(8, 2, 12, norm_first=True, activation="gelu"), [x(-2, -1, 8)]),
+    "decoder": (lambda: nn.TransformerDecoderLayer(8, 2, 12, batch_first=True),
+                [x(-1, -2, 8), x(-1, 4, 8)]),
+    "tagger": (Tagger, [ids(20, -1, 5)]),
+    "tied": (Tied, [ids(11, -1, -2)]),
+    "table": (Places, [x(-1, -2, 4)]),
+    "words": (Words, [ids(20, -1, -2)]),
+    "gru": (lambda: nn.GRU(3, 4, 2, bidirectional=True), [x(6, 3, 3)]),
+    "lstm_projection": (lambda: nn.LSTM(3, 5, proj_size=2), [x(4, 2, 3)]),
+    "lstm_state": (lambda: nn.LSTM(3, 5, batch_first=True), [x(-1, 4, 3)]),
+    "rnn": (lambda: nn.RNN(3, 4, nonlinearity="relu", batch_first=True), [x(-1, 5, 3)]),
+    "conv1d": (lambda: nn.Conv1d(4, 6, 3, padding=2, dilation=2), [x(-1, 4, -2)]),
+    "conv1d_same": (lambda: nn.Conv1d(4, 6, 4, padding="same"), [x(-1, 4, -2)]),
+    "conv_depthwise": (lambda: nn.Conv1d(4, 8, 5, groups=4, stride=2), [x(-1, 4, 12)]),
+    "conv3d": (lambda: nn.Conv3d(2, 3, 2), [x(-1, 2, 4, 5, 3)]),
+    "conv_transposed": (lambda: nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), [x(-1, 3, 4, 5)]),
+    "conv_transposed1d": (lambda: nn.ConvTranspose1d(4, 6, 4, 2, groups=2), [x(-1, 4, 5)]),
+    "conv_unbatched": (lambda: nn.Conv2d(3, 4, 3), [x(3, 6, 5)]),
+    "batch_norm": (lambda: nn.BatchNorm1d(5), [x(-1, 5, -2)]),
+    "group_norm": (lambda: nn.GroupNorm(2, 6), [x(-1, 6, 4)]),
+    "instance_norm": (lambda: nn.InstanceNorm2d(3, affine=True), [x(-1, 3, 4, 5)]),
+    "rms_norm": (lambda: nn.RMSNorm(6), [x(-1, -2, 6)]),
+    "pools": (lambda: Fn(lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 2, ceil_mode=True),
+                                    F.adaptive_max_pool2d(x, (2, 3)))), [x(-1, 3, 7, 9)]),
+    "adaptive_pools": (lambda: Fn(lambda x: (F.adaptive_avg_pool1d(x, 4), F.max_pool1d(x, 2))),
+                       [x(-1, 3, 10)]),
+    "activations": (lambda: Fn(lambda x: torch.stack([
+        F.elu(x), F.selu(x), F.celu(x, 0.7), F.silu(x), F.mish(x), F.softplus(x), F.hardswish(x),
+        F.hardsigmoid(x), F.hardtanh(x), F.relu6(3 * x), F.leaky_relu(x, 0.2), F.softsign(x),
+        F.logsigmoid(x), F.tanhshrink(x), F.softshrink(x, 0.3), F.hardshrink(x, 0.3),
+        F.threshold(x, 0.1, -2.0), F.gelu(x, approximate="tanh")])), [x(-1, 6)]),
+    "prelu_glu": (lambda: Fn(lambda p, x: F.glu(p(x), 1), nn.PReLU(4)), [x(-1, 4, 3)]),
+    "functions": (lambda: Fn(lambda x: torch.cat([
+        x.exp(), (x.abs() + 1).log(), x.sin().cos(), x.erf(), x.square().sqrt(), x.sign(),
+        x.floor() + x.ceil() - x.round() * x.trunc(), x.expm1(), x.abs().log1p(), x.atan(),
+        x.reciprocal(), (x * x + 1).rsqrt(), x.neg()], 1)), [x(-1, 4)]),
+    "arithmetic": (lambda: Fn(lambda x, y: (x + 2 * y - 1, 3 - x / (y.abs() + 1), x**2,
+        x.abs()**0.3, x // 0.4, x % 0.7, torch.maximum(x, y), torch.fmod(x, 0.6),
+        torch.add(x, y, alpha=0.5),
+        torch.addcmul(x, x, y, value=0.3), torch.lerp(x, y, 0.4), torch.clamp(x, min=-0.5),
+        torch.clamp(x, -0.2, 0.4), torch.atan2(x, y), torch.div(x, 0.3, rounding_mode="trunc"))),
+        [x(-1, 4), x(-1, 4)]),
+    "whole_numbers": (lambda: Fn(lambda i: (i + 1, i * i, i // 3, i % 3, i / 2, i.float() * 0.5,
+        i.sum(), i.clamp(1, 4), i > 2, i.cumsum(1))), [ids(9, -1, 4)]),
+    "comparisons": (lambda: Fn(lambda x, y: (x > y, (x <= 0.1) & (y != x), ~(x == y) | (x < 0),
+        torch.where(x > 0, x, y), torch.where(x > 0, x, 0.0), x.masked_fill(y < 0, -1e9),
+        torch.isnan(x), torch.logical_xor(x > 0, y > 0))), [x(-1, 4), x(-1, 4)]),
+    "reductions": (lambda: Fn(lambda x: (x.sum(), x.mean(1), x.amax((1, 2), keepdim=True), x.var(2),
+        x.std(unbiased=False), x.prod(1), torch.logsumexp(x, 2), x.max(1)[0], x.min(2).indices,
+        x.norm(dim=1), x.argmax(-1), (x > 0).any(1), (x > 0).all(), x.max(), x.argmin(),
+        F.normalize(x, dim=1), F.cosine_similarity(x, x.flip(1), 2),
+        torch.var_mean(x, 1))), [x(-1, 4, 3)]),
+    "shapes": (lambda: Fn(lambda x: (x.view(x.shape[0], 2, 2, -1), x.permute(2, 0, 1), x.flatten(1),
+        x.unsqueeze(1).squeeze(1), x.transpose(0, 1).reshape(4, -1), x.mT, x.movedim(0, 2),
+        x.unflatten(1, (2, 2)), x.repeat(1, 2, 1), x.repeat_interleave(2, 2),
+        x.expand(2, -1, -1, -1), x.flip(1), x.roll(1, 2), torch.tril(x),
+        x[:, None].expand(-1, 3, -1, -1))),
+        [x(-1, 4, 6)]),
+    "cutting": (lambda: Fn(lambda x: (x[:, 1:3], x[..., -1], x[:, ::2], x[0], *x.split(3, 1),
+        *x.chunk(2, 2), *x.unbind(2), x.narrow(1, 1, 2), x[:, -2:], x[:, :, [0, 2, 1]],
+        F.pad(x, (1, 2)), F.pad(x, (1, 1), mode="reflect"), F.pad(x, (2, 0), mode="replicate"),
+        F.pad(x, (-1, 1, 0, 2), value=3.0))), [x(-1, 5, 3)]),
+    "joining": (lambda: Fn(lambda x, y: (torch.cat([x, y], 1), torch.stack([x, y], 2),
+        torch.cat([x, y.new_zeros(2, 4)], 0))), [x(-1, 4), x(-1, 4)]),
+    "choosing": (lambda: Fn(lambda x, i: (x.gather(1, i), x.index_select(1, i[0]), x.topk(2, 1)[0],
+        x.topk(2, 1, largest=False).indices, x.sort(1, descending=True)[0], x.argsort(1),
+        torch.take_along_dim(x, i, 1), x.cumsum(1), x.cumprod(1), x[:, i[0]],
+        F.one_hot(i, 5).float(), x.scatter_add(1, i[:, :1], x[:, :1]))), [x(3, 5), ids(5, 3, 4)]),
+    "places": (lambda: Fn(lambda x: (x[torch.arange(3), torch.tensor([1, 0, 2])],
+        x + torch.arange(5) * 0.5, torch.ones(3, 5).triu() * x, torch.linspace(0, 1, 5) - x)),
+        [x(3, 5)]),
+    "products": (lambda: Fn(lambda x, y: (x @ y.mT, torch.einsum("btk,bsk->bts", x, y),
+        torch.bmm(x, y.transpose(1, 2)), x @ y[0].T, torch.baddbmm(x @ y.mT, x, y.mT, alpha=0.5))),
+        [x(-1, 4, 3), x(-1, 5, 3)]),
+    "matrices": (lambda: Fn(lambda x, y: (torch.mm(x, y), torch.addmm(y[0], x, y, beta=0.5),
+        x @ y[:, 0], torch.outer(x[:, 0], y[0]))), [x(3, 4), x(4, 5)]),
+    "bilinear": (lambda: nn.Bilinear(3, 4, 5), [x(-1, 3), x(-1, 4)]),
+    "attention": (lambda: Fn(lambda q, k: (F.scaled_dot_product_attention(q, k, k, is_causal=True),
+        F.scaled_dot_product_attention(q, k, k, q[0, 0] @ k[0, 0].T, scale=0.3))),
+        [x(-1, 2, -2, 4), x(-1, 2, -2, 4)]),
+    "attention_weights": (lambda: Fn(lambda a, x: a(x, x, x), nn.MultiheadAttention(
+        8, 2, batch_first=True)), [x(-1, -2, 8)]),
+    "masked_attention": (lambda: Fn(lambda a, x: a(x, x, x, attn_mask=torch.ones(5, 5).tril() == 0,
+        need_weights=False)[0], nn.MultiheadAttention(8, 2, batch_first=True)), [x(-1, 5, 8)]),
+    "interpolate": (lambda: Fn(lambda x: (F.interpolate(x, scale_factor=2), F.interpolate(
+        x, size=(5, 7), mode="bilinear"), F.interpolate(x, scale_factor=1.5, mode="bilinear",
+        align_corners=True), F.pixel_shuffle(x, 2))), [x(-1, 4, 4, 6)]),
+    "softmax": (lambda: Fn(lambda x: (x.softmax(1), x.log_softmax(-1), F.softmin(x, 1))),
+                [x(-1, 4, 3)]),
+    "losses": (lambda: Fn(lambda x, y: (F.mse_loss(x, y), F.l1_loss(x, y, reduction="sum"),
+        F.smooth_l1_loss(x, y), F.huber_loss(x, y, delta=0.5), F.kl_div(x, y.softmax(1),
+        reduction="batchmean"), F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+        F.binary_cross_entropy(x.sigmoid(), y.sigmoid()), F.cross_entropy(x, y.softmax(1)))),
+        [x(-1, 4), x(-1, 4)]),
+    "class_losses": (lambda: Fn(lambda x, i: (F.cross_entropy(x, i),
+        F.nll_loss(x.log_softmax(1), i),
+        F.cross_entropy(x, i, torch.tensor([1.0, 2.0, 0.5, 3.0])), F.cross_entropy(
+        x, i, label_smoothing=0.1), F.cross_entropy(x, i, ignore_index=1, reduction="none"),
+        F.nll_loss(x.log_softmax(1), i, torch.tensor([1.0, 2.0, 0.5, 3.0]), ignore_index=2))),
+        [x(-1, 4), ids(4, -1)]),
+    "embedding": (lambda: nn.Embedding(9, 4, padding_idx=2), [ids(9, -1, -2)]),
+}  # fmt: skip
