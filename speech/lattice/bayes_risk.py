@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...framework.base.untrusted.limits import check_limit
 from ...nnet3.lattices.lattice import CompactLattice, renumbered, single, topological_order
 from ...nnet3.lattices.operations import best_path, connected, state_times, with_one_end
 from .unfold import check_lattice
@@ -65,6 +66,7 @@ def minimum_bayes_risk(
 
     Raises:
         ShapeError: the lattice is empty, has a loop, or has paths of different lengths.
+        FormatError: it has so many states and words that it needs more than the limit `fill`.
     """
     check_lattice(lattice)
     return _Decoding(lattice, words).run(decode, keep_silence)
@@ -119,6 +121,8 @@ class _Decoding:
         """Bins of words by place, and the mean distance."""
         edits = _Edits(places)
         last = len(self._before) - 1
+        size = 8 * (last + 1) * (len(places) + 1)
+        check_limit("fill", size, "the edit distances of a lattice")
         distance = np.zeros((last + 1, len(places) + 1))
         distance[0] = edits.inserted
         shares: list[np.ndarray] = [np.zeros(0)]
