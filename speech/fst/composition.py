@@ -20,8 +20,8 @@ NONE = -1
 STATE = np.dtype(
     [("s1", "<i4"), ("s2", "<i4"), ("word", "<i4"), ("filter", "<i4"), ("ahead", "<f4")]
 )
-"""A composed state: two states, the word passed (-1: none), whether epsilons of the grammar are over,
-and the cost that is looked ahead."""
+"""A composed state: two states, the word passed (-1: none), whether the grammar's epsilons are
+over, and the cost that is looked ahead."""
 
 MADE = np.dtype(
     [
