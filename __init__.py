@@ -71,6 +71,7 @@ _HOMES = {
     "cntk_weights_from_torch": ".bridges.torch.from_cntk.returning",
     **dict.fromkeys(("from_torch", "TorchProgram"), ".bridges.torch.importing.program"),
     **dict.fromkeys(("view", "Page"), ".bridges.view.viewing"),
+    **dict.fromkeys(("profile", "Profile"), ".bridges.profile.profiling"),
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",
     **dict.fromkeys(("Callback", "TrainingState"), ".python_api.train.callbacks"),

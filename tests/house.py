@@ -99,7 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "search",
         "programs",
     ),
-    "bridges": ("recognise", "onnx", "torch", "open", "view", "compare", "edit"),
+    "bridges": ("recognise", "onnx", "torch", "open", "view", "profile", "compare", "edit"),
     "python_api": (
         "builder",
         "ranks",
