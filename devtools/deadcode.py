@@ -46,6 +46,7 @@ REGISTERING = [
     "@*.shape_rule",
     "@*.epilogue",
     "@_command",
+    "@aten",
     "@builder_method",
     "@running_method",
     "@converts",

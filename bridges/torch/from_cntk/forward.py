@@ -374,7 +374,7 @@ class Writer:
     def _unique(self, name: str) -> str:
         name = name.replace("arrayOfFunctions", "layer")
         plain = re.sub(r"_*\W+_*", "_", name, flags=re.ASCII).strip("_") or "value"
-        if plain[0].isdigit() or keyword.iskeyword(plain) or hasattr(_Module, plain):
+        if plain[0].isdigit() or keyword.iskeyword(plain) or plain in _OF_MODULES:
             plain = f"n_{plain}"
         found, count = plain, 1
         while found in self._taken:
@@ -384,14 +384,12 @@ class Writer:
         return found
 
 
-class _Module:
-    """Names of nn.Module that no layer may have."""
-
-    training = forward = parameters = buffers = children = modules = state_dict = train = eval = (
-        None
-    )
-    to = float = double = half = type = cpu = cuda = apply = compile = share_memory = None
-    zero_grad = register_buffer = requires_grad_ = add_module = named_parameters = extra_repr = None
+_OF_MODULES = frozenset(
+    "training forward parameters buffers children modules state_dict train eval to float double half"
+    " type cpu cuda apply compile share_memory zero_grad register_buffer requires_grad_ add_module"
+    " named_parameters extra_repr".split()
+)
+"""Names of nn.Module that no layer may have."""
 
 
 def _start(node: Node) -> float:
