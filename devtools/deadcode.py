@@ -86,6 +86,11 @@ ALLOWED: dict[str, list[str]] = {
         "sorter",
         "subok",
     ],
+    "options of Kaldi's features, read from their fields": [
+        "max_feature_vectors",
+        "vtln_high",
+        "vtln_low",
+    ],
     "tests of operators call it": ["torch_names"],
     "the public face: what a user calls on objects of it": [
         "clean_up",

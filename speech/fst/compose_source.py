@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from .sums import PRECISE
 
-GRAPH_WORDS = (
-    *("lazy", "start1", "final1", "begin1", "arcs1"),
-    *("start2", "final2", "begin2", "arcs2", "epsilons"),
-    *("interval_begin", "intervals", "final_label", "sums"),
-    *("states1", "emitting", "most", "interval_set", "labels"),
-)
-"""What `graph_new` is given, a 64-bit word each, after the address for its result."""
+# What `graph_new` is given, a 64-bit word each, after the address for its result:
+#   lazy, start1, final1, begin1, arcs1, start2, final2, begin2, arcs2, epsilons, interval_begin,
+#   intervals, final_label, sums, states1, emitting, most, interval_set, labels
 
 _SOURCE = r"""
 #include <stdint.h>
