@@ -386,8 +386,8 @@ class Writer:
 
 _OF_MODULES = frozenset(
     "training forward parameters buffers children modules state_dict train eval to float double"
-    " half type cpu cuda apply compile share_memory zero_grad register_buffer requires_grad_ add_module"
-    " named_parameters extra_repr".split()
+    " half type cpu cuda apply compile share_memory zero_grad register_buffer requires_grad_"
+    " add_module named_parameters extra_repr".split()
 )
 """Names of nn.Module that no layer may have."""
 
