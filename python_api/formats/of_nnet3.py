@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...bridges.onnx.export.exporting import to_onnx
+from ...bridges.torch.folder import CONFIG_FILE, STATE_FILE
+from ...bridges.torch.nnet3.to_torch import forward_of, state_of
 from ...bridges.torch.returning import weights_from_torch
-from ...bridges.torch.to_torch import CONFIG_FILE, STATE_FILE, forward_of, state_of, to_torch
+from ...bridges.torch.to_torch import to_torch
 from ...cntk.models.v1 import parse_model
 from ...cntk.run.runtime import CntkNet
 from ...framework.base.atomic import make_folder_of, write_atomically
