@@ -23,8 +23,8 @@ Layers = Mapping[str, Layer]
 NAME, VALUES, PLACE = "name", "values", "place"
 
 _TYPES = (
+    ("relu", "relu|rectif"),  # Kaldi's are called RectifiedLinear
     ("linear", "affine|linear|conv|matmul|gemm|^times$|^fc$|tdnn|einsum"),
-    ("relu", "relu|rectif"),
     ("sigmoid", "sigmoid"),
     ("tanh", "tanh"),
     ("log_softmax", "log_?softmax"),
@@ -35,7 +35,7 @@ _TYPES = (
     ("mul", "^(mul|elementtimes|product)$"),
     ("output", "^output$"),
 )
-"""Types of layers that have names of their own in each form."""
+"""Types of layers that have names of their own in each form; the first that fits counts."""
 _PATTERNS = [(name, re.compile(pattern)) for name, pattern in reversed(_TYPES)]
 
 
