@@ -86,8 +86,10 @@ def forward_of(
     try:
         context = (0, 0) if whole else nnet.context()
     except ShapeError as error:
-        told = f"{error}; a network that gives one row for all frames wants whole=True"
-        raise NotInTorchError(told) from None
+        raise NotInTorchError(
+            f"{error}; a network that gives one row for all frames wants whole=True, or opscope"
+            " to-torch --whole"
+        ) from None
     return written_forward(topology, context, chosen, frame_subsampling_factor, whole)
 
 
