@@ -17,6 +17,8 @@ from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
 from .bridges.open.info import FileInfo as FileInfo
+from .bridges.profile.profiling import Profile as Profile
+from .bridges.profile.profiling import profile as profile
 from .bridges.torch.folder import TorchModel as TorchModel
 from .bridges.torch.importing.program import TorchProgram as TorchProgram
 from .bridges.torch.importing.program import from_torch as from_torch
