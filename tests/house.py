@@ -97,6 +97,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "ivector",
         "fst",
         "search",
+        "lattice",
         "programs",
     ),
     "bridges": ("recognise", "onnx", "torch", "open", "view", "profile", "compare", "edit"),

@@ -1,0 +1,239 @@
+"""Minimum Bayes risk decoding: the words with the least expected number of errors, how sure each
+is, and when it was spoken.
+
+Source: Xu, Povey, Mangu and Zhu, "Minimum Bayes Risk decoding and system combination based on a
+recursion for edit distance", 2011; Kaldi's `lat/sausages.cc`, from which the treatment of ties and
+the times are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...framework.base.untrusted.limits import check_limit
+from ...nnet3.lattices.lattice import CompactLattice, renumbered, single, topological_order
+from ...nnet3.lattices.operations import best_path, connected, state_times, with_one_end
+from .unfold import check_lattice
+
+_DELTA = single(1e-5)  # keeps words from vanishing behind empty ones of the same cost
+_MOST_ROUNDS = 100
+_ROUNDING = 1e-12  # by which equal distances may differ
+
+
+class TimedWord(NamedTuple):
+    """A word, its begin and end in frames of the lattice, and its probability."""
+
+    label: int
+    begin: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class BayesRisk:
+    """What minimum Bayes risk decoding finds.
+
+    Attributes:
+        words: the best ones, in order; their times do not overlap.
+        bins: at each place all words (0: none) with their posteriors and mean times, the likeliest
+            first. Every other bin is one between two words.
+        risk: how many errors the words have, as the lattice expects.
+    """
+
+    words: list[TimedWord]
+    bins: list[list[TimedWord]]
+    risk: float
+
+
+def minimum_bayes_risk(
+    lattice: CompactLattice,
+    *,
+    decode: bool = True,
+    keep_silence: bool = False,
+    words: Sequence[int] | None = None,
+) -> BayesRisk:
+    """Decode a word-aligned lattice whose costs are scaled already.
+
+    Args:
+        decode: look for the words of the least risk; else the best path's, with the same measures.
+        keep_silence: keep the empty places between words.
+        words: labels to begin with, in place of the best path's.
+
+    Raises:
+        ShapeError: the lattice is empty, has a loop, or has paths of different lengths.
+        FormatError: it has so many states and words that it needs more than the limit `fill`.
+    """
+    check_lattice(lattice)
+    return _Decoding(lattice, words).run(decode, keep_silence)
+
+
+class _Decoding:
+    """Edit distances of all paths to some words; states are numbered in topological order."""
+
+    def __init__(self, lattice: CompactLattice, words: Sequence[int] | None) -> None:
+        lattice = with_one_end(connected(lattice))
+        check_lattice(lattice)
+        lattice = renumbered(lattice, topological_order(lattice) or [])
+        self._times, _ = state_times(lattice)
+        # of each state, the arcs that lead to it: source, word, log-likelihood
+        self._before: list[list[tuple[int, int, float]]] = [[] for _ in lattice.arcs]
+        for state, group in enumerate(lattice.arcs):
+            for label, weight, target in group:
+                self._before[target].append((state, label, -single(weight.cost)))
+        self._forward = [0.0] * lattice.states
+        for state, group in enumerate(self._before):
+            if group:
+                self._forward[state] = _log_sum([self._forward[s] + p for s, _, p in group])
+        if words is None:
+            path = best_path(lattice)
+            words = [arc.label for group in path.arcs for arc in group]
+        self._words = [word for word in words if word]
+
+    def run(self, decode: bool, keep_silence: bool) -> BayesRisk:
+        rounds = 0
+        while True:
+            places = [0] * (2 * len(self._words) + 1)
+            places[1::2] = self._words
+            bins, risk = self._statistics(places)
+            change = 0.0
+            if decode:
+                for q, found in enumerate(bins):
+                    old = next((w.confidence for w in found if w.label == places[q]), 0.0)
+                    change += old - found[0].confidence
+                    places[q] = found[0].label
+            self._words = [word for word in places if word]
+            rounds += 1
+            if change == 0 or rounds > _MOST_ROUNDS:
+                break
+        chosen: list[TimedWord] = []
+        for label, found in zip(places, bins, strict=True):
+            if label or keep_silence:
+                chosen.append(next((w for w in found if w.label == label), found[0]))
+                _part(chosen)
+        return BayesRisk(chosen, bins, risk)
+
+    def _statistics(self, places: list[int]) -> tuple[list[list[TimedWord]], float]:
+        """Bins of words by place, and the mean distance."""
+        edits = _Edits(places)
+        last = len(self._before) - 1
+        size = 8 * (last + 1) * (len(places) + 1)
+        check_limit("fill", size, "the edit distances of a lattice")
+        distance = np.zeros((last + 1, len(places) + 1))
+        distance[0] = edits.inserted
+        shares: list[np.ndarray] = [np.zeros(0)]
+        for state in range(1, last + 1):
+            arcs = self._before[state]
+            log = np.array([self._forward[source] + p for source, _, p in arcs])
+            shares.append(np.exp(log - self._forward[state]))
+            distance[state] = shares[state] @ edits.behind(distance, arcs)[0]
+        sums: list[dict[int, list[float]]] = [{} for _ in places]
+
+        def count_in(q: int, word: int, mass: float, begin: int, end: int) -> None:
+            found = sums[q - 1].setdefault(word, [0.0, 0.0, 0.0])
+            found[0] += mass
+            found[1] += begin * mass
+            found[2] += end * mass
+
+        # of each state the places that paths onward were aligned with, and the mass of these
+        onward: list[dict[int, float]] = [{} for _ in self._before]
+        onward[last][len(places)] = 1.0
+        for state in range(last, 0, -1):
+            end, held = self._times[state], onward[state]
+            arcs = self._before[state]
+            _, every = edits.behind(distance, arcs)
+            for (source, word, _), share, ways in zip(arcs, shares[state], every, strict=True):
+                begin, before = self._times[source], onward[source]
+                moved = {q: share * mass for q, mass in held.items()}
+                while moved:
+                    q = max(moved)
+                    mass = moved.pop(q)
+                    way = ways[q - 1] if q else _SKIP
+                    if way == _INSERT:
+                        count_in(q, 0, mass, end, end)
+                        moved[q - 1] = moved.get(q - 1, 0.0) + mass
+                        continue
+                    if way == _MATCH:
+                        count_in(q, word, mass, begin, end)
+                    to = q - 1 if way == _MATCH else q
+                    before[to] = before.get(to, 0.0) + mass
+        mass = 0.0
+        for q in range(len(places), 0, -1):
+            mass += onward[0].get(q, 0.0)
+            if mass:
+                count_in(q, 0, mass, 0, 0)
+        return [_bin(found) for found in sums], float(distance[last, -1])
+
+
+_MATCH, _SKIP, _INSERT = 1, 2, 3
+
+
+class _Edits:
+    """Edit distances to some words, with an empty place before, between and behind them.
+
+    Attributes:
+        inserted: of each number of places, what it costs that no arc fills them.
+    """
+
+    def __init__(self, places: list[int]) -> None:
+        self._places = np.array(places)
+        self.inserted = np.concatenate(([0.0], np.cumsum(self._places != 0)))
+
+    def behind(
+        self, distance: np.ndarray, arcs: list[tuple[int, int, float]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The distances behind arcs and how the last place was filled.
+
+        Args:
+            distance: of each state and number of places, [states, places + 1].
+            arcs: source, word, log-likelihood.
+
+        Returns:
+            distances, [arcs, places + 1], and ways, [arcs, places].
+        """
+        before = distance[[source for source, _, _ in arcs]]
+        words = np.array([word for _, word, _ in arcs])[:, None]
+        match = before[:, :-1] + (words != self._places)
+        skipped = before + np.where(words != 0, 1.0 + _DELTA, 0.0)
+        found = skipped.copy()
+        np.minimum(match, skipped[:, 1:], out=found[:, 1:])
+        filled = found - self.inserted
+        np.minimum.accumulate(filled, axis=1, out=filled)
+        filled += self.inserted
+        ways = np.where(match <= skipped[:, 1:], _MATCH, _SKIP)
+        ways[filled[:, 1:] < found[:, 1:] - _ROUNDING] = _INSERT
+        return filled, ways
+
+
+def _bin(found: dict[int, list[float]]) -> list[TimedWord]:
+    """Words with their posteriors and mean times, the likeliest first, then the greatest label."""
+    words: list[TimedWord] = []
+    for label, (mass, begin, end) in found.items():
+        mass = single(mass)
+        if mass > 0:
+            words.append(TimedWord(label, single(begin / mass), single(end / mass), mass))
+    return sorted(words, key=lambda word: (-word.confidence, -word.label)) or [
+        TimedWord(0, 0.0, 0.0, 1.0)
+    ]
+
+
+def _part(words: list[TimedWord]) -> None:
+    """Where the last word begins before the one before it ends, share the time that both have."""
+    if len(words) < 2 or words[-2].end <= words[-1].begin:
+        return
+    first, second = words[-2:]
+    bound = words[-3].end if len(words) > 2 else 0.0
+    left = max(bound, min(first.begin, second.begin))
+    right = max(first.end, second.end)
+    long, other = first.end - first.begin, second.end - second.begin
+    middle = left + (right - left) * long / (long + other) if long > 0 else left
+    words[-2:] = first._replace(begin=left, end=middle), second._replace(begin=middle, end=right)
+
+
+def _log_sum(values: list[float]) -> float:
+    most = max(values)
+    return most + math.log(sum(math.exp(value - most) for value in values))
