@@ -6,13 +6,11 @@ Source: B. Gregg, "The Flame Graph", Communications of the ACM 59 (6), 2016.
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ..view.texts import seconds_text
-
-if TYPE_CHECKING:
-    from .profiling import Profile
+from .timed import Timed
 
 _WIDTH, _HEIGHT, _MARGIN = 1000.0, 18.0, 24.0
 _NARROWEST = 0.4  # pixels: what is narrower is left out
@@ -35,10 +33,10 @@ class _Part:
         return 1 + max((part.depth() for part in self.parts.values()), default=0)
 
 
-def flame_graph(profile: Profile) -> str:
+def flame_graph(title: str, what: str, rows: Iterable[Timed]) -> str:
     """The SVG text. Rows of one group lie above it, ordered by their first operator."""
-    whole = _Part(profile.title)
-    for row in profile.rows:
+    whole = _Part(title)
+    for row in rows:
         part, whole.seconds = whole, whole.seconds + row.seconds
         for name in (*row.path, f"{row.name or row.kind} ({row.kind})"):
             part = part.part(name)
@@ -47,7 +45,7 @@ def flame_graph(profile: Profile) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {height:g}"'
         f' width="{_WIDTH:g}" height="{height:g}" font-family="sans-serif" font-size="11">',
-        f'<text x="4" y="15" fill="#888">{html.escape(profile.what)}</text>',
+        f'<text x="4" y="15" fill="#888">{html.escape(what)}</text>',
     ]
     _draw(lines, whole, 0.0, height - _HEIGHT, whole.seconds or 1.0, 0)
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ...framework.base.atomic import PathLike, write_atomically
@@ -16,25 +15,8 @@ from ..view.profile import profile as measure
 from ..view.texts import bytes_text, seconds_text
 from ..view.viewing import ROWS, graph_of
 from .flame import flame_graph
+from .timed import Timed
 from .trace import chrome_trace
-
-
-@dataclass(frozen=True)
-class Timed:
-    """An operator or node of the net that ran.
-
-    Attributes:
-        name, kind: its own, and its type.
-        path: names of the groups around it, the outermost first.
-        seconds: the least of several runs. Operators that run as one fused loop share its time.
-        bytes: of its results.
-    """
-
-    name: str
-    kind: str
-    path: tuple[str, ...]
-    seconds: float
-    bytes: int
 
 
 class Profile:
@@ -91,11 +73,11 @@ class Profile:
 
     def trace(self) -> dict[str, Any]:
         """Events for Chrome's `chrome://tracing` and for Perfetto; see `chrome_trace`."""
-        return chrome_trace(self)
+        return chrome_trace(self.title, self.what, self.rows)
 
     def flame_graph(self) -> str:
         """An SVG picture whose widths are times: groups below, what is in them above."""
-        return flame_graph(self)
+        return flame_graph(self.title, self.what, self.rows)
 
     def save(self, path: PathLike) -> None:
         """Write a trace (`.json`), a flame graph (`.svg`) or the table (`.txt`).

@@ -5,13 +5,13 @@ Source: "Trace Event Format" of the Chromium project.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-if TYPE_CHECKING:
-    from .profiling import Profile
+from .timed import Timed
 
 
-def chrome_trace(profile: Profile) -> dict[str, Any]:
+def chrome_trace(title: str, what: str, rows: Iterable[Timed]) -> dict[str, Any]:
     """Complete events, one behind the other; groups are events around what is in them.
 
     Times are microseconds from the start of the run, as if nothing happened between operators.
@@ -19,7 +19,7 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     groups: list[dict[str, Any]] = []  # those that are open, the outermost first
     now = 0.0
-    for row in profile.rows:
+    for row in rows:
         same = 0
         while same < min(len(groups), len(row.path)) and groups[same]["name"] == row.path[same]:
             same += 1
@@ -34,7 +34,7 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
     _close(groups, 0, now)
     return {
         "displayTimeUnit": "ns",
-        "otherData": {"net": profile.title, "measured": profile.what},
+        "otherData": {"net": title, "measured": what},
         "traceEvents": events,
     }
 

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 import opscope
 from kaldi_data import need
-from opscope.bridges.profile.profiling import Profile, Timed
+from opscope.bridges.profile.profiling import Profile
+from opscope.bridges.profile.timed import Timed
 from opscope.python_api.cli.main import main
 
 ROWS = [
