@@ -100,7 +100,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "lattice",
         "programs",
     ),
-    "bridges": ("recognise", "onnx", "torch", "open", "view", "compare", "edit"),
+    "bridges": ("recognise", "onnx", "torch", "open", "view", "profile", "compare", "edit"),
     "python_api": (
         "builder",
         "ranks",
