@@ -110,7 +110,7 @@ def test_a_folder_tells_inputs_and_contexts(folder, monkeypatch):
         "to-onnx n.pb n.pb",
         "to-onnx n.pb n.safetensors",
         "view a.raw -o a.raw",
-        "view a.dnn --against a.raw -o a.raw",
+        "view a.mdl --against a.raw -o a.raw",
         "compare a.raw --dtypes float32 float64 --page a.raw",
         "compare a.dnn --dtypes float32 float64 --plot ./a.dnn",
     ],
@@ -129,7 +129,7 @@ def test_no_command_writes_over_what_it_reads(line, folder, monkeypatch):
     [
         (
             "edit a.raw --remove-orphans --out new.dnn",
-            "is: Kaldi nnet3 network (raw), and NAME.dnn",
+            "network (raw), and NAME.dnn",
         ),
         ("edit a.dnn --remove-orphans --out new.mdl", "is: CNTK model, and NAME.mdl"),
         ("to-onnx a.raw new.pb", "is: ONNX model, and NAME.pb is the name of: opscope net"),
