@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -126,7 +125,10 @@ def _as_torch(opened: Opened, title: str, wanted: Wanted) -> Form:
     if not isinstance(opened.network, Nnet):
         raise VariableError(f"{title}: only nnet3 networks have a form in PyTorch")
     if not wanted.run_code:
-        return TorchFolder("", title, replace(wanted, run_code=False))  # which says why not
+        raise VariableError(
+            f"{title}: in torch it is run as Python source that `opscope to-torch` makes of it;"
+            " say that it may be run: --run-code, or run_code=True"
+        )
     with tempfile.TemporaryDirectory(prefix="opscope-compare-") as folder:
         to_torch(opened.network, folder)
         return TorchFolder(folder, title, wanted)

@@ -170,6 +170,13 @@ NNET3 = ("nnet3", "acoustic model")
 """Models of Kaldi's."""
 SCRIPTS = ("cntk config", "ndl", "mel", "brainscript")
 """Texts in the languages of CNTK."""
+NAMES = {
+    **dict.fromkeys((".raw", ".mdl"), (*NNET3, "vosk")),
+    **dict.fromkeys((".dnn", ".cmf"), ("model",)),
+    ".onnx": ("onnx",),
+    ".pb": ("net",),
+}
+"""The kinds of models that a name may have, by its suffix; other suffixes say nothing."""
 LISTED = ("archive", "script file", "value", "request", "config", "xconfig")
 """Files of Kaldi's that are no models, which `opscope show` prints."""
 SCORED = (*NNET3, "model", "net")

@@ -7,7 +7,7 @@ import os
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
 from ..recognise.kinds import KINDS
-from ..recognise.recognising import kind_of
+from ..recognise.recognising import check_name, kind_of
 from .folder import config_in
 from .to_torch import is_cntk
 
@@ -42,6 +42,7 @@ def weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -
             f"{config_path}: model_type is {made_of!r}, but {os.fspath(original)} is a"
             f" {KINDS[kind_of(os.fspath(original))].title}: the module was not made of it"
         )
+    check_name(os.fspath(target), kind_of(os.fspath(original)))
     if of_cntk:
         from .from_cntk.returning import cntk_weights_from_torch
 

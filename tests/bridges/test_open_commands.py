@@ -90,6 +90,61 @@ def test_folders_of_modules(folder, monkeypatch):
         assert CliRunner().invoke(main, words).exit_code == 0
 
 
+def test_a_folder_tells_inputs_and_contexts(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    opscope.to_torch("a.raw", "of_kaldi", frame_subsampling_factor=3)
+    info = opscope.open("of_kaldi")
+    assert (str(info.inputs[0]), str(info.outputs[0])) == ("input [4]", "output [3]")
+    assert (info.version, info.context, info.subsampling) == ("nnet3", (1, 2), 3)
+    opscope.to_torch("a.dnn", "of_cntk")
+    info = opscope.open("of_cntk")
+    assert (str(info.inputs[0]), info.outputs[0].shape) == ("features [4]", (1, 3))
+    assert (info.version, info.context, info.subsampling) == ("cntk", None, None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "to-onnx a.raw a.raw",
+        "to-onnx a.dnn a.dnn",
+        "to-onnx n.pb n.pb",
+        "to-onnx n.pb n.safetensors",
+        "view a.raw -o a.raw",
+        "view a.mdl --against a.raw -o a.raw",
+        "compare a.raw --dtypes float32 float64 --page a.raw",
+        "compare a.dnn --dtypes float32 float64 --plot ./a.dnn",
+    ],
+)
+def test_no_command_writes_over_what_it_reads(line, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    target = Path(line.split()[-1])
+    before = target.read_bytes()
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code and "it is read here; nothing is overwritten" in done.output
+    assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "edit a.raw --remove-orphans --out new.dnn",
+            "network (raw), and NAME.dnn",
+        ),
+        ("edit a.dnn --remove-orphans --out new.mdl", "is: CNTK model, and NAME.mdl"),
+        ("to-onnx a.raw new.pb", "is: ONNX model, and NAME.pb is the name of: opscope net"),
+        ("from-torch of_raw a.raw new.onnx", "and NAME.onnx is the name of: ONNX model"),
+    ],
+)
+def test_names_of_other_kinds_are_refused(line, told, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    opscope.to_torch("a.raw", "of_raw")
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code == 1 and told in done.output
+    assert "`opscope convert` makes other kinds" in done.output
+    assert not Path(line.split()[-1]).exists()
+
+
 def test_nets_without_variables_and_operators(folder, tmp_path):
     """Their fields are those that a model of ONNX may have, too."""
     data = (folder / "empty.pb").read_bytes()

@@ -450,8 +450,7 @@ def test_one_face_for_both_kinds(tmp_path, feed_forward):
     Nnet.from_config_text(config, 0).write(tmp_path / "a.raw")
     to_torch(tmp_path / "m.dnn", tmp_path / "of_cntk")
     for option in ({"whole": True}, {"frame_subsampling_factor": 3}):
-        (name,) = option
-        with pytest.raises(OpscopeError, match=f"{name} has no meaning for a network"):
+        with pytest.raises(OpscopeError, match=f"{next(iter(option))} has no meaning for"):
             to_torch(tmp_path / "m.dnn", tmp_path / "made", **option)
     with pytest.raises(FormatError, match=r"model_type is 'cntk', but .*a\.raw is a Kaldi nnet3"):
         weights_from_torch(tmp_path / "of_cntk", tmp_path / "a.raw", tmp_path / "b.raw")
