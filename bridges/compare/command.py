@@ -67,6 +67,8 @@ def compare(
     of to-torch. Without OTHER two runtimes or dtypes are wanted. The exit code is 0 if no layer
     differs, 1 if one does, 2 if they cannot be compared.
     """
+    from ...framework.base.atomic import refuse_sources
+    from ..recognise.recognising import files_of
     from .comparing import compare as run
 
     try:
@@ -82,6 +84,9 @@ def compare(
             network=network,
             run_code=run_code,
         )
+        read = [part for each in (file, other) if each for part in files_of(each)]
+        for target in filter(None, (plot, page)):
+            refuse_sources(target, read)
         click.echo(str(found))
         if plot is not None:
             found.plot(plot)

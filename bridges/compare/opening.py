@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +95,11 @@ def _network(opened: Opened) -> Network | None:
     """The network of CNTK's, where it is one."""
     if isinstance(opened.network, Network):
         return opened.network
-    return from_desc(opened.net) if opened.dialect == "cntk" else None
+    if opened.dialect != "cntk":
+        return None
+    network = from_desc(opened.net, opened.arrays)
+    network.validate()
+    return network
 
 
 def _exported(opened: Opened, title: str) -> ModelFile:
@@ -122,7 +125,10 @@ def _as_torch(opened: Opened, title: str, wanted: Wanted) -> Form:
     if not isinstance(opened.network, Nnet):
         raise VariableError(f"{title}: only nnet3 networks have a form in PyTorch")
     if not wanted.run_code:
-        return TorchFolder("", title, replace(wanted, run_code=False))  # which says why not
+        raise VariableError(
+            f"{title}: in torch it is run as Python source that `opscope to-torch` makes of it;"
+            " say that it may be run: --run-code, or run_code=True"
+        )
     with tempfile.TemporaryDirectory(prefix="opscope-compare-") as folder:
         to_torch(opened.network, folder)
         return TorchFolder(folder, title, wanted)

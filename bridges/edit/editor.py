@@ -21,7 +21,7 @@ from ...framework.base.scope import Scope
 from ...framework.editing import operations as edits
 from ...framework.editing.difference import Difference, difference
 from ...framework.editing.operations import Edit, Given, told_by
-from ...framework.files.saved import paths_of
+from ..recognise.recognising import check_name, files_of, known_kind
 from .kinds import Target, target_of
 
 if TYPE_CHECKING:
@@ -327,6 +327,8 @@ class Editor:
         if not name and not (overwrite and self._path):
             raise SaveError("save(path), or save(overwrite=True) for the file that was read")
         name = name or self._path
+        if self._path and os.path.exists(self._path):
+            check_name(name, known_kind(self._path))
         if not overwrite:
             check_other(name, self._path)
         self.check()
@@ -339,22 +341,14 @@ def check_other(path: str, original: str) -> None:
     Raises:
         SaveError: it is that file.
     """
-    for one in _files(path):
-        for other in _files(original) if original else ():
+    for one in files_of(path):
+        for other in files_of(original) if original else ():
             if os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other):
                 same = "" if one == other else f", which is {other}"
                 raise SaveError(
                     f"{one}{same}: this is the file that was read; overwrite=True, or --overwrite,"
                     " replaces it"
                 )
-
-
-def _files(path: str) -> list[str]:
-    """The files that a path stands for: of a saved net also its arrays."""
-    if os.path.isdir(path):
-        return [os.path.join(path, name) for name in ("am/final.mdl", "final.mdl")]
-    saved = path.endswith(".pb") or not os.path.exists(path)
-    return [path, *paths_of(path)] if saved else [path]
 
 
 def _names(names: Names) -> tuple[str, ...]:

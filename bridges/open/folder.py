@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 from ...framework.base.untrusted.records import json_file, typed
-from ...framework.base.untrusted.values import shown
+from ...framework.base.untrusted.values import plain
 from ...nnet3.network.vosk_folder import acoustic_model_of, options, subsampling_of
 from . import networks
-from .info import FileInfo
+from .info import FileInfo, Port
 
 _PARTS = {
     "ivector/final.ie": "an iVector extractor",
@@ -47,20 +48,56 @@ def vosk(info: FileInfo) -> None:
         for command in (
             "opscope view {file}",
             "opscope nnet3-am-info {file}",
+            "opscope edit {file} --remove-orphans --dry-run",
             "opscope score {file} scp:FEATS OUT",
         )
     ]
+    info.commands.append(f"opscope convert {folder} OUT.onnx")  # which knows the subsampling
 
 
 def torch(info: FileInfo) -> None:
     """A PyTorch module that was written here, by its config."""
     path = os.path.join(info.path, "config.json")
     config = typed(json_file(path), dict[str, Any], path)
-    info.version = shown(config.get("model_type", "unknown"))
-    info.facts.append(("of", shown(config.get("origin", "")) or "a network in memory"))
-    for name in ("outputs", "left_context", "right_context", "frame_subsampling_factor"):
-        if name in config:
-            info.facts.append((name.replace("_", " ")[:12], shown(config[name])))
+    info.version = plain(str(config.get("model_type", "unknown")))
+    info.facts.append(("of", plain(str(config.get("origin", ""))) or "a network in memory"))
+    info.inputs = [Port(name, dims) for name, dims in _inputs(config)]
+    info.outputs = [Port(name, dims) for name, dims in _ports(config.get("outputs"))]
+    contexts = config.get("left_context"), config.get("right_context")
+    if type(contexts[0]) is int and type(contexts[1]) is int:
+        info.context = contexts[0], contexts[1]
+    factor = config.get("frame_subsampling_factor")
+    info.subsampling = factor if type(factor) is int else None
     count = config.get("num_parameters")
     info.parameters = count if type(count) is int else None
-    info.commands = [f"opscope from-torch {info.path} ORIGINAL.mdl OUT.mdl"]
+    of_cntk = config.get("model_type") == "cntk"
+    suffix = os.path.splitext(str(config.get("origin", "")))[1]
+    if suffix not in (".raw", ".mdl", ".dnn", ".cmf", ".model"):
+        suffix = ".dnn" if of_cntk else ".mdl"
+    info.commands = [f"opscope from-torch {info.path} ORIGINAL{suffix} OUT{suffix}"]
+    if not of_cntk:
+        info.commands.append(f"opscope compare ORIGINAL{suffix} {info.path} --run-code")
+
+
+Named = Iterator[tuple[str, tuple[int, ...]]]
+
+
+def _inputs(config: dict[str, Any]) -> Named:
+    """Inputs of a module and the dimensions of a sample."""
+    if "inputs" in config:
+        yield from _ports(config["inputs"])
+        return
+    for name, key in (("input", "feature_dim"), ("ivector", "ivector_dim")):
+        dim = config.get(key)
+        if type(dim) is int and dim > 0:
+            yield name, (dim,)
+
+
+def _ports(given: object) -> Named:
+    """Names with a dimension or several; what else a config may hold is passed over."""
+    if not isinstance(given, dict):
+        return
+    for name, dims in cast("dict[str, object]", given).items():
+        listed = cast("list[object]", dims) if isinstance(dims, list) else [dims]
+        if all(type(dim) is int for dim in listed):
+            yield name, tuple(cast("list[int]", listed))

@@ -6,12 +6,13 @@ import os
 from typing import BinaryIO
 
 from ...cntk.models.open_model import format_of
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.untrusted.values import file_path, open_handle
+from ...framework.files.saved import paths_of
 from ...nnet3.network.vosk_folder import acoustic_model_of
 from ...nnet3.programs.base.file_kinds import TABLE
 from ...nnet3.programs.base.file_kinds import kind_of_file as kaldi_kind
-from .kinds import KINDS
+from .kinds import KINDS, NAMES
 from .signs import is_safetensors, kaldi_token, kind_of_message, message_fields
 from .texts import kind_of_text
 
@@ -68,6 +69,20 @@ def known_kind(path: str) -> str:
     return kind
 
 
+def check_name(path: str, kind: str) -> None:
+    """Refuse to write a model under a name that tells another kind of model.
+
+    Raises:
+        SaveError: the suffix is that of another kind.
+    """
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in NAMES and kind not in NAMES[suffix]:
+        raise SaveError(
+            f"cannot write {path}: what is written is: {KINDS[kind].title}, and NAME{suffix} is"
+            f" the name of: {KINDS[NAMES[suffix][0]].title}; `opscope convert` makes other kinds"
+        )
+
+
 def check_language(path: str, kind: str) -> None:
     """Refuse a script of CNTK's whose name does not tell its language, by which networks are built.
 
@@ -79,6 +94,14 @@ def check_language(path: str, kind: str) -> None:
         raise FormatError(
             f"{path}: {KINDS[kind].title} by its content: networks are built of files NAME{suffix}"
         )
+
+
+def files_of(path: str) -> list[str]:
+    """The files that a path of a network stands for: of a saved net also its arrays."""
+    if os.path.isdir(path):
+        return [os.path.join(path, name) for name in ("am/final.mdl", "final.mdl", *_TORCH)]
+    saved = path.endswith(".pb") or not os.path.exists(path)
+    return [path, *paths_of(path)] if saved else [path]
 
 
 def _is_torch(folder: str) -> bool:
@@ -102,9 +125,10 @@ def _binary(path: str, file: BinaryIO, head: bytes, size: int) -> str:
         return "array"
     if head.startswith(b"PK") and b".npy" in head[:_MOST_NAME]:
         return "arrays"
-    found = kind_of_message(message_fields(file, size)) if head[:1] == b"\x08" else ""
-    if found:
-        return found
+    if head[:1] == b"\x08":
+        named = _NAMED.get(os.path.splitext(path)[1].lower(), "")
+        if found := kind_of_message(message_fields(file, size), named):
+            return found
     if found := _CNTK.get(format_of(head) or "", ""):
         return found
     return "htk features" if b"\0" in head[:12] and _is_htk(path) else ""

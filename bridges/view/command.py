@@ -38,6 +38,8 @@ def view(
     a model of CNTK (.dnn, .cmf, .model), or a config or network description of CNTK (.cntk, .ndl,
     .bs); --network says which where it has several.
     """
+    from ...framework.base.atomic import refuse_sources
+    from ..recognise.recognising import files_of
     from .viewing import ROWS
     from .viewing import view as make_page
 
@@ -48,5 +50,6 @@ def view(
         click.echo(page.html, nl=False)
         return
     target = output or f"{os.path.basename(file)}.html"
+    refuse_sources(target, [part for each in (file, against) if each for part in files_of(each)])
     page.save(target)
     click.echo(f"{target}: {len(page.html.encode()) / 1024:.0f} KiB")

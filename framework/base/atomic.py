@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 from .errors import FormatError, OutsideError, SaveError
@@ -68,6 +68,23 @@ def check_writable(path: PathLike) -> None:
         temporary, file = _open_beside(path)
         file.close()
         _remove(temporary)
+
+
+def refuse_sources(target: PathLike, read: Iterable[PathLike]) -> None:
+    """Refuse to write over a file that was read, also where a link leads to it.
+
+    Args:
+        target: to be written. read: paths; those that are not there are passed over.
+
+    Raises:
+        SaveError: target is one of them.
+    """
+    for source in read:
+        with contextlib.suppress(OSError):  # one of both is missing
+            if os.path.samefile(target, source):
+                raise SaveError(
+                    f"cannot write {os.fspath(target)}: it is read here; nothing is overwritten"
+                )
 
 
 def mark_of(path: PathLike) -> tuple[int, int, int, int] | None:

@@ -15,7 +15,7 @@ from ....cntk.network.dialect import from_desc
 from ....cntk.network.network import Network
 from ....cntk.programs.files import is_dialect, networks_of
 from ....cntk.run.runtime import CntkNet
-from ....framework.base.atomic import PathLike
+from ....framework.base.atomic import PathLike, refuse_sources
 from ....framework.base.errors import FormatError, OpscopeError
 from ....framework.base.scope import Scope, default_scope
 from ....framework.files.saved import HasOpList, Loaded, load_parts, op_list_of, paths_of
@@ -29,7 +29,7 @@ from ....nnet3.network.nnet import Nnet
 from ....nnet3.network.vosk_folder import acoustic_model_of, subsampling_of
 from ....proto.net_pb2 import NetDesc
 from ...recognise.kinds import KINDS, NNET3, SCRIPTS
-from ...recognise.recognising import check_language
+from ...recognise.recognising import check_language, check_name, files_of
 from ...recognise.recognising import kind_of as recognised
 from ..files.graph import OPSET, Graph
 from ..files.writing import write_model
@@ -180,7 +180,10 @@ def export_file(source: PathLike, path: PathLike, export: Export) -> Check:
     Raises:
         OpscopeError: see `to_onnx`.
     """
-    return EXPORTERS[kind_of(source)](source, path, export)
+    exporter = EXPORTERS[kind_of(source)]
+    refuse_sources(path, files_of(os.fspath(source)))
+    check_name(os.fspath(path), "onnx")
+    return exporter(source, path, export)
 
 
 def _saved_net(source: PathLike, path: PathLike, export: Export) -> Check:
