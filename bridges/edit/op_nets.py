@@ -157,7 +157,7 @@ def _put_product(net: OpNet, name: str, left: np.ndarray, right: np.ndarray) -> 
         given = op.inputs.get("x", ())
         if not slot or op.inputs.get(slot) != (name,) or len(given) != 1 or name in given:
             break
-        if not whole:
+        if not whole or not op.output_names():
             break
     else:
         for number in reversed(readers):

@@ -25,7 +25,7 @@ from .report import Job
 _LIST = "list.scp"
 _SINGLE = {"value", "array", "htk features"}
 """Kinds that hold one value, without a key: it is called as the file is."""
-_COMPRESSED = re.compile(rb"\S+ \0BCM[23]? ")
+_COMPRESSED = re.compile(rb"\S \0BCM[23]? ")
 _HEAD = 1 << 16
 _HTK_ENDING = ".fea"
 

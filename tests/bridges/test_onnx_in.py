@@ -156,6 +156,21 @@ def test_a_small_input_becomes_part_of_the_signature() -> None:
     assert model.op_list({"x": (6,), "size": np.array([2, 3])}).ops
 
 
+@pytest.mark.parametrize("fed", [False, True])
+@pytest.mark.parametrize("op", ["Add", "MatMul", "Concat", "Where"])
+def test_inputs_of_two_types(op: str, fed: bool) -> None:
+    """What ONNX wants in one type is not mixed as NumPy mixes it, in nets and on the host."""
+    g = Graph("mixed")
+    x = g.input("x", np.float32, [2, 2]) if fed else g.constant(x_of(2, 2), "x", np.float32)
+    whole = g.constant(np.ones((2, 2)), "i", np.int64)
+    first = [g.constant(np.ones((2, 2)), "c", np.bool_)] if op == "Where" else []
+    axis = {"axis": 0} if op == "Concat" else {}
+    g.output(g.node(op, [*first, x, whole], "y", **axis), np.float32)
+    told = rf"node 'y' \({op}, opset 17\): inputs of one type are wanted.*float32 and int64"
+    with pytest.raises((FormatError, RunError), match=told):
+        imported(g).run({"x": x_of(2, 2)} if fed else {})
+
+
 def test_wrong_feeds() -> None:
     model = imported(layers())
     with pytest.raises(VariableError, match="no input 'z'.*it has x"):

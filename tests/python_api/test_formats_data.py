@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +103,24 @@ def test_every_entry_of_the_table_has_run():
     if len(USED) < 5:
         pytest.skip("the tests of the entries did not run")
     assert {key for key in TABLE_OF if key[0] in (TABLE, LABELS)} <= USED
+
+
+@pytest.mark.parametrize("target", ["a.npz", "a.safetensors", "folder"])
+@pytest.mark.parametrize("key", [b"\xff", b"a\x04b", b"a\x00b"])
+def test_keys_that_are_no_names(tmp_path, target, key):
+    """Bytes that no name of the target can hold are refused before anything is written."""
+    (tmp_path / "a.ark").write_bytes(key + b" [ 1 2\n 3 4 ]\n")
+    to = "htk-folder" if target == "folder" else None
+    with pytest.raises(FormatError, match="cannot be the name of"):
+        opscope.convert(tmp_path / "a.ark", tmp_path / target, to)
+    assert not (tmp_path / target).exists()
+
+
+def test_a_long_word_in_an_archive(tmp_path):
+    """Looking for compressed matrices takes time in proportion to what is looked at."""
+    rows = "1 " * 3 + "-" * 60_000
+    (tmp_path / "a.ark").write_text(f"a [ {rows} ]\n")
+    begin = time.process_time()
+    with pytest.raises(FormatError):
+        opscope.convert(tmp_path / "a.ark", tmp_path / "a.npz")
+    assert time.process_time() - begin < 1

@@ -169,8 +169,10 @@ def _in_double(
         request = simple_request(nnet, -(-len(features) // step), subsampling=step)
     given = {}
     for io in request.inputs:
-        times = np.clip(io.indexes[:, 1], 0, len(features) - 1)
-        given[io.name] = features[times] if io.name == "input" else ivector[None]
+        if io.name == "input":
+            given["input"] = features[np.clip(io.indexes[:, 1], 0, len(features) - 1)]
+        elif ivector is not None:
+            given[io.name] = ivector[None]
     found = in_float64(nnet, request, given)["output"]
     priors = log_priors(chosen_priors(options.priors, network), found.shape[1])
     if priors is not None and not options.whole:

@@ -46,6 +46,8 @@ def parse_model(data: bytes, path: str, folder: str) -> ModelFile:
     try:
         model.ParseFromString(data)
     except Exception as error:  # protobuf's DecodeError differs between its implementations
+        if "MaxDepth" in str(error) or "recursion" in str(error).lower():
+            raise FormatError(f"{path}: its graphs or types are nested too deep") from None
         raise FormatError(f"{path}: not an ONNX file, or cut off: {error}") from None
     if not model.HasField("graph"):
         raise FormatError(f"{path}: not an ONNX file: it has no graph")

@@ -9,13 +9,14 @@ import numpy as np
 
 from ....framework.base.context import OpContext
 from ....framework.base.dtypes import DTYPES
-from ....framework.base.errors import OpscopeError, RunError
+from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.scope import Scope
 from ....framework.runtime.plain_net import PlainNet
 from .calls import CONTROL, Attributes, kind_of
 from .control import run_control
 from .graph import Graph, Node
 from .stage import Lowering, Promote, Stage, Store
+from .types import mixed_types
 
 _MOST_STAGES = 32
 """Stages that a part of a graph keeps, for as many signatures of its inputs."""
@@ -82,7 +83,10 @@ class Engine(Store):
         attributes = Attributes(node, self.where)
         kind = kind_of(node)
         args = [self.value(name, env) if name else None for name in node.inputs]
+        dtypes = [a.dtype if isinstance(a, np.ndarray) else None for a in args]
         try:
+            if wrong := mixed_types(node, dtypes):
+                raise FormatError(wrong)
             if node.op in CONTROL and not node.domain:
                 made: Any = run_control(self, attributes, args, env)
             elif kind is not None and kind.evaluate is not None:

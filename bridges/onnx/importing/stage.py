@@ -19,6 +19,7 @@ from ....framework.ir.operation import Operator
 from ....framework.ir.registry import lookup
 from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, kind_of
 from .graph import Graph, Node, instantiated
+from .types import mixed_types
 
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
@@ -319,6 +320,8 @@ class Lowering:
     def _call(self, node: Node, inputs: list[Value | None]) -> None:
         kind = kind_of(node)
         assert kind is not None and kind.lower is not None
+        if wrong := mixed_types(node, [value and value.dtype for value in inputs]):
+            raise FormatError(f"{self._store.where}: {node.title()}: {wrong}")
         before = len(self._ops)
         self._prefix = next((name for name in node.outputs if name), node.name)
         self._made = 0

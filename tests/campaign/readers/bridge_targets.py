@@ -17,7 +17,6 @@ from opscope.bridges.compare.inputs import read_numbers
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.recognise.kinds import SCRIPTS
 from opscope.bridges.recognise.recognising import check_language, kind_of
-from opscope.bridges.torch.from_cntk.to_torch import cntk_to_torch
 from opscope.cntk.models.v1 import format_model
 from opscope.cntk.programs.files import networks_of
 from opscope.framework.base.errors import OpscopeError
@@ -153,21 +152,20 @@ def _read_numbers(path: Path) -> None:
 
 def _module(of: str, what: str, folder: Path) -> Sequence[bytes]:
     """A folder of to-torch with the model that it came from; one of its files is damaged."""
-    place = folder / of
+    place, original = folder / of, folder / f"original.{of}"
     if of == "nnet3":
-        edit_nets.nnet().write(folder / "original.nnet3")
-        opscope.to_torch(folder / "original.nnet3", place, outputs=["output"])
+        edit_nets.nnet().write(original)
+        opscope.to_torch(original, place, outputs=["output"])
     else:
-        edit_nets.model(folder / "original.cntk")
-        cntk_to_torch(folder / "original.cntk", place)
+        edit_nets.model(original)
+        opscope.to_torch(original, place)
     return [(place / what).read_bytes()]
 
 
 def _return(of: str, what: str, path: Path) -> None:
     folder = path.parent
     shutil.copyfile(path, folder / of / what)
-    give = opscope.weights_from_torch if of == "nnet3" else opscope.cntk_weights_from_torch
-    give(folder / of, folder / f"original.{of}", folder / f"trained.{of}")
+    opscope.weights_from_torch(folder / of, folder / f"original.{of}", folder / f"trained.{of}")
 
 
 def _returns(of: str, what: str) -> Target:
