@@ -97,6 +97,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "ivector",
         "fst",
         "search",
+        "lattice",
+        "recognise",
         "programs",
     ),
     "bridges": ("recognise", "onnx", "torch", "open", "view", "compare", "edit"),

@@ -1,0 +1,223 @@
+"""Minimum Bayes risk decoding: the words with the least expected number of errors, how sure each
+is, and when it was spoken.
+
+Source: Xu, Povey, Mangu and Zhu, "Minimum Bayes Risk decoding and system combination based on a
+recursion for edit distance", 2011; Kaldi's `lat/sausages.cc`, from which the treatment of ties and
+the times are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...nnet3.lattices.lattice import CompactLattice, renumbered, single, topological_order
+from ...nnet3.lattices.operations import best_path, connected, state_times, with_one_end
+from .unfold import check_lattice
+
+_DELTA = single(1e-5)  # keeps words from vanishing behind empty ones of the same cost
+_MOST_ROUNDS = 100
+
+
+class TimedWord(NamedTuple):
+    """A word, its begin and end in frames of the lattice, and its probability."""
+
+    label: int
+    begin: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class BayesRisk:
+    """What minimum Bayes risk decoding finds.
+
+    Attributes:
+        words: the best ones, in order; their times do not overlap.
+        bins: at each place all words (0: none) with their posteriors and mean times, the likeliest
+            first. Every other bin is one between two words.
+        risk: how many errors the words have, as the lattice expects.
+    """
+
+    words: list[TimedWord]
+    bins: list[list[TimedWord]]
+    risk: float
+
+
+def minimum_bayes_risk(
+    lattice: CompactLattice,
+    *,
+    decode: bool = True,
+    keep_silence: bool = False,
+    words: Sequence[int] | None = None,
+) -> BayesRisk:
+    """Decode a word-aligned lattice whose costs are scaled already.
+
+    Args:
+        decode: look for the words of the least risk; else the best path's, with the same measures.
+        keep_silence: keep the empty places between words.
+        words: labels to begin with, in place of the best path's.
+
+    Raises:
+        ShapeError: the lattice is empty, has a loop, or has paths of different lengths.
+    """
+    check_lattice(lattice)
+    return _Decoding(lattice, words).run(decode, keep_silence)
+
+
+class _Decoding:
+    """Edit distances of all paths to some words; states are numbered in topological order."""
+
+    def __init__(self, lattice: CompactLattice, words: Sequence[int] | None) -> None:
+        lattice = with_one_end(connected(lattice))
+        check_lattice(lattice)
+        lattice = renumbered(lattice, topological_order(lattice) or [])
+        self._times, _ = state_times(lattice)
+        # of each state, the arcs that lead to it: source, word, log-likelihood
+        self._before: list[list[tuple[int, int, float]]] = [[] for _ in lattice.arcs]
+        for state, group in enumerate(lattice.arcs):
+            for label, weight, target in group:
+                self._before[target].append((state, label, -single(weight.cost)))
+        self._forward = [0.0] * lattice.states
+        for state, group in enumerate(self._before):
+            if group:
+                self._forward[state] = _log_sum([self._forward[s] + p for s, _, p in group])
+        if words is None:
+            path = best_path(lattice)
+            words = [arc.label for group in path.arcs for arc in group]
+        self._words = [word for word in words if word]
+
+    def run(self, decode: bool, keep_silence: bool) -> BayesRisk:
+        rounds = 0
+        while True:
+            places = [0] * (2 * len(self._words) + 1)
+            places[1::2] = self._words
+            bins, risk = self._statistics(places)
+            change = 0.0
+            if decode:
+                for q, found in enumerate(bins):
+                    old = next((w.confidence for w in found if w.label == places[q]), 0.0)
+                    change += old - found[0].confidence
+                    places[q] = found[0].label
+            self._words = [word for word in places if word]
+            rounds += 1
+            if change == 0 or rounds > _MOST_ROUNDS:
+                break
+        chosen: list[TimedWord] = []
+        for label, found in zip(places, bins, strict=True):
+            if label or keep_silence:
+                chosen.append(next((w for w in found if w.label == label), found[0]))
+                _part(chosen)
+        return BayesRisk(chosen, bins, risk)
+
+    def _statistics(self, places: list[int]) -> tuple[list[list[TimedWord]], float]:
+        """Bins of words by place, and the mean distance."""
+        count, last = len(places), len(self._before) - 1
+        inserted = [float(word != 0) for word in places]  # the cost of a place that no arc fills
+        distance = [[0.0] * (count + 1) for _ in self._before]
+        for q, cost in enumerate(inserted):
+            distance[0][q + 1] = distance[0][q] + cost
+        shares: list[list[float]] = [[] for _ in self._before]
+        for state in range(1, last + 1):
+            mean = distance[state]
+            for source, word, log in self._before[state]:
+                share = math.exp(self._forward[source] + log - self._forward[state])
+                shares[state].append(share)
+                for q, (value, _) in enumerate(
+                    _arc_distances(distance[source], word, places, inserted)
+                ):
+                    mean[q] += share * value
+        sums: list[dict[int, list[float]]] = [{} for _ in places]
+
+        def count_in(q: int, word: int, mass: float, begin: int, end: int) -> None:
+            if mass:
+                found = sums[q - 1].setdefault(word, [0.0, 0.0, 0.0])
+                found[0] += mass
+                found[1] += begin * mass
+                found[2] += end * mass
+
+        backward = [[0.0] * (count + 1) for _ in self._before]
+        backward[last][count] = 1.0
+        for state in range(last, 0, -1):
+            end = self._times[state]
+            for (source, word, _), share in zip(self._before[state], shares[state], strict=True):
+                ways = _arc_distances(distance[source], word, places, inserted)
+                mass, held, before = 0.0, backward[state], backward[source]
+                for q in range(count, 0, -1):
+                    mass += share * held[q]
+                    way = ways[q][1]
+                    if way == _INSERT:
+                        count_in(q, 0, mass, end, end)
+                        continue
+                    if way == _MATCH:
+                        before[q - 1] += mass
+                        count_in(q, word, mass, self._times[source], end)
+                    else:
+                        before[q] += mass
+                    mass = 0.0
+                before[0] += mass + share * held[0]
+        mass = 0.0
+        for q in range(count, 0, -1):
+            mass += backward[0][q]
+            count_in(q, 0, mass, 0, 0)
+        return [_bin(found) for found in sums], distance[last][count]
+
+
+_MATCH, _SKIP, _INSERT = 1, 2, 3
+
+
+def _arc_distances(
+    before: list[float], word: int, places: list[int], inserted: list[float]
+) -> list[tuple[float, int]]:
+    """At each place the least distance behind an arc, and how it came about."""
+    skip = 1.0 + _DELTA if word else 0.0
+    value = before[0] + skip
+    found = [(value, _SKIP)]
+    for q, place in enumerate(places):
+        match = before[q] + (word != place)
+        skipped = before[q + 1] + skip
+        value += inserted[q]
+        if match <= skipped:
+            way = _MATCH
+            if match <= value:
+                value = match
+            else:
+                way = _INSERT
+        elif skipped <= value:
+            way, value = _SKIP, skipped
+        else:
+            way = _INSERT
+        found.append((value, way))
+    return found
+
+
+def _bin(found: dict[int, list[float]]) -> list[TimedWord]:
+    """Words with their posteriors and mean times, the likeliest first, then the greatest label."""
+    words: list[TimedWord] = []
+    for label, (mass, begin, end) in found.items():
+        mass = single(mass)
+        if mass > 0:
+            words.append(TimedWord(label, single(begin / mass), single(end / mass), mass))
+    return sorted(words, key=lambda word: (-word.confidence, -word.label)) or [
+        TimedWord(0, 0.0, 0.0, 1.0)
+    ]
+
+
+def _part(words: list[TimedWord]) -> None:
+    """Where the last word begins before the one before it ends, share the time that both have."""
+    if len(words) < 2 or words[-2].end <= words[-1].begin:
+        return
+    first, second = words[-2:]
+    bound = words[-3].end if len(words) > 2 else 0.0
+    left = max(bound, min(first.begin, second.begin))
+    right = max(first.end, second.end)
+    long, other = first.end - first.begin, second.end - second.begin
+    middle = left + (right - left) * long / (long + other) if long > 0 else left
+    words[-2:] = first._replace(begin=left, end=middle), second._replace(begin=middle, end=right)
+
+
+def _log_sum(values: list[float]) -> float:
+    most = max(values)
+    return most + math.log(sum(math.exp(value - most) for value in values))

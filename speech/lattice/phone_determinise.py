@@ -1,0 +1,141 @@
+"""From the lattice of a search to a compact one: determinised with phones, then with words.
+
+The first pass makes phones labels beside the words. Its result has the words' paths still more than
+once, but its sets of states are small, where those of words alone may grow beyond all bounds.
+
+Source: `DeterminizeLatticePhonePruned` in Kaldi's `lat/determinize-lattice-pruned.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...framework.base.errors import OpscopeError, ShapeError
+from ...nnet3.files.transition_model import TransitionModel
+from ...nnet3.lattices.lattice import CompactLattice, top_sorted
+from ..search.raw_lattice import RawLattice
+from .determinise import DeterminiseOptions, determinise
+from .minimise import minimised, weights_pushed
+from .plain import PlainLattice, from_lattice, from_raw, to_lattice
+from .strings_pushed import strings_pushed
+
+
+class Determinised(NamedTuple):
+    """A lattice, the beam that it was made with, and whether it is the one that was asked for."""
+
+    lattice: CompactLattice
+    beam: float
+    complete: bool
+
+
+def phone_starts(model: TransitionModel) -> list[int]:
+    """Of each transition-id the phone that begins with it; 0 for others."""
+    known = model.transitions()
+    rows = [(0, -1), *((phone, place) for phone, place, *_ in model.tuples.tolist())]
+    begun = [phone if not place else 0 for phone, place in rows]
+    pairs = zip(known.state.tolist(), known.is_loop.tolist(), strict=True)
+    return [0 if loop else begun[state] for state, loop in pairs]
+
+
+def determinised(
+    lattice: RawLattice | CompactLattice,
+    beam: float,
+    starts: Sequence[int] | None = None,
+    options: DeterminiseOptions | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> Determinised:
+    """For each sequence of words the best path, of those within `beam` of the best one.
+
+    Args:
+        lattice: of a search, or a plain or compact one.
+        beam: infinity keeps everything.
+        starts: from `phone_starts`, for the pass with phones.
+        options: passes and limits.
+        warn: told when a limit left less than was asked for.
+
+    Raises:
+        OpscopeError: the beam is not above 0, or a pass with phones is wanted without `starts`.
+        ShapeError: the lattice is empty or has a loop, or a transition-id or label that is none.
+    """
+    options = options or DeterminiseOptions()
+    plain = from_raw(lattice) if isinstance(lattice, RawLattice) else from_lattice(lattice)
+    reached, complete = beam, True
+    end_ids: list[tuple[int, ...]] | None = None
+    if options.phone_determinize:
+        if starts is None:
+            raise OpscopeError("a pass with phones needs phone_starts(model), or turn it off")
+        with_phones, base = _with_phones(plain, starts)
+        found = determinise(with_phones, beam, options)
+        plain = _without_phones(found.lattice, found.end_ids, base)
+        reached, complete = min(reached, found.beam), found.complete
+    if options.word_determinize:
+        found = determinise(plain, beam, options)
+        plain, end_ids = found.lattice, found.end_ids
+        reached, complete = min(reached, found.beam), complete and found.complete
+    made = top_sorted(to_lattice(plain, end_ids))
+    if options.minimize:
+        made = minimised(weights_pushed(strings_pushed(made)), options.delta)
+    if not complete and warn is not None:
+        warn(
+            f"the lattice was determinised with a beam of {reached:.4g} in place of {beam:g}: more"
+            f" would need more than max_mem={options.max_mem} or max_arcs={options.max_arcs}"
+        )
+    return Determinised(made, reached, complete)
+
+
+def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLattice, int]:
+    """With phones as labels where they begin, and the number that was added to them.
+
+    An arc that has a word already gets a second one behind it.
+    """
+    labels = [arc[0] for group in plain.arcs for arc in group]
+    base = max(labels, default=0) + 1
+    behind: dict[int, list[tuple[int, int]]] = {}  # places of words whose phones need an arc
+    phones: dict[tuple[int, int], int] = {}
+    for state, group in enumerate(plain.arcs):
+        for place, (label, target, ids, _, _) in enumerate(group):
+            number = ids[0] if ids else 0
+            if number >= len(starts):
+                raise ShapeError(
+                    f"{number} is no transition-id: the model has 1 to {len(starts) - 1}"
+                )
+            if state and starts[number]:
+                phones[state, place] = base + starts[number]
+                if label:
+                    behind.setdefault(target, []).append((state, place))
+    made = PlainLattice()
+    number, extra = [0] * len(plain.arcs), {}
+    for state in range(len(plain.arcs)):
+        for key in behind.get(state, ()):
+            extra[key] = made.add_state()
+        number[state] = made.add_state()
+        made.final[number[state]] = plain.final[state]
+    for state, group in enumerate(plain.arcs):
+        for place, (label, target, ids, cost, graph) in enumerate(group):
+            here, there = number[state], number[target]
+            phone = phones.get((state, place), 0)
+            if phone and label:
+                between = extra[state, place]
+                made.arcs[between].append((phone, there, (), 0.0, 0.0))
+                there = between
+            made.arcs[here].append((label or phone, there, ids, cost, graph))
+    return made, base
+
+
+def _without_phones(plain: PlainLattice, end_ids: list[tuple[int, ...]], base: int) -> PlainLattice:
+    """With words only as labels; ids of ending go to arcs to a last state."""
+    made = PlainLattice(
+        [[(a[0] if a[0] < base else 0, *a[1:]) for a in group] for group in plain.arcs],
+        list(plain.final),
+    )
+    last = -1
+    for state, ids in enumerate(end_ids):
+        end = plain.final[state]
+        if ids and end is not None:
+            if last < 0:
+                last = made.add_state()
+                made.final[last] = (0.0, 0.0)
+            made.arcs[state].append((0, last, ids, *end))
+            made.final[state] = None
+    return made

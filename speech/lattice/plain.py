@@ -1,0 +1,149 @@
+"""Lattices as tuples: what determinisation reads and makes, small and quick to follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+from ...nnet3.lattices.lattice import Arc, CompactLattice, Weight, single, split, top_sorted
+from ...nnet3.lattices.operations import connected
+from ..search.raw_lattice import RawLattice
+from .unfold import check_lattice
+
+PlainArc = tuple[int, int, tuple[int, ...], float, float]
+"""Label, target, transition-ids, whole cost, graph cost."""
+
+
+@dataclass(eq=False)
+class PlainLattice:
+    """A lattice in topological order, from state 0 on.
+
+    Attributes:
+        arcs: of each state. final: whole and graph cost of ending in each state; None: it is not
+            final. Costs are in double precision.
+    """
+
+    arcs: list[list[PlainArc]] = field(default_factory=list)
+    final: list[tuple[float, float] | None] = field(default_factory=list)
+
+    def add_state(self) -> int:
+        """A new state without arcs; returns its number."""
+        self.arcs.append([])
+        self.final.append(None)
+        return len(self.arcs) - 1
+
+    def rest(self) -> list[float]:
+        """The least cost from each state to an end."""
+        costs = [math.inf] * len(self.arcs)
+        for state in range(len(self.arcs) - 1, -1, -1):
+            end = self.final[state]
+            least = math.inf if end is None else end[0]
+            for _, target, _, cost, _ in self.arcs[state]:
+                if cost + costs[target] < least:
+                    least = cost + costs[target]
+            costs[state] = least
+        return costs
+
+
+def from_raw(raw: RawLattice) -> PlainLattice:
+    """The lattice of a search.
+
+    Raises:
+        ShapeError: an arc does not lead from a state to one of a greater number, a label is below
+            zero, a cost is NaN, or no state is final.
+    """
+    states = len(raw.final)
+    bad = (raw.source < 0) | (raw.target <= raw.source) | (raw.target >= states)
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        raise ShapeError(
+            f"arc {place} of the lattice leads from state {raw.source[place]} to"
+            f" {raw.target[place]}, of {states}: arcs must lead to states of greater numbers"
+        )
+    if min(raw.ilabel.min(initial=0), raw.olabel.min(initial=0)) < 0:
+        raise ShapeError("the lattice has a label below zero")
+    if np.isnan(raw.graph).any() or np.isnan(raw.acoustic).any() or np.isnan(raw.final).any():
+        raise ShapeError("the lattice has a cost that is NaN")
+    if not np.isfinite(raw.final).any():
+        raise ShapeError("the lattice is empty: it has no path")
+    graph = raw.graph.astype(np.float64)
+    whole = graph + raw.acoustic
+    made = PlainLattice(
+        [[] for _ in range(states)],
+        [(cost, cost) if cost < math.inf else None for cost in raw.final.tolist()],
+    )
+    columns = (raw.source, raw.olabel, raw.target, raw.ilabel, whole, graph)
+    for source, label, target, number, cost, part in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        if cost < math.inf:
+            ids = (number,) if number else ()
+            made.arcs[source].append((label, target, ids, cost, part))
+    return made
+
+
+def from_lattice(lattice: CompactLattice) -> PlainLattice:
+    """A lattice of either kind; arcs have one transition-id at most.
+
+    Raises:
+        ShapeError: it is empty, has a loop, or a label below zero.
+    """
+    check_lattice(lattice)
+    lattice = top_sorted(split(connected(lattice)))
+    if lattice.start != 0:
+        raise ShapeError("the lattice is empty: it has no path")
+    return PlainLattice(
+        [
+            [(a.label, a.target, a.weight.ids, a.weight.cost, a.weight.graph) for a in group]
+            for group in lattice.arcs
+        ],
+        [None if end is None else (end.cost, end.graph) for end in lattice.final],
+    )
+
+
+def to_lattice(
+    plain: PlainLattice, end_ids: Sequence[tuple[int, ...]] | None = None
+) -> CompactLattice:
+    """The same with costs rounded to single precision.
+
+    Args:
+        end_ids: transition-ids of ending, for each state.
+    """
+    made = CompactLattice(0 if plain.arcs else -1)
+    for state, (group, end) in enumerate(zip(plain.arcs, plain.final, strict=True)):
+        arcs = [
+            Arc(label, Weight(single(graph), single(cost - graph), ids), target)
+            for label, target, ids, cost, graph in group
+        ]
+        made.arcs.append(arcs)
+        weight = None
+        if end is not None:
+            ids = end_ids[state] if end_ids else ()
+            weight = Weight(single(end[1]), single(end[0] - end[1]), ids)
+        made.final.append(weight)
+    return connected(made)
+
+
+def pruned(plain: PlainLattice, beam: float) -> PlainLattice:
+    """Without the arcs on no path whose cost is within `beam` of the best path's."""
+    rest = plain.rest()
+    if not rest:
+        return plain
+    most = rest[0] + beam
+    begin = [math.inf] * len(plain.arcs)
+    begin[0] = 0.0
+    made = PlainLattice([[] for _ in plain.arcs], list(plain.final))
+    for state, group in enumerate(plain.arcs):
+        for arc in group:
+            label, target, ids, cost, graph = arc
+            if begin[state] + cost + rest[target] <= most:
+                made.arcs[state].append((label, target, ids, cost, graph))
+                begin[target] = min(begin[target], begin[state] + cost)
+        end = plain.final[state]
+        if end is not None and begin[state] + end[0] > most:
+            made.final[state] = None
+    return made

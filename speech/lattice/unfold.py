@@ -1,0 +1,111 @@
+"""What both word aligners share: every path followed with what it brought and no arc has yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from ...framework.base.errors import ShapeError
+from ...framework.base.untrusted.limits import check_limit
+from ...nnet3.lattices.lattice import Arc, CompactLattice, Weight, topological_order
+from ...nnet3.lattices.operations import connected, without_epsilons
+from ...nnet3.lattices.transition_ids import TransitionIds
+
+Pending = TypeVar("Pending", bound=Hashable)
+
+SILENCE = -1
+PARTIAL = -2
+"""Labels of arcs that have no word, while arcs of label 0 are taken out."""
+
+
+class Unfolding(Generic[Pending]):
+    """A lattice in the making, with a state for each place in another one and what is pending.
+
+    Args:
+        warn: takes what is wrong with a lattice; only the first fault is told.
+        most: states of the new lattice at most; by default those of the limit `lattice`.
+    """
+
+    def __init__(self, warn: Callable[[str], None], most: int | None = None) -> None:
+        self.made = CompactLattice()
+        self.failed = False
+        self._warn, self._most = warn, most
+        self._number: dict[Pending, int] = {}
+        self._stack: list[Pending] = []
+
+    def fail(self, message: str) -> None:
+        """Tell what is wrong, if it is the first fault."""
+        if not self.failed:
+            self._warn(message)
+        self.failed = True
+
+    def place(self, pending: Pending) -> int:
+        """The state of what is pending; a new one is to be followed."""
+        number = self._number.get(pending)
+        if number is None:
+            number = self._number[pending] = self.made.add_state()
+            if self._most is None:
+                check_limit("lattice", number, "the states of the word-aligned lattice")
+            elif number >= self._most:
+                raise ShapeError(
+                    f"the word-aligned lattice has more than {self._most} states: do lattice, model"
+                    " and lexicon belong together?"
+                )
+            self._stack.append(pending)
+        return number
+
+    def add(self, source: int, label: int, weight: Weight, then: Pending) -> None:
+        """An arc to the state of what is pending behind it."""
+        self.made.arcs[source].append(Arc(label, weight, self.place(then)))
+
+    def follow(self, first: Pending, step: Callable[[int, Pending], None]) -> None:
+        """Call `step` with the state and the pending part of everything that is reached."""
+        self.made.start = self.place(first)
+        self.follow_rest(step)
+
+    def follow_rest(self, step: Callable[[int, Pending], None]) -> None:
+        """Call `step` with all that was reached since."""
+        while self._stack:
+            pending = self._stack.pop()
+            step(self._number[pending], pending)
+
+    def finished(self, labels: dict[int, int]) -> CompactLattice:
+        """Without empty arcs and dead ends, and with the labels SILENCE and PARTIAL replaced."""
+        lattice = without_epsilons(connected(self.made)) if self.made.states else self.made
+        return relabelled(lattice, labels)
+
+
+def relabelled(lattice: CompactLattice, labels: dict[int, int]) -> CompactLattice:
+    """With some labels replaced by others."""
+    return CompactLattice(
+        lattice.start,
+        [
+            [arc._replace(label=labels.get(arc.label, arc.label)) for arc in group]
+            for group in lattice.arcs
+        ],
+        lattice.final,
+    )
+
+
+def check_lattice(lattice: CompactLattice, transitions: TransitionIds | None = None) -> None:
+    """Refuse a lattice that has no path, or no end to its paths, or ids that the model lacks.
+
+    Raises:
+        ShapeError: it is such a one.
+    """
+    if not 0 <= lattice.start < lattice.states or all(end is None for end in lattice.final):
+        raise ShapeError("the lattice is empty: it has no path")
+    for state, group in enumerate(lattice.arcs):
+        for label, weight, target in group:
+            if label < 0 or not 0 <= target < lattice.states:
+                raise ShapeError(
+                    f"state {state} of the lattice has an arc of label {label} to state {target},"
+                    f" of {lattice.states}"
+                )
+            if transitions is not None:
+                transitions.check(weight.ids)
+    if transitions is not None:
+        for end in lattice.final:
+            transitions.check(end.ids if end else ())
+    if topological_order(lattice) is None:
+        raise ShapeError("the lattice has a loop")
