@@ -22,6 +22,7 @@ _HOMES = {
     **dict.fromkeys(("OnlineIvector", "AdaptationState"), ".ivector.online"),
     "SilenceWeights": ".ivector.silence",
     "Model": ".recognise.model",
+    **dict.fromkeys(("transcribe", "recognised", "Transcript", "Spoken"), ".recognise.transcript"),
     **dict.fromkeys(("KaldiRecognizer", "EndpointerMode"), ".recognise.kaldi_recognizer"),
     **dict.fromkeys(("Recogniser",), ".recognise.recogniser"),
     **dict.fromkeys(("Utterance", "Word", "Phone", "Alternative"), ".recognise.utterance"),

@@ -69,7 +69,7 @@ _OLD_LAYOUT = {
     "frame-subsampling-factor": 3,
     _PHONES: "1:2:3:4:5:6:7:8:9:10",
 }
-"""What Vosk takes for folders without a model.conf. Its times of rule2 to rule4 are the defaults."""
+"""What Vosk takes for folders without a model.conf; its rules of endpoints are Kaldi's."""
 
 
 @dataclass(frozen=True)

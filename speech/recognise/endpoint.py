@@ -38,7 +38,7 @@ class EndpointRule:
 
     def holds(self, silence: np.float32, relative_cost: float, length: np.float32) -> bool:
         """Whether the utterance is over by this rule."""
-        return (
+        return bool(
             (length > silence or not self.must_contain_nonsilence)
             and silence >= np.float32(self.min_trailing_silence)
             and relative_cost <= np.float32(self.max_relative_cost)

@@ -145,7 +145,18 @@ class Model:
     @cached_property
     def _phone_names(self) -> Words | None:
         path = self.path / self._layout.phones
-        return Words.read(str(path)) if path.is_file() else None
+        if not path.is_file():
+            return None
+        names = Words.read(str(path))
+        for phone in sorted(set(self.transitions.phone[1:])):
+            name = names[phone] if phone < len(names) else ""
+            if not name or name.startswith("#"):
+                _log.warning(
+                    "%s is of another model: phone %d is %s there; phones are told as numbers",
+                    *(path, phone, f"'{name}'" if name else "missing"),
+                )
+                return None
+        return names
 
     def _features(self, dither: float | None) -> Mfcc | Fbank:
         layout = self._layout
@@ -153,8 +164,9 @@ class Model:
         for name, kind in ((layout.mfcc, Mfcc), (layout.fbank, Fbank)):
             if not (self.path / name).is_file():
                 continue
-            options = kind(config=str(self.path / name), **changed).options
-            made = kind(replace(options, allow_downsample=True))  # as in Vosk
+            options = kind(config=str(self.path / name)).options
+            # Vosk allows it, whatever the file says.
+            made = kind(replace(options, allow_downsample=True, **changed))
             if made.dim != self.network.input_dim:
                 raise FormatError(
                     f"{self.path / name}: {made.dim} features, but the network of"
