@@ -8,6 +8,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...framework.base.untrusted.limits import check_limit
 from .computable import COMPUTABLE, Explorer
+from .fixed_context import fixed_context
 from .topology import Topology
 
 _FIRST_WINDOW = 40
@@ -18,13 +19,21 @@ _FEW_FRAMES = 8
 def simple_context(topology: Topology, modulus: int) -> tuple[int, int]:
     """Frames of left and right context of `output`, at the worst of all shifts of t.
 
-    A window of input frames is given, and the outputs within it that can be computed are looked
-    for; where there are none the window is doubled.
+    Where not all is read at fixed offsets, a window of input frames is given, and the outputs
+    within it that can be computed are looked for; where there are none the window is doubled.
 
     Raises:
         ShapeError: no window was large enough.
     """
     check_limit("period", modulus, "the period after which the network repeats itself")
+    fixed = fixed_context(topology, modulus)
+    if fixed is not None and sum(fixed) < _LAST_WINDOW // 2:
+        return fixed
+    return explored_context(topology, modulus)
+
+
+def explored_context(topology: Topology, modulus: int) -> tuple[int, int]:
+    """The same by following rows, as Kaldi does; see `simple_context`."""
     window = _FIRST_WINDOW
     while window < _LAST_WINDOW:
         contexts = [_context(topology, modulus, start, window) for start in range(modulus + 1)]
@@ -64,6 +73,8 @@ def reads_further(
         left, right: the network's context.
         back: more input comes before the left context, too.
     """
+    if fixed_context(topology, modulus) is not None:
+        return False
     frames = -(-_FEW_FRAMES // modulus) * modulus
     times = np.arange(frames)
     furthest = 0

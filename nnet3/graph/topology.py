@@ -148,7 +148,7 @@ class Topology:
         for i, node in enumerate(self.nodes):
             if node.kind == "descriptor":
                 leaves = node.expression().leaves()
-                steps = [_linear(leaf, self.index) for leaf in leaves]
+                steps = [linear_leaf(leaf, self.index) for leaf in leaves]
                 offsets_of = [step for step in steps if step is not None]
                 listed.append(offsets_of if len(offsets_of) == len(steps) else None)
             elif node.kind == "component":
@@ -248,12 +248,12 @@ class Topology:
         return (i for i, node in enumerate(self.nodes) if node.is_output)
 
 
-def _linear(leaf: ForwardingDescriptor, index: dict[str, int]) -> tuple[int, int, int] | None:
+def linear_leaf(leaf: ForwardingDescriptor, index: dict[str, int]) -> tuple[int, int, int] | None:
     """(node, t offset, x offset) of a leaf that is at most an Offset of a node."""
     if isinstance(leaf, SimpleForwardingDescriptor):
         return index[leaf.node], 0, 0
     if isinstance(leaf, OffsetForwardingDescriptor):
-        inner = _linear(leaf.src, index)
+        inner = linear_leaf(leaf.src, index)
         return inner and (inner[0], inner[1] + leaf.t, inner[2] + leaf.x)
     return None
 

@@ -60,10 +60,10 @@ class SegmentComputer(NnetComputer):
         labels = [i for i, kind in marks if kind == LABEL]
         begins = [0, *(end + 1 for end in ends)]
         self._spans = list(zip(begins, [*ends, len(operators)], strict=True))
-        self._wanted: list[list[str]] = [[] for _ in self._spans]
+        self._wanted: dict[int, list[str]] = {}  # inputs of each segment
         for name, var in self._vars.items():
             if var.kind == INPUT:
-                self._wanted[_segment_of(name)].append(name)
+                self._wanted.setdefault(_segment_of(name), []).append(name)
         self._label: int | None = None
         if any(kind == GOTO for _, kind in marks):
             inside = [i for i, end in enumerate(ends) if labels and end > labels[0]]
@@ -113,7 +113,7 @@ class SegmentComputer(NnetComputer):
         """
         self._check_not_ended()
         number = self._segment
-        for name in self._wanted[number]:
+        for name in self._wanted.get(number, ()):
             if name not in self._given:
                 raise VariableError(f"'{name.removeprefix('input.')}' was not given")
         self._given.clear()

@@ -13,12 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from ...framework.base.untrusted.limits import check_limit
 from ...nnet3.lattices.lattice import CompactLattice, renumbered, single, topological_order
 from ...nnet3.lattices.operations import best_path, connected, state_times, with_one_end
 from .unfold import check_lattice
 
 _DELTA = single(1e-5)  # keeps words from vanishing behind empty ones of the same cost
 _MOST_ROUNDS = 100
+_ROUNDING = 1e-12  # by which equal distances may differ
 
 
 class TimedWord(NamedTuple):
@@ -62,6 +66,7 @@ def minimum_bayes_risk(
 
     Raises:
         ShapeError: the lattice is empty, has a loop, or has paths of different lengths.
+        FormatError: it has so many states and words that it needs more than the limit `fill`.
     """
     check_lattice(lattice)
     return _Decoding(lattice, words).run(decode, keep_silence)
@@ -114,83 +119,94 @@ class _Decoding:
 
     def _statistics(self, places: list[int]) -> tuple[list[list[TimedWord]], float]:
         """Bins of words by place, and the mean distance."""
-        count, last = len(places), len(self._before) - 1
-        inserted = [float(word != 0) for word in places]  # the cost of a place that no arc fills
-        distance = [[0.0] * (count + 1) for _ in self._before]
-        for q, cost in enumerate(inserted):
-            distance[0][q + 1] = distance[0][q] + cost
-        shares: list[list[float]] = [[] for _ in self._before]
+        edits = _Edits(places)
+        last = len(self._before) - 1
+        size = 8 * (last + 1) * (len(places) + 1)
+        check_limit("fill", size, "the edit distances of a lattice")
+        distance = np.zeros((last + 1, len(places) + 1))
+        distance[0] = edits.inserted
+        shares: list[np.ndarray] = [np.zeros(0)]
         for state in range(1, last + 1):
-            mean = distance[state]
-            for source, word, log in self._before[state]:
-                share = math.exp(self._forward[source] + log - self._forward[state])
-                shares[state].append(share)
-                for q, (value, _) in enumerate(
-                    _arc_distances(distance[source], word, places, inserted)
-                ):
-                    mean[q] += share * value
+            arcs = self._before[state]
+            log = np.array([self._forward[source] + p for source, _, p in arcs])
+            shares.append(np.exp(log - self._forward[state]))
+            distance[state] = shares[state] @ edits.behind(distance, arcs)[0]
         sums: list[dict[int, list[float]]] = [{} for _ in places]
 
         def count_in(q: int, word: int, mass: float, begin: int, end: int) -> None:
-            if mass:
-                found = sums[q - 1].setdefault(word, [0.0, 0.0, 0.0])
-                found[0] += mass
-                found[1] += begin * mass
-                found[2] += end * mass
+            found = sums[q - 1].setdefault(word, [0.0, 0.0, 0.0])
+            found[0] += mass
+            found[1] += begin * mass
+            found[2] += end * mass
 
-        backward = [[0.0] * (count + 1) for _ in self._before]
-        backward[last][count] = 1.0
+        # of each state the places that paths onward were aligned with, and the mass of these
+        onward: list[dict[int, float]] = [{} for _ in self._before]
+        onward[last][len(places)] = 1.0
         for state in range(last, 0, -1):
-            end = self._times[state]
-            for (source, word, _), share in zip(self._before[state], shares[state], strict=True):
-                ways = _arc_distances(distance[source], word, places, inserted)
-                mass, held, before = 0.0, backward[state], backward[source]
-                for q in range(count, 0, -1):
-                    mass += share * held[q]
-                    way = ways[q][1]
+            end, held = self._times[state], onward[state]
+            arcs = self._before[state]
+            _, every = edits.behind(distance, arcs)
+            for (source, word, _), share, ways in zip(arcs, shares[state], every, strict=True):
+                begin, before = self._times[source], onward[source]
+                moved = {q: share * mass for q, mass in held.items()}
+                while moved:
+                    q = max(moved)
+                    mass = moved.pop(q)
+                    way = ways[q - 1] if q else _SKIP
                     if way == _INSERT:
                         count_in(q, 0, mass, end, end)
+                        moved[q - 1] = moved.get(q - 1, 0.0) + mass
                         continue
                     if way == _MATCH:
-                        before[q - 1] += mass
-                        count_in(q, word, mass, self._times[source], end)
-                    else:
-                        before[q] += mass
-                    mass = 0.0
-                before[0] += mass + share * held[0]
+                        count_in(q, word, mass, begin, end)
+                    to = q - 1 if way == _MATCH else q
+                    before[to] = before.get(to, 0.0) + mass
         mass = 0.0
-        for q in range(count, 0, -1):
-            mass += backward[0][q]
-            count_in(q, 0, mass, 0, 0)
-        return [_bin(found) for found in sums], distance[last][count]
+        for q in range(len(places), 0, -1):
+            mass += onward[0].get(q, 0.0)
+            if mass:
+                count_in(q, 0, mass, 0, 0)
+        return [_bin(found) for found in sums], float(distance[last, -1])
 
 
 _MATCH, _SKIP, _INSERT = 1, 2, 3
 
 
-def _arc_distances(
-    before: list[float], word: int, places: list[int], inserted: list[float]
-) -> list[tuple[float, int]]:
-    """At each place the least distance behind an arc, and how it came about."""
-    skip = 1.0 + _DELTA if word else 0.0
-    value = before[0] + skip
-    found = [(value, _SKIP)]
-    for q, place in enumerate(places):
-        match = before[q] + (word != place)
-        skipped = before[q + 1] + skip
-        value += inserted[q]
-        if match <= skipped:
-            way = _MATCH
-            if match <= value:
-                value = match
-            else:
-                way = _INSERT
-        elif skipped <= value:
-            way, value = _SKIP, skipped
-        else:
-            way = _INSERT
-        found.append((value, way))
-    return found
+class _Edits:
+    """Edit distances to some words, with an empty place before, between and behind them.
+
+    Attributes:
+        inserted: of each number of places, what it costs that no arc fills them.
+    """
+
+    def __init__(self, places: list[int]) -> None:
+        self._places = np.array(places)
+        self.inserted = np.concatenate(([0.0], np.cumsum(self._places != 0)))
+
+    def behind(
+        self, distance: np.ndarray, arcs: list[tuple[int, int, float]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The distances behind arcs and how the last place was filled.
+
+        Args:
+            distance: of each state and number of places, [states, places + 1].
+            arcs: source, word, log-likelihood.
+
+        Returns:
+            distances, [arcs, places + 1], and ways, [arcs, places].
+        """
+        before = distance[[source for source, _, _ in arcs]]
+        words = np.array([word for _, word, _ in arcs])[:, None]
+        match = before[:, :-1] + (words != self._places)
+        skipped = before + np.where(words != 0, 1.0 + _DELTA, 0.0)
+        found = skipped.copy()
+        np.minimum(match, skipped[:, 1:], out=found[:, 1:])
+        filled = found - self.inserted
+        np.minimum.accumulate(filled, axis=1, out=filled)
+        filled += self.inserted
+        ways = np.where(match <= skipped[:, 1:], _MATCH, _SKIP)
+        ways[filled[:, 1:] < found[:, 1:] - _ROUNDING] = _INSERT
+        return filled, ways
 
 
 def _bin(found: dict[int, list[float]]) -> list[TimedWord]:

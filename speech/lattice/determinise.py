@@ -265,26 +265,37 @@ class _Determiniser:
         return number
 
     def _add_tasks(self, number: int, made: _State) -> None:
-        groups: dict[int, dict[int, Element]] = {}
+        rest = self._rest
+        ways: dict[int, list[tuple[int, int, tuple[int, ...], float, float]]] = {}
         least: dict[int, float] = {}
-        extended, rest = self._strings.extended, self._rest
         for state, string, cost, graph in made.elements:
             for label, target, ids, more, part in self._worded[state]:
-                new = (target, extended(string, ids), cost + more, graph + part)
-                group = groups.setdefault(label, {})
-                known = group.get(target)
-                if known is None or self._is_better(new, known):
-                    group[target] = new
-                whole = cost + more + rest[target]
+                whole = cost + more
+                ways.setdefault(label, []).append((target, string, ids, whole, graph + part))
+                whole += rest[target]
                 if whole < least.get(label, math.inf):
                     least[label] = whole
         for label in sorted(least):
             priority = least[label] + made.cost
             if priority <= self._cutoff:
-                group = groups[label]
-                elements = [group[target] for target in sorted(group)]
+                elements = self._joined(ways[label])
                 heapq.heappush(self._queue, (priority, self._tasks, number, label, elements))
                 self._tasks += 1
+
+    def _joined(self, ways: list[tuple[int, int, tuple[int, ...], float, float]]) -> list[Element]:
+        """The set that arcs of one label lead to: of each state the best way there.
+
+        Args:
+            ways: target, ids before the arc and on it, whole and graph cost behind it.
+        """
+        found: dict[int, Element] = {}
+        for target, string, ids, cost, graph in ways:
+            known = found.get(target)
+            if known is None or cost <= known[2]:
+                new = (target, self._strings.extended(string, ids), cost, graph)
+                if known is None or self._is_better(new, known):
+                    found[target] = new
+        return [found[target] for target in sorted(found)]
 
     def _make_arc(self, source: int, label: int, elements: list[Element]) -> None:
         rest, string, cost, graph = self._normalised(elements)

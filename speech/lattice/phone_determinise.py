@@ -8,6 +8,7 @@ Source: `DeterminizeLatticePhonePruned` in Kaldi's `lat/determinize-lattice-prun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -60,6 +61,8 @@ def determinised(
     """
     options = options or DeterminiseOptions()
     plain = from_raw(lattice) if isinstance(lattice, RawLattice) else from_lattice(lattice)
+    if plain.rest()[0] == math.inf:
+        raise ShapeError("the lattice is empty: it has no path")
     reached, complete = beam, True
     end_ids: list[tuple[int, ...]] | None = None
     if options.phone_determinize:

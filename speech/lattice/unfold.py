@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -88,7 +89,8 @@ def relabelled(lattice: CompactLattice, labels: dict[int, int]) -> CompactLattic
 
 
 def check_lattice(lattice: CompactLattice, transitions: TransitionIds | None = None) -> None:
-    """Refuse a lattice that has no path, or no end to its paths, or ids that the model lacks.
+    """Refuse a lattice without a path or without an end to its paths, and one with a loop, an
+    infinite cost, or ids that the model lacks.
 
     Raises:
         ShapeError: it is such a one.
@@ -102,10 +104,21 @@ def check_lattice(lattice: CompactLattice, transitions: TransitionIds | None = N
                     f"state {state} of the lattice has an arc of label {label} to state {target},"
                     f" of {lattice.states}"
                 )
+            _check_costs(state, weight)
             if transitions is not None:
                 transitions.check(weight.ids)
+    for state, end in enumerate(lattice.final):
+        if end is not None:
+            _check_costs(state, end)
     if transitions is not None:
         for end in lattice.final:
             transitions.check(end.ids if end else ())
     if topological_order(lattice) is None:
         raise ShapeError("the lattice has a loop")
+
+
+def _check_costs(state: int, weight: Weight) -> None:
+    if not math.isfinite(weight.cost):
+        raise ShapeError(
+            f"state {state} of the lattice has costs {weight.graph:g} and {weight.acoustic:g}"
+        )

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
 from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.files.transition_model import TransitionModel
 from opscope.nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight
-from opscope.speech.lattice.determinise import DeterminiseOptions
+from opscope.nnet3.lattices.lattice_io import read_lattice, write_lattice
+from opscope.speech.fst.graph_folder import load_graph
+from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
+from opscope.speech.lattice.determinise import DeterminiseOptions, _Determiniser
 from opscope.speech.lattice.minimise import minimised, weights_pushed
-from opscope.speech.lattice.phone_determinise import determinised
+from opscope.speech.lattice.phone_determinise import determinised, phone_starts
+from opscope.speech.lattice.plain import from_raw, to_lattice
 from opscope.speech.lattice.strings_pushed import strings_pushed
-from opscope.speech.search.raw_lattice import RawLattice
+from opscope.speech.lattice.word_align import word_aligned
+from opscope.speech.lattice.word_boundary import WordBoundaries
+from opscope.speech.search import compiled
+from opscope.speech.search.decoder import Decoder
+from opscope.speech.search.options import SearchOptions
+from opscope.speech.search.raw_lattice import RawLattice, raw_lattice
+from speech_data import SENTENCES, reference, vosk_model
+from vosk_lattices import FRAME, LM_SCALE, vosk_ids, vosk_lattice
 
 # Transition-ids 1 to 12: phone p begins with 2 * p - 1, and goes on with 2 * p.
 STARTS = [0, *(number // 2 + 1 if number % 2 else 0 for number in range(1, 13))]
@@ -34,7 +48,7 @@ def random_raw(seed: int, frames: int = 6, width: int = 3, words: int = 3) -> Ra
             label = int(rng.integers(1, words + 1)) if rng.random() < 0.4 else 0
             if frame < frames:
                 for target in range(first[frame + 1], first[frame + 2]):
-                    if rng.random() < 0.8:
+                    if target == first[frame + 1] or rng.random() < 0.8:
                         arcs.append((source, target, int(rng.integers(1, 13)), label))
             if source + 1 in here and rng.random() < 0.4:
                 arcs.append((source, source + 1, 0, int(rng.integers(0, words + 1))))
@@ -94,10 +108,6 @@ def lattice_paths(
     return found
 
 
-def has_paths(raw: RawLattice) -> bool:
-    return bool(all_paths(raw))
-
-
 @pytest.mark.parametrize("options", [WORDS_ONLY, PHONES_TOO, SMALLER], ids=str)
 @pytest.mark.parametrize("beam", [math.inf, 12.0])
 def test_best_path_of_each_sequence(options: DeterminiseOptions, beam: float) -> None:
@@ -131,3 +141,184 @@ def test_few_paths_beyond_the_beam() -> None:
             beyond += sum(wanted[words][0] > best + 4 for words in got)
             total += len(wanted) - len(got)
     assert total > 10 * beyond
+
+
+def wide(frames: int = 14) -> RawLattice:
+    """A lattice whose sequences of words are very many."""
+    return random_raw(3, frames, 8, 3)
+
+
+def test_limits_leave_the_best_part() -> None:
+    raw, told = wide(), []
+    whole = determinised(raw, 80.0, STARTS)
+    best = min(
+        cost for cost, _, _ in lattice_paths(determinised(raw, 1.0, STARTS).lattice).values()
+    )
+    for options in (
+        DeterminiseOptions(max_arcs=60),
+        DeterminiseOptions(max_mem=40_000),
+        DeterminiseOptions(max_mem=40_000, retry_cutoff=0.0),
+        DeterminiseOptions(max_arcs=60, phone_determinize=False),
+    ):
+        told.clear()
+        found = determinised(raw, 80.0, STARTS, options, told.append)
+        assert not found.complete and 0 < found.beam < 80
+        assert len(told) == 1 and "in place of 80: more would need more than max_mem" in told[0]
+        assert 0 < found.lattice.num_arcs < whole.lattice.num_arcs
+        assert min(cost for cost, _, _ in lattice_paths(found.lattice).values()) == best
+
+
+def test_cleaning_up_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sequences of ids of no use are forgotten before each arc, and their numbers used again."""
+    raw = wide(9)
+    passes = [DeterminiseOptions(phone_determinize=phones) for phones in (False, True)]
+    wanted = [lattice_paths(determinised(raw, 60.0, STARTS, each).lattice) for each in passes]
+    freed = [0]
+
+    def clean(self: _Determiniser) -> bool:
+        before = len(self._strings)
+        self._strings.keep(self._needed())
+        freed[0] += before - len(self._strings)
+        return False
+
+    monkeypatch.setattr(_Determiniser, "_is_full", clean)
+    assert wanted == [lattice_paths(determinised(raw, 60.0, STARTS, p).lattice) for p in passes]
+    assert freed[0] > 100
+
+
+def test_a_pass_with_phones_only() -> None:
+    """Its result has the best path of each sequence of words and phones, with the ids of each."""
+    options = DeterminiseOptions(word_determinize=False)
+    for seed in range(20):
+        raw = random_raw(seed)
+        wanted = all_paths(raw)
+        if wanted:
+            found = determinised(raw, math.inf, STARTS, options).lattice
+            assert lattice_paths(determinised(found, math.inf, None, WORDS_ONLY).lattice) == wanted
+
+
+def test_pushing_and_minimising() -> None:
+    states = 0
+    for seed in range(40):
+        raw = random_raw(seed)
+        if not all_paths(raw):
+            continue
+        lattice = determinised(raw, 10.0, STARTS).lattice
+        wanted = lattice_paths(lattice)
+        pushed = strings_pushed(lattice)
+        assert lattice_paths(pushed) == wanted
+        level = weights_pushed(pushed)
+        smaller = minimised(level)
+        assert smaller.states <= level.states
+        assert lattice_paths(level) == lattice_paths(smaller) == wanted
+        assert not any(lattice_rest(level)[1:])
+        states += level.states - smaller.states
+    assert states > 0
+
+
+def lattice_rest(lattice: CompactLattice) -> list[float]:
+    """The least cost from each state to an end."""
+    costs = [math.inf] * lattice.states
+    for state in range(lattice.states - 1, -1, -1):
+        end = lattice.final[state]
+        ways = [arc.weight.cost + costs[arc.target] for arc in lattice.arcs[state]]
+        costs[state] = min([*ways, end.cost if end else math.inf])
+    return costs
+
+
+def tiny(**changes: object) -> RawLattice:
+    """Two frames, one path."""
+    columns: dict[str, object] = {
+        "frame": [0, 1, 2],
+        "source": [0, 1],
+        "target": [1, 2],
+        "ilabel": [1, 2],
+        "olabel": [5, 0],
+        "graph": [1.0, 2.0],
+        "acoustic": [0.5, 0.25],
+        "final": [np.inf, np.inf, 0.0],
+    }
+    columns.update(changes)
+    floats = ("graph", "acoustic", "final")
+    kinds = {name: np.float32 if name in floats else np.int32 for name in columns}
+    return RawLattice(**{name: np.array(value, kinds[name]) for name, value in columns.items()})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"target": [1, 0]}, "arc 1 of the lattice leads from state 1 to 0, of 3"),
+        ({"target": [1, 3]}, "arc 1 of the lattice leads from state 1 to 3, of 3"),
+        ({"source": [0, -1]}, "arc 1 of the lattice leads from state -1 to 2, of 3"),
+        ({"olabel": [-5, 0]}, "a label below zero"),
+        ({"graph": [np.nan, 0]}, "a cost that is NaN"),
+        ({"final": [np.inf] * 3}, "is empty: it has no path"),
+        ({"acoustic": [np.inf, 0]}, "is empty: it has no path"),
+        ({"ilabel": [1, 13]}, "13 is no transition-id: the model has 1 to 12"),
+    ],
+)
+def test_wrong_lattices(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ShapeError, match=told):
+        determinised(tiny(**changes), 4.0, STARTS)
+
+
+def test_wrong_compact_lattices() -> None:
+    loop = CompactLattice(0, [[Arc(1, ONE, 1)], [Arc(1, ONE, 0)]], [None, ONE])
+    with pytest.raises(ShapeError, match="has a loop"):
+        determinised(loop, 4.0, STARTS)
+    for empty in (CompactLattice(), CompactLattice(0, [[], []], [None, ONE])):
+        with pytest.raises(ShapeError, match="is empty"):
+            determinised(empty, 4.0, STARTS)
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(OpscopeError, match=r"a beam of 0.0 for a lattice"):
+        determinised(tiny(), 0.0, STARTS)
+    with pytest.raises(OpscopeError, match=r"needs phone_starts\(model\)"):
+        determinised(tiny(), 4.0)
+    for name, value in (("delta", -1.0), ("retry_cutoff", 1.0), ("max_mem", -1), ("max_arcs", -2)):
+        with pytest.raises(OpscopeError, match=name):
+            DeterminiseOptions(**{name: value})
+
+
+def test_lattices_of_a_search_in_kaldis_files() -> None:
+    raw = random_raw(1)
+    for binary in (False, True):
+        writer = Writer(binary, header=False)
+        write_lattice(writer, to_lattice(from_raw(raw)))
+        back = read_lattice(Reader(writer.getvalue(), name="lattice", binary=binary))
+        got = lattice_paths(determinised(back, 9.0, STARTS).lattice)
+        wanted = lattice_paths(determinised(raw, 9.0, STARTS).lattice)
+        assert got.keys() == wanted.keys()
+        for words, (cost, graph, ids) in wanted.items():
+            assert got[words][:2] == pytest.approx((cost, graph), abs=0 if binary else 1e-3)
+            assert got[words][2] == ids
+
+
+@pytest.mark.skipif(not compiled.available(), reason="no compiler: the search takes a minute")
+def test_from_log_likelihoods_to_vosks_words() -> None:
+    model = TransitionModel.read_from(Reader(str(vosk_model("am", "final.mdl"))))
+    graph = load_graph(vosk_model("graph"))
+    options = SearchOptions(beam=10.0, max_active=3000, min_active=200, lattice_beam=2.0)
+    search = Decoder(graph.graph, np.array(vosk_ids().pdf), options, outputs=2616)
+    boundaries = WordBoundaries.read(vosk_model("graph", "phones", "word_boundary.int"))
+    for name in SENTENCES:
+        search.reset()
+        search.accept(np.load(reference(f"{name}.npz"))["weighted_loglikes"])
+        search.finalise()
+        found = determinised(raw_lattice(search), 2.0, phone_starts(model), warn=pytest.fail)
+        got, wanted = lattice_paths(found.lattice), lattice_paths(vosk_lattice(name))
+        assert got.keys() == wanted.keys()
+        for words, (cost, _, ids) in wanted.items():
+            assert got[words][2] == ids
+            assert got[words][0] == pytest.approx(cost, abs=2e-3)
+        scaled = found.lattice.scaled(graph=LM_SCALE)
+        right, _ = word_aligned(scaled, vosk_ids(), boundaries, pytest.fail)
+        (result,) = json.loads(reference(f"{name}.whole.json").read_text())
+        words = minimum_bayes_risk(right).words
+        assert [graph.words[word.label] for word in words] == [w["word"] for w in result["result"]]
+        np.testing.assert_allclose(
+            [(word.begin * FRAME, word.end * FRAME, word.confidence) for word in words],
+            [(w["start"], w["end"], w["conf"]) for w in result["result"]],
+            atol=1e-4,
+        )
