@@ -119,6 +119,7 @@ class Model:
             )
         self.features = self._features(dither)
         self.ivectors = self._ivectors()
+        self.boundaries = self._boundaries()
         found = load_graph(self.path / layout.graph)
         self.graph, self.words = found.graph, found.words
         if self.graph.largest > self.transitions.count:
@@ -126,7 +127,6 @@ class Model:
                 f"{self.path / layout.graph}: the graph has the input label {self.graph.largest},"
                 f" {network} has {self.transitions.count} transition-ids: they are of two models"
             )
-        self.boundaries = self._boundaries()
         options = self.features.options
         factor = self.config.network.frame_subsampling_factor
         self.frame_shift = options.frame_shift * 0.001 * factor
