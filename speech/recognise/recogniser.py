@@ -56,10 +56,9 @@ class Recogniser:
         self.model, self.rate, self.mode = model, float(rate), mode
         self.endpoint: EndpointOptions = model.config.endpoint
         self._step = max(int(self.rate * _BLOCK), 1)
-        self._samples_before = 0  # of earlier front ends
+        self._samples_before = self._samples = 0  # of earlier front ends, of this one
         self.running = False
         self._front: FrontEnd | None = None
-        self._start_front()
         self.set_grammar(grammar)
 
     @property
@@ -81,6 +80,8 @@ class Recogniser:
             self.model.config.search,
             outputs=self.model.network.output_dim,
         )
+        self._start_front()
+        self._rest = np.empty(0, np.float32)
         self._start_utterance()
         self._fresh = True
 
@@ -154,11 +155,9 @@ class Recogniser:
         return graph.with_grammar(grammar_fst(phrase_labels(grammar, words)))
 
     def _start_front(self) -> None:
-        if self._front is not None:
-            self._samples_before += self._samples
+        self._samples_before += self._samples
         self._front = FrontEnd(self.model, self.rate)
         self._samples, self._offset = 0, 0
-        self._rest = np.empty(0, np.float32)
 
     def _start_utterance(self) -> None:
         config = self.model.config
@@ -177,11 +176,7 @@ class Recogniser:
         if not self._fresh:
             self._offset += self.frames_decoded
             if self._front is None or self._offset > _MOST_FRAMES:
-                rest = self._rest
-                self._samples_before += self._samples
-                self._front = None
                 self._start_front()
-                self._rest = rest
             self._start_utterance()
             self._decoder.reset()
         self._fresh, self.running = False, True
