@@ -21,6 +21,11 @@ _HOMES = {
     **dict.fromkeys(("IvectorModel", "IvectorOptions"), ".ivector.model"),
     **dict.fromkeys(("OnlineIvector", "AdaptationState"), ".ivector.online"),
     "SilenceWeights": ".ivector.silence",
+    "Model": ".recognise.model",
+    **dict.fromkeys(("transcribe", "recognised", "Transcript", "Spoken"), ".recognise.transcript"),
+    **dict.fromkeys(("KaldiRecognizer", "EndpointerMode"), ".recognise.kaldi_recognizer"),
+    **dict.fromkeys(("Recogniser",), ".recognise.recogniser"),
+    **dict.fromkeys(("Utterance", "Word", "Phone", "Alternative"), ".recognise.utterance"),
 }
 __all__ = list(_HOMES)
 __getattr__, __dir__ = lazy_names(__name__, globals(), _HOMES)

@@ -28,3 +28,15 @@ from .ivector.model import IvectorOptions as IvectorOptions
 from .ivector.online import AdaptationState as AdaptationState
 from .ivector.online import OnlineIvector as OnlineIvector
 from .ivector.silence import SilenceWeights as SilenceWeights
+from .recognise.kaldi_recognizer import EndpointerMode as EndpointerMode
+from .recognise.kaldi_recognizer import KaldiRecognizer as KaldiRecognizer
+from .recognise.model import Model as Model
+from .recognise.recogniser import Recogniser as Recogniser
+from .recognise.transcript import Spoken as Spoken
+from .recognise.transcript import Transcript as Transcript
+from .recognise.transcript import recognised as recognised
+from .recognise.transcript import transcribe as transcribe
+from .recognise.utterance import Alternative as Alternative
+from .recognise.utterance import Phone as Phone
+from .recognise.utterance import Utterance as Utterance
+from .recognise.utterance import Word as Word

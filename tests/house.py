@@ -98,6 +98,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "fst",
         "search",
         "lattice",
+        "recognise",
         "programs",
     ),
     "bridges": ("recognise", "onnx", "torch", "open", "view", "profile", "compare", "edit"),

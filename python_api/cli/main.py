@@ -37,6 +37,7 @@ _COMMANDS = {
         name: (f"...speech.programs.{module}", text)
         for name, (module, text) in SPEECH_PROGRAMS.items()
     },
+    "transcribe": ("...speech.recognise.command", "Print what is said in recordings."),
     "convert": (".convert", "Convert models and data from one format to another."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
     "to-torch": ("...bridges.torch.command", "Write an nnet3 or CNTK network as a PyTorch module."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -191,6 +192,28 @@ class Decoder:
             final=reached,
         )
 
+    def trace_back(self) -> Iterator[tuple[int, int, int]]:
+        """The frames of the best path so far, whether it ends or not, from the newest one back.
+
+        Yields:
+            The frame, its transition-id, and the token that the arc leaves: a number that no other
+            token of that time has, and that stays while the utterance goes on.
+
+        Raises:
+            RunError: a loop of epsilons is on the path.
+        """
+        number, steps = len(self.frames) - 1, 0
+        at = int(np.argmin(self.frames[-1].tokens["cost"]))
+        while at >= 0:
+            _, _, back, ilabel, *_ = self.frames[number].tokens[at].item()
+            steps += 1
+            if steps > len(self.frames[number].tokens):
+                raise RunError(f"frame {max(number - 1, 0)}: the graph has a loop of epsilons")
+            if ilabel:
+                number, steps = number - 1, 0
+                yield number, ilabel, int(self.frames[number].names[back])
+            at = back
+
     def final_relative_cost(self) -> float:
         """How much the best path that ends costs more than the best one; infinity: none ends."""
         tokens = self.frames[-1].tokens["cost"]
@@ -272,7 +295,7 @@ class Decoder:
             return
         places = np.cumsum(kept, dtype=np.int32) - np.int32(1)
         places[~kept] = -1
-        frame.tokens = frame.tokens[kept]
+        frame.tokens, frame.names = frame.tokens[kept], frame.names[kept]
         inside = frame.tokens["ilabel"] == 0
         self._move_backs(frame.tokens, inside, places)
         frame.links["from"], frame.links["to"] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -35,6 +35,7 @@ class Frame:
     Attributes:
         tokens: `TOKEN`, [tokens].
         links: epsilon links among them, `LINK`.
+        names: the number that each token had when the frame was made, int32; it never changes.
         onward: links to the tokens of the next frame, `LINK`; empty while there is none.
         offset: what was added to the acoustic costs of `onward`.
         prune_links, prune_tokens: whether costs behind it changed, whether tokens of it are to go.
@@ -46,6 +47,10 @@ class Frame:
     offset: float = 0.0
     prune_links: bool = True
     prune_tokens: bool = True
+    names: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = np.arange(len(self.tokens), dtype=np.int32)
 
 
 class Loops(Protocol):

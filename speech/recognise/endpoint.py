@@ -1,0 +1,105 @@
+"""When an utterance is over: Kaldi's rules on the silence at its end.
+
+Source: Kaldi's `online2/online-endpoint.cc`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError
+from ..search.decoder import Decoder
+
+
+@dataclass(frozen=True)
+class EndpointRule:
+    """A rule, which holds where all of its parts hold; times are in seconds.
+
+    Attributes:
+        must_contain_nonsilence: not all of the utterance may be silence.
+        min_trailing_silence: how long the silence at the end must be.
+        max_relative_cost: how much more than the best path the best one that ends may cost.
+        min_utterance_length: how long the utterance must be.
+    """
+
+    must_contain_nonsilence: bool = True
+    min_trailing_silence: float = 1.0
+    max_relative_cost: float = math.inf
+    min_utterance_length: float = 0.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self)[1:]:
+            if math.isnan(getattr(self, each.name)):
+                raise OpscopeError(f"{each.name.replace('_', '-')} of an endpoint rule is NaN")
+
+    def holds(self, silence: np.float32, relative_cost: float, length: np.float32) -> bool:
+        """Whether the utterance is over by this rule."""
+        return bool(
+            (length > silence or not self.must_contain_nonsilence)
+            and silence >= np.float32(self.min_trailing_silence)
+            and relative_cost <= np.float32(self.max_relative_cost)
+            and length >= np.float32(self.min_utterance_length)
+        )
+
+
+DEFAULT_RULES = (
+    EndpointRule(must_contain_nonsilence=False, min_trailing_silence=5.0),
+    EndpointRule(min_trailing_silence=0.5, max_relative_cost=2.0),
+    EndpointRule(min_trailing_silence=1.0, max_relative_cost=8.0),
+    EndpointRule(min_trailing_silence=2.0),
+    EndpointRule(False, min_trailing_silence=0.0, min_utterance_length=20.0),
+)
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """What ends an utterance: any of the rules.
+
+    Attributes:
+        silence_phones: phones that count as silence, each once.
+        rules: Kaldi's rule1 to rule5.
+    """
+
+    silence_phones: tuple[int, ...] = ()
+    rules: tuple[EndpointRule, ...] = field(default=DEFAULT_RULES)
+
+    def __post_init__(self) -> None:
+        if len(set(self.silence_phones)) < len(self.silence_phones):
+            raise OpscopeError(f"endpoint.silence-phones has a phone twice: {self.silence_phones}")
+
+
+def trailing_silence(decoder: Decoder, phones: np.ndarray, silence: Iterable[int]) -> int:
+    """Frames of silence at the end of the best path so far.
+
+    Args:
+        phones: of each transition-id. silence: phones that are silence.
+    """
+    silent, count = frozenset(silence), 0
+    for _, number, _ in decoder.trace_back():
+        if int(phones[number]) not in silent:
+            break
+        count += 1
+    return count
+
+
+def endpoint_detected(
+    decoder: Decoder, phones: np.ndarray, options: EndpointOptions, frame_shift: float
+) -> bool:
+    """Whether the utterance is over.
+
+    Args:
+        phones: of each transition-id. frame_shift: seconds from one frame of the decoder to the
+            next.
+    """
+    frames = decoder.frames_decoded
+    if not frames:
+        return False
+    shift = np.float32(frame_shift)
+    length = np.float32(frames) * shift
+    silence = np.float32(trailing_silence(decoder, phones, options.silence_phones)) * shift
+    relative_cost = decoder.final_relative_cost()
+    return any(rule.holds(silence, relative_cost, length) for rule in options.rules)

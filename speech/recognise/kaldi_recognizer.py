@@ -1,0 +1,216 @@
+"""The recogniser that Vosk's Python package has: names, arguments and results are its own.
+
+Source: Vosk's `python/vosk/__init__.py` and `src/recognizer.cc`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError
+from .model import Model
+from .recogniser import Recogniser
+from .utterance import Utterance, Word
+
+_log = logging.getLogger(__name__)
+_SCALES = {1: 0.75, 2: 1.5, 3: 4.0}  # of rule2 to rule4, by mode
+_DIGITS = 6
+
+
+class EndpointerMode(Enum):
+    """How long a silence must be to end an utterance."""
+
+    DEFAULT = 0
+    SHORT = 1
+    LONG = 2
+    VERY_LONG = 3
+
+
+class KaldiRecognizer:
+    """Recognises speech as `vosk.KaldiRecognizer` does.
+
+    Example:
+        recognizer = KaldiRecognizer(Model("vosk-model-small-en-us-0.15"), 16000)
+        recognizer.SetWords(True)
+        while data := stream.read(4000):
+            if recognizer.AcceptWaveform(data):
+                print(recognizer.Result())
+        print(recognizer.FinalResult())
+
+    Args:
+        model: see `Model`. rate: of the samples, in Hz.
+        grammar: JSON list of phrases, e.g. '["one two", "[unk]"]'; None: whatever the model knows.
+        mode: "vosk": results hang on how the signal is cut into calls, as in Vosk; "steady": they
+            do not, see `Recogniser`.
+
+    Raises:
+        OpscopeError: the sampling rate does not go with the model, or the grammar is no list of
+            phrases with words of the model.
+    """
+
+    def __init__(
+        self, model: Model, rate: float, grammar: str | None = None, *, mode: str = "vosk"
+    ) -> None:
+        phrases = None if grammar is None else _phrases(grammar)
+        self._recogniser = Recogniser(model, rate, phrases, mode=mode)
+        self._words = self._partial_words = False
+        self._alternatives = 0
+
+    def SetWords(self, enable_words: bool) -> None:
+        """Whether results list words with times and confidences."""
+        self._words = bool(enable_words)
+
+    def SetPartialWords(self, enable_partial_words: bool) -> None:
+        """Whether partial results list words."""
+        self._partial_words = bool(enable_partial_words)
+
+    def SetMaxAlternatives(self, max_alternatives: int) -> None:
+        """How many alternatives results list; 0: only the words, with confidences.
+
+        Raises:
+            OpscopeError: it is below 0.
+        """
+        if max_alternatives < 0:
+            raise OpscopeError(f"{max_alternatives} alternatives: want 0 at least")
+        self._alternatives = int(max_alternatives)
+
+    def SetGrammar(self, grammar: str) -> None:
+        """Recognise only these phrases; "[]": whatever the model knows.
+
+        Raises:
+            OpscopeError: it is no list of phrases, or an utterance is under way.
+        """
+        empty = grammar.strip() == "[]"
+        self._recogniser.set_grammar(None if empty else _phrases(grammar))
+
+    def SetEndpointerMode(self, mode: EndpointerMode) -> None:
+        """How long a silence must be to end an utterance."""
+        scale, known = _SCALES.get(EndpointerMode(mode).value, 1.0), self._configured
+        rules = [
+            replace(rule, min_trailing_silence=rule.min_trailing_silence * scale)
+            if 1 <= place <= 3
+            else rule
+            for place, rule in enumerate(known.rules)
+        ]
+        self._recogniser.endpoint = replace(known, rules=tuple(rules))
+
+    def SetEndpointerDelays(self, t_start_max: float, t_end: float, t_max: float) -> None:
+        """The silence in seconds that ends an utterance in which nothing was said, and one in which
+        something was, and how long an utterance may be."""
+        silences = (t_start_max, t_end, t_end + 0.5, t_end + 1.0)
+        rules = list(self._configured.rules)
+        for place, silence in enumerate(silences):
+            rules[place] = replace(rules[place], min_trailing_silence=silence)
+        rules[4] = replace(rules[4], min_utterance_length=t_max)
+        self._recogniser.endpoint = replace(self._configured, rules=tuple(rules))
+
+    @property
+    def _configured(self) -> Any:
+        return self._recogniser.model.config.endpoint
+
+    def AcceptWaveform(self, data: bytes | np.ndarray) -> int:
+        """Take samples: bytes of 16-bit integers, or an array on their scale.
+
+        Returns:
+            1 where the utterance is over and `Result` should be asked for, else 0.
+
+        Raises:
+            OpscopeError: samples are NaN or infinite, or of several channels.
+        """
+        if not isinstance(data, np.ndarray):
+            data = bytes(data)
+            if len(data) % 2:
+                _log.warning("%d bytes of 16-bit samples: the last byte is left out", len(data))
+            data = np.frombuffer(data, "<i2", len(data) // 2)
+        return int(self._recogniser.accept(data))
+
+    def Result(self) -> str:
+        """JSON of the utterance, which is over then."""
+        if not self._recogniser.running:
+            return self._empty()
+        return self._result(self._recogniser.end_utterance())
+
+    def FinalResult(self) -> str:
+        """JSON of the utterance up to the end of the signal."""
+        if not self._recogniser.running:
+            return self._empty()
+        return self._result(self._recogniser.finish())
+
+    def PartialResult(self) -> str:
+        """JSON of what there is of the utterance."""
+        recogniser = self._recogniser
+        if not recogniser.running:
+            return self._empty()
+        if not self._partial_words:
+            return _json({"partial": recogniser.partial_text()})
+        words = recogniser.so_far().words()
+        found: dict[str, Any] = {"partial": _text(words)}
+        if words:
+            found["partial_result"] = [_word(word) for word in words]
+        return _json(found)
+
+    def Reset(self) -> None:
+        """Drop the utterance."""
+        self._recogniser.reset()
+
+    def _empty(self) -> str:
+        if self._alternatives:
+            return _json({"alternatives": [{"text": "", "confidence": 1.0}]})
+        return _json({"text": ""})
+
+    def _result(self, utterance: Utterance) -> str:
+        if not utterance.frames:
+            return self._empty()
+        if not self._alternatives:
+            words = utterance.words()
+            return _json(self._entry(words) | {"text": _text(words)})
+        return _json(
+            {
+                "alternatives": [
+                    {
+                        "confidence": round(each.log_likelihood, _DIGITS),
+                        **self._entry(each.words),
+                        "text": each.text,
+                    }
+                    for each in utterance.alternatives(self._alternatives)
+                ]
+            }
+        )
+
+    def _entry(self, words: list[Word]) -> dict[str, Any]:
+        return {"result": [_word(word) for word in words]} if self._words and words else {}
+
+
+def _word(word: Word) -> dict[str, Any]:
+    known = {} if word.confidence is None else {"conf": round(word.confidence, _DIGITS)}
+    start, end = round(word.start, _DIGITS), round(word.end, _DIGITS)
+    return {**known, "end": end, "start": start, "word": word.text}
+
+
+def _text(words: list[Word]) -> str:
+    return " ".join(word.text for word in words)
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _phrases(grammar: str) -> list[str]:
+    """The phrases in a JSON list.
+
+    Raises:
+        OpscopeError: it is something else.
+    """
+    try:
+        found = json.loads(grammar)
+    except (ValueError, RecursionError) as error:
+        raise OpscopeError(f"the grammar is no JSON list of phrases: {error}") from None
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found) or not found:
+        raise OpscopeError(f"the grammar is no JSON list of phrases: {grammar[:60]!r}")
+    return found

@@ -1,0 +1,264 @@
+"""A model folder as Vosk has it, with everything that recognisers share.
+
+Source: Vosk's `model.cc`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.python.cached import cached_property
+from ...nnet3 import LoopedComputer
+from ...nnet3.files.kaldi_io import Reader
+from ...nnet3.files.transition_model import TransitionModel
+from ...nnet3.lattices.transition_ids import TransitionIds
+from ..features.computers import Fbank, Mfcc
+from ..fst.graph_folder import load_graph
+from ..fst.words import Words
+from ..ivector.model import IvectorModel
+from ..lattice.phone_determinise import phone_starts
+from ..lattice.word_boundary import WordBoundaries
+from .config import ModelConfig
+
+_log = logging.getLogger(__name__)
+
+_PLACES = ("/usr/share/vosk", "~/AppData/Local/vosk", "~/.cache/vosk")
+"""Where Vosk keeps models, besides the folder in VOSK_MODEL_PATH."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where a folder has its parts, as paths inside of it."""
+
+    network: str = "am/final.mdl"
+    config: str = "conf/model.conf"
+    mfcc: str = "conf/mfcc.conf"
+    fbank: str = "conf/fbank.conf"
+    pitch: str = "conf/pitch.conf"
+    cmvn: str = "am/global_cmvn.stats"
+    graph: str = "graph"
+    boundaries: str = "graph/phones/word_boundary.int"
+    phones: str = "graph/phones.txt"
+
+
+_NEW = _Layout()
+_OLD = _Layout(
+    network="final.mdl",
+    config="",
+    mfcc="mfcc.conf",
+    fbank="fbank.conf",
+    pitch="pitch.conf",
+    cmvn="global_cmvn.stats",
+    graph=".",
+    boundaries="word_boundary.int",
+    phones="phones.txt",
+)
+_RESCORING = ("rescore/G.carpa", "rnnlm/final.raw")
+
+
+class Model:
+    """A folder of a Vosk model, read and checked; recognisers share it.
+
+    Example:
+        model = Model("vosk-model-small-en-us-0.15")
+
+    Args:
+        model_path: the folder: `am/final.mdl`, `conf/model.conf`, `conf/mfcc.conf` (or
+            `fbank.conf`), `graph` with HCLG.fst or HCLr.fst, Gr.fst and disambig_tid.int, and
+            `ivector` where the network takes iVectors; or Vosk's first layout, with all of it in
+            one folder.
+        model_name, lang: in place of the path: the name of a folder, or its language, among those
+            of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
+        dither: noise that is added to the samples, in place of what mfcc.conf says.
+
+    Attributes:
+        path: the folder. config: see `ModelConfig`. transitions: of the network's model.
+        words: the text of each word. graph: for decoding. pdfs: output of each transition-id.
+        phones: phone of each transition-id, int64, [transition-ids + 1]. starts: of each, the
+            phone that begins with it. boundaries: of words; None: the folder has none.
+        network, features, ivectors: what computes log-likelihoods; ivectors None: there are none.
+
+    Raises:
+        FormatError: a file is missing or damaged; the error tells what was looked for.
+        OpscopeError: the parts do not go together.
+    """
+
+    def __init__(
+        self,
+        model_path: str | os.PathLike[str] | None = None,
+        model_name: str | None = None,
+        lang: str | None = None,
+        *,
+        dither: float | None = None,
+    ) -> None:
+        self.path = Path(model_path) if model_path is not None else _found(model_name, lang)
+        self._layout = layout = _layout_of(self.path)
+        self._refuse_unknown_parts()
+        self.config = (
+            ModelConfig.read(self.path / layout.config)
+            if layout.config
+            else ModelConfig.of_old_layout()
+        )
+        network = self.path / layout.network
+        model = TransitionModel.read_from(Reader(str(network)))
+        self.transitions = TransitionIds.of(model)
+        self.starts = phone_starts(model)
+        self.pdfs = np.array(self.transitions.pdf)
+        self.phones = np.array(self.transitions.phone)
+        self.network = LoopedComputer(str(network), self.config.network, priors=True)
+        if self.network.output_dim != self.transitions.num_pdfs:
+            raise FormatError(
+                f"{network}: the network has {self.network.output_dim} outputs, its transition"
+                f" model {self.transitions.num_pdfs}"
+            )
+        self.features = self._features(dither)
+        self.ivectors = self._ivectors()
+        self.boundaries = self._boundaries()
+        found = load_graph(self.path / layout.graph)
+        self.graph, self.words = found.graph, found.words
+        if self.graph.largest > self.transitions.count:
+            raise FormatError(
+                f"{self.path / layout.graph}: the graph has the input label {self.graph.largest},"
+                f" {network} has {self.transitions.count} transition-ids: they are of two models"
+            )
+        options = self.features.options
+        factor = self.config.network.frame_subsampling_factor
+        self.frame_shift = options.frame_shift * 0.001 * factor
+
+    def vosk_model_find_word(self, word: str) -> int:
+        """The number of a word; -1: the model lacks it."""
+        found = self.words.find(word)
+        return -1 if found is None else found
+
+    def phone_name(self, phone: int) -> str:
+        """The name of a phone, of phones.txt; its number where there is none."""
+        names = self._phone_names
+        found = names[phone] if names is not None and phone < len(names) else ""
+        return found or str(phone)
+
+    @cached_property
+    def _phone_names(self) -> Words | None:
+        path = self.path / self._layout.phones
+        if not path.is_file():
+            return None
+        names = Words.read(str(path))
+        for phone in sorted(set(self.transitions.phone[1:])):
+            name = names[phone] if phone < len(names) else ""
+            if not name or name.startswith("#"):
+                _log.warning(
+                    "%s is of another model: phone %d is %s there; phones are told as numbers",
+                    *(path, phone, f"'{name}'" if name else "missing"),
+                )
+                return None
+        return names
+
+    def _features(self, dither: float | None) -> Mfcc | Fbank:
+        layout = self._layout
+        changed = {} if dither is None else {"dither": dither}
+        for name, kind in ((layout.mfcc, Mfcc), (layout.fbank, Fbank)):
+            if not (self.path / name).is_file():
+                continue
+            options = kind(config=str(self.path / name)).options
+            # Vosk allows it, whatever the file says.
+            made = kind(replace(options, allow_downsample=True, **changed))
+            if made.dim != self.network.input_dim:
+                raise FormatError(
+                    f"{self.path / name}: {made.dim} features, but the network of"
+                    f" {self.path / layout.network} takes {self.network.input_dim}"
+                )
+            return made
+        raise FormatError(
+            f"{self.path}: no options of features (looked for {layout.mfcc}, {layout.fbank})"
+        )
+
+    def _ivectors(self) -> IvectorModel | None:
+        folder, wanted = self.path / "ivector", self.network.ivector_dim
+        if not (folder / "final.ie").is_file():
+            if not wanted:
+                return None
+            raise FormatError(
+                f"{self.path}: the network takes iVectors of {wanted} elements, and there is no"
+                " extractor for them (looked for ivector/final.ie)"
+            )
+        if not wanted:
+            _log.warning("%s: the network takes no iVectors: the folder is not used", folder)
+            return None
+        made = IvectorModel.from_folder(folder)
+        if made.dim != wanted:
+            raise FormatError(
+                f"{folder}: iVectors of {made.dim} elements, but the network of"
+                f" {self.path / self._layout.network} takes {wanted}"
+            )
+        if made.feature_dim != self.features.dim:
+            raise FormatError(
+                f"{folder}: iVectors of {made.feature_dim} features, but there are"
+                f" {self.features.dim}"
+            )
+        return made
+
+    def _boundaries(self) -> WordBoundaries | None:
+        path = self.path / self._layout.boundaries
+        if not path.is_file():
+            _log.warning(
+                "%s is missing: times of words are approximate, with silences before them", path
+            )
+            return None
+        made = WordBoundaries.read(path)
+        for phone in sorted(set(self.transitions.phone[1:])):
+            if phone >= len(made.kinds) or not made.kinds[phone]:
+                raise FormatError(f"{path}: phone {phone} of the network's model is missing")
+        return made
+
+    def _refuse_unknown_parts(self) -> None:
+        for name in (self._layout.pitch, self._layout.cmvn):
+            if (self.path / name).exists():
+                raise FormatError(
+                    f"{self.path / name}: models with pitch or with CMVN of the network's features"
+                    " are not read"
+                )
+        for name in _RESCORING:
+            if (self.path / name).exists():
+                _log.warning("%s is not used: results are those before rescoring", self.path / name)
+
+
+def _layout_of(path: Path) -> _Layout:
+    if not path.is_dir():
+        raise FormatError(f"{path}: no folder of a model: it does not exist or is a file")
+    for layout, needed in (
+        (_NEW, (_NEW.network, _NEW.config)),
+        (_OLD, (_OLD.network, _OLD.mfcc)),
+    ):
+        if all((path / name).is_file() for name in needed):
+            return layout
+    wanted = (_NEW.network, _NEW.config)
+    missing = [name for name in wanted if not (path / name).is_file()]
+    raise FormatError(
+        f"{path}: no folder of a model: {' and '.join(missing)} missing (looked for"
+        f" {_NEW.network} and {_NEW.config}, or {_OLD.network} and {_OLD.mfcc})"
+    )
+
+
+def _found(name: str | None, lang: str | None) -> Path:
+    """The folder of a model by its name or language, among those that are installed."""
+    if name is None and lang is None:
+        raise OpscopeError("Model wants the path of a folder, a model_name or a lang")
+    own = os.environ.get("VOSK_MODEL_PATH")
+    places = [Path(each).expanduser() for each in ((own,) if own else ()) + _PLACES]
+    for place in places:
+        if not place.is_dir():
+            continue
+        for each in sorted(place.iterdir()):
+            begins = (f"vosk-model-{lang}", f"vosk-model-small-{lang}")
+            if each.name == name or (name is None and each.name.startswith(begins)):
+                return each
+    wanted = f"name {name!r}" if name is not None else f"language {lang!r}"
+    raise FormatError(
+        f"no model of the {wanted} in {', '.join(map(str, places))}; models are not downloaded"
+        " here: unpack one and give its path"
+    )

@@ -1,0 +1,239 @@
+"""A recogniser of a signal that comes block by block: utterances, their ends, partial results.
+
+Source: Vosk's `recognizer.cc`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError
+from ..fst.grammar import grammar_fst, phrase_labels
+from ..fst.graph import Graph, LookaheadGraph
+from ..ivector.silence import SilenceWeights
+from ..search.decoder import Decoder
+from .endpoint import EndpointOptions, endpoint_detected
+from .front_end import FrontEnd
+from .model import Model
+from .utterance import Utterance
+
+_log = logging.getLogger(__name__)
+_SILENCE_WEIGHT = 1e-3  # Vosk's
+_BLOCK = 0.2  # seconds that Vosk takes at once
+_MOST_FRAMES = 20000  # of a front end, after which Vosk begins with a new one
+MODES = ("vosk", "steady")
+
+
+class Recogniser:
+    """Recognises a signal; see `KaldiRecognizer` for the interface that Vosk has.
+
+    Args:
+        model: shared by any number of recognisers. rate: of the samples, in Hz.
+        grammar: phrases that are the only ones to be recognised; None: whatever the model knows.
+        mode: "vosk": each call of `accept` is cut into blocks of 0.2 s of its own, and the end of
+            an utterance is looked for behind it, so that words hang on how the signal is cut.
+            "steady": samples are gathered to blocks of 0.2 s, and the end is looked for behind
+            each: the same signal gives the same words.
+
+    Raises:
+        OpscopeError: the sampling rate does not go with the model, no word of the grammar is in
+            it, or the mode is none.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        rate: float,
+        grammar: Sequence[str] | None = None,
+        *,
+        mode: str = "vosk",
+    ) -> None:
+        if mode not in MODES:
+            raise OpscopeError(f"mode {mode!r} of a recogniser: want one of {', '.join(MODES)}")
+        self.model, self.rate, self.mode = model, float(rate), mode
+        self.endpoint: EndpointOptions = model.config.endpoint
+        self._step = max(int(self.rate * _BLOCK), 1)
+        self._samples_before = self._samples = 0  # of earlier front ends, of this one
+        self.running = False
+        self._front: FrontEnd | None = None
+        self.set_grammar(grammar)
+
+    @property
+    def frames_decoded(self) -> int:
+        """Frames of the utterance so far."""
+        return self._decoder.frames_decoded
+
+    def set_grammar(self, grammar: Sequence[str] | None) -> None:
+        """Recognise only these phrases; None: whatever the model knows. A new signal begins.
+
+        Raises:
+            OpscopeError: an utterance is under way, or no word of the phrases is in the model.
+        """
+        if self.running:
+            raise OpscopeError("a grammar cannot be set while an utterance is under way")
+        self._decoder = Decoder(
+            self._graph(grammar),
+            self.model.pdfs,
+            self.model.config.search,
+            outputs=self.model.network.output_dim,
+        )
+        self._start_front()
+        self._rest = np.empty(0, np.float32)
+        self._start_utterance()
+        self._fresh = True
+
+    def accept(self, samples: np.ndarray) -> bool:
+        """Take samples, [count], on the scale of 16-bit integers.
+
+        Returns:
+            Whether the utterance is over: `end_utterance` should be called. In the mode "steady"
+            samples behind the end are kept for the next utterance.
+
+        Raises:
+            ShapeError: there are several channels. OpscopeError: one is NaN or infinite.
+        """
+        self._begin()
+        samples = np.asarray(samples)
+        if self.mode == "steady":
+            return self._steady(samples)
+        for begin in range(0, len(samples), self._step):
+            self._block(samples[begin : begin + self._step])
+        return self._is_over()
+
+    def end_utterance(self) -> Utterance:
+        """The utterance up to now; the next samples belong to the next one."""
+        made = self._ended()
+        self.running = False
+        return made
+
+    def finish(self) -> Utterance:
+        """The utterance up to the end of the signal; the next samples belong to another signal."""
+        assert self._front is not None
+        if len(self._rest):
+            self._block(self._rest)
+            self._rest = self._rest[:0]
+        self._front.finish()
+        self._advance()
+        made = self._ended()
+        self.running = False
+        self._front = None
+        return made
+
+    def so_far(self) -> Utterance:
+        """The utterance so far."""
+        return Utterance.of(self.model, self._decoder, self._start_time)
+
+    def partial_text(self) -> str:
+        """The words of the best path so far."""
+        if not self.frames_decoded:
+            return ""
+        best = self._decoder.best_path(use_final=False)
+        return " ".join(self.model.words[label] for label in best.words.tolist())
+
+    def reset(self) -> None:
+        """Drop the utterance; the next samples belong to a new one."""
+        if self.running:
+            self._decoder.finalise()
+        self._rest = self._rest[:0]
+        self.running = False
+
+    # Inside
+
+    def _graph(self, grammar: Sequence[str] | None) -> Graph:
+        graph, words = self.model.graph, self.model.words
+        if grammar is None:
+            return graph
+        if not isinstance(graph, LookaheadGraph):
+            _log.warning(
+                "%s: the graph is HCLG.fst, in which no grammar can be put: it is left out",
+                self.model.path,
+            )
+            return graph
+        return graph.with_grammar(grammar_fst(phrase_labels(grammar, words)))
+
+    def _start_front(self) -> None:
+        self._samples_before += self._samples
+        self._front = FrontEnd(self.model, self.rate)
+        self._samples, self._offset = 0, 0
+
+    def _start_utterance(self) -> None:
+        config = self.model.config
+        self._weights = SilenceWeights(
+            self.model.phones,
+            config.endpoint.silence_phones,
+            _SILENCE_WEIGHT,
+            subsampling=config.network.frame_subsampling_factor,
+        )
+        self._known = np.empty(0, np.int64)  # tokens of the last traceback
+
+    def _begin(self) -> None:
+        """Get ready for samples: after an utterance another one begins."""
+        if self.running:
+            return
+        if not self._fresh:
+            self._offset += self.frames_decoded
+            if self._front is None or self._offset > _MOST_FRAMES:
+                self._start_front()
+            self._start_utterance()
+            self._decoder.reset()
+        self._fresh, self.running = False, True
+
+    @property
+    def _start_time(self) -> float:
+        return self._samples_before / self.rate + self._offset * self.model.frame_shift
+
+    def _steady(self, samples: np.ndarray) -> bool:
+        rest = np.concatenate((self._rest, samples))
+        over, begin = False, 0
+        while not over and begin + self._step <= len(rest):
+            self._block(rest[begin : begin + self._step])
+            begin += self._step
+            over = self._is_over()
+        self._rest = rest[begin:]
+        return over
+
+    def _block(self, samples: np.ndarray) -> None:
+        assert self._front is not None
+        self._front.accept(samples)
+        self._samples += len(samples)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Follow the frames that can be computed now."""
+        front = self._front
+        assert front is not None
+        if front.takes_weights and self.model.config.endpoint.silence_phones:
+            self._trace_back()
+            factor = self.model.config.network.frame_subsampling_factor
+            front.weigh(self._weights, self._offset * factor)
+        loglikes = front.loglikes()
+        if len(loglikes):
+            self._decoder.accept(loglikes)
+
+    def _trace_back(self) -> None:
+        """Give the weights the best path, back to the token where it meets the one before."""
+        ids: list[int] = []
+        tokens: list[int] = []
+        begin, known = 0, self._known
+        for frame, number, token in self._decoder.trace_back():
+            if frame < len(known) and known[frame] == token:
+                begin = frame + 1
+                break
+            ids.append(number)
+            tokens.append(token)
+        path, fresh = np.array(ids[::-1], np.int64), np.array(tokens[::-1], np.int64)
+        self._weights.traceback(path, fresh, begin)
+        self._known = np.concatenate((known[:begin], fresh))
+
+    def _is_over(self) -> bool:
+        return endpoint_detected(
+            self._decoder, self.model.phones, self.endpoint, self.model.frame_shift
+        )
+
+    def _ended(self) -> Utterance:
+        if self.frames_decoded:
+            self._decoder.finalise()
+        return Utterance.of(self.model, self._decoder, self._start_time)

@@ -1,0 +1,172 @@
+"""Words of whole recordings: the plain interface."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError, ShapeError
+from ..audio.read import read_audio
+from ..audio.wav import Audio
+from .model import Model
+from .recogniser import Recogniser
+from .utterance import Alternative, Phone, Utterance, Word
+
+_log = logging.getLogger(__name__)
+_BLOCK = 1 << 16  # samples that are handed on at once; the words do not hang on it
+
+Source = str | os.PathLike[str] | Audio | np.ndarray
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """An utterance of a recording; times are in seconds from the recording's beginning.
+
+    Attributes:
+        words: with confidences. phones, alternatives: where they were asked for.
+    """
+
+    start: float
+    end: float
+    words: list[Word]
+    phones: list[Phone] = field(default_factory=list)
+    alternatives: list[Alternative] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The words, with spaces between them."""
+        return " ".join(word.text for word in self.words)
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What is said in a recording.
+
+    Attributes:
+        name: of the recording. duration: in seconds. utterances: those with words, in order.
+    """
+
+    name: str
+    duration: float
+    utterances: list[Spoken]
+
+    @property
+    def words(self) -> list[Word]:
+        """All words."""
+        return [word for each in self.utterances for word in each.words]
+
+    @property
+    def phones(self) -> list[Phone]:
+        """All phones, where they were asked for."""
+        return [phone for each in self.utterances for phone in each.phones]
+
+    @property
+    def text(self) -> str:
+        """All words, a line for each utterance."""
+        return "\n".join(each.text for each in self.utterances)
+
+
+def transcribe(
+    source: Source,
+    model: Model | str | os.PathLike[str],
+    *,
+    rate: float | None = None,
+    channel: int = -1,
+    grammar: Sequence[str] | None = None,
+    alternatives: int = 0,
+    phones: bool = False,
+) -> Transcript:
+    """The words of a recording, with times and confidences.
+
+    The same recording gives the same words each time.
+
+    Example:
+        for word in transcribe("speech.wav", "vosk-model-small-en-us-0.15").words:
+            print(word.start, word.text, word.confidence)
+
+    Args:
+        source: path of a recording, an `Audio`, or samples of one channel, [count], on the scale
+            of 16-bit integers.
+        model: a model, or the path of its folder.
+        rate: of samples in an array, in Hz; by default that of the model.
+        channel: of a recording with several, from 0 on; -1: the first, with a warning.
+        grammar: phrases that are the only ones to be recognised.
+        alternatives: how many of them to list for each utterance.
+        phones: list phones, too.
+
+    Raises:
+        FormatError: the recording or the model cannot be read.
+        OpscopeError: samples are NaN or infinite, or the sampling rate does not go with the model.
+    """
+    model = model if isinstance(model, Model) else Model(model)
+    name, samples, rate = _samples(source, model, rate, channel)
+    blocks = (samples[at : at + _BLOCK] for at in range(0, len(samples), _BLOCK))
+    found = list(
+        recognised(blocks, model, rate, grammar=grammar, alternatives=alternatives, phones=phones)
+    )
+    duration = len(samples) / rate
+    if not found:
+        _log.warning("%s: no words in %.2f seconds", name, duration)
+    return Transcript(name, duration, found)
+
+
+def recognised(
+    blocks: Iterable[np.ndarray],
+    model: Model,
+    rate: float,
+    *,
+    grammar: Sequence[str] | None = None,
+    alternatives: int = 0,
+    phones: bool = False,
+) -> Iterator[Spoken]:
+    """The utterances of a signal that have words, each as soon as it is over.
+
+    How the signal is cut into blocks does not matter. Arguments and errors are those of
+    `transcribe`.
+    """
+    recogniser = Recogniser(model, rate, grammar, mode="steady")
+    nothing = np.empty(0, np.float32)
+
+    def spoken(utterance: Utterance) -> Iterator[Spoken]:
+        words = utterance.words()
+        if words:
+            yield Spoken(
+                utterance.start,
+                utterance.end,
+                words,
+                utterance.phones() if phones else [],
+                utterance.alternatives(alternatives) if alternatives else [],
+            )
+
+    for block in blocks:
+        over = recogniser.accept(block)
+        while over:
+            yield from spoken(recogniser.end_utterance())
+            over = recogniser.accept(nothing)
+    if recogniser.running:
+        yield from spoken(recogniser.finish())
+
+
+def _samples(
+    source: Source, model: Model, rate: float | None, channel: int
+) -> tuple[str, np.ndarray, float]:
+    """Name, samples and rate of a source."""
+    if isinstance(source, np.ndarray):
+        if source.ndim != 1:
+            raise ShapeError(f"samples of shape {source.shape}: those of one channel are wanted")
+        most = float(np.abs(source).max(initial=0)) if source.dtype.kind == "f" else 0.0
+        if 0 < most <= 1:
+            _log.warning(
+                "samples up to %g: they should be on the scale of 16-bit integers (times 32768)",
+                most,
+            )
+        return "samples", source, float(rate or model.features.options.sample_frequency)
+    if rate is not None:
+        raise OpscopeError("a rate goes with an array of samples; recordings have their own")
+    name = "audio" if isinstance(source, Audio) else os.fspath(source)
+    audio = source if isinstance(source, Audio) else read_audio(source)
+    return name, audio.channel(channel, name), audio.rate

@@ -1,0 +1,179 @@
+"""What was said in an utterance: words with times and confidences, alternatives, phones.
+
+Source: Vosk's `recognizer.cc`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...nnet3.lattices.lattice import CompactLattice, top_sorted
+from ...nnet3.lattices.operations import with_one_end, without_epsilons
+from ..lattice.bayes_risk import minimum_bayes_risk
+from ..lattice.best_paths import n_best
+from ..lattice.phone_determinise import determinised
+from ..lattice.word_align import word_aligned
+from ..search.decoder import Decoder
+from ..search.raw_lattice import RawLattice, raw_lattice
+from .model import Model
+
+_log = logging.getLogger(__name__)
+_GRAPH_SCALE = 0.9  # Vosk's
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, its begin and end in seconds from the beginning of the signal.
+
+    Attributes:
+        confidence: its probability, from minimum Bayes risk decoding; None: of an alternative.
+    """
+
+    text: str
+    start: float
+    end: float
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class Phone:
+    """A phone, its begin and end in seconds from the beginning of the signal."""
+
+    text: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One of the best paths.
+
+    Attributes:
+        words: their confidences are None. log_likelihood: of the path; graph costs count 0.9.
+    """
+
+    words: list[Word]
+    log_likelihood: float
+
+    @property
+    def text(self) -> str:
+        """The words, with spaces between them."""
+        return " ".join(word.text for word in self.words)
+
+
+class Utterance:
+    """An utterance that is over, or what there is of one so far.
+
+    Args:
+        model: of the recogniser. raw: lattice of the search; None: there was no frame.
+        ids: transition-ids of the best path. start: seconds before the first frame.
+
+    Attributes:
+        start, end: in seconds.
+    """
+
+    def __init__(
+        self, model: Model, raw: RawLattice | None, ids: Sequence[int], start: float
+    ) -> None:
+        self._model, self._raw, self._ids = model, raw, ids
+        self.start, self.end = start, start + len(ids) * model.frame_shift
+        self._lattice: CompactLattice | None = None
+
+    @classmethod
+    def of(cls, model: Model, decoder: Decoder, start: float) -> Utterance:
+        """What a decoder has heard; costs of ending count once it is finalised."""
+        if not decoder.frames_decoded:
+            return cls(model, None, [], start)
+        final = decoder.finalised
+        ids = decoder.best_path(use_final=final).transition_ids.tolist()
+        return cls(model, raw_lattice(decoder, use_final=final), ids, start)
+
+    @property
+    def frames(self) -> int:
+        """Frames of the decoder."""
+        return len(self._ids)
+
+    def lattice(self) -> CompactLattice | None:
+        """The determinised lattice, with costs as the search had them; None: there was no frame."""
+        if self._lattice is None and self._raw is not None:
+            config = self._model.config
+            beam, starts = config.search.lattice_beam, self._model.starts
+            found = determinised(self._raw, beam, starts, config.lattice, _log.warning)
+            self._lattice = found.lattice
+        return self._lattice
+
+    def words(self) -> list[Word]:
+        """The words with the least expected number of errors."""
+        lattice = self.lattice()
+        if lattice is None:
+            return []
+        found = minimum_bayes_risk(self._aligned(_scaled(lattice)))
+        return [
+            Word(self._text(each.label), *self._times(each.begin, each.end), each.confidence)
+            for each in found.words
+        ]
+
+    def alternatives(self, count: int) -> list[Alternative]:
+        """The best paths, each with other words, the best one first."""
+        lattice = self.lattice()
+        if lattice is None:
+            return []
+        return [self._alternative(path) for path in n_best(_scaled(lattice), count)]
+
+    def phones(self) -> list[Phone]:
+        """The phones of the best path, silence included."""
+        found: list[tuple[int, int]] = []
+        for frame, number in enumerate(self._ids):
+            if self._model.starts[number]:
+                found.append((self._model.starts[number], frame))
+        ends = [frame for _, frame in found[1:]] + [len(self._ids)]
+        return [
+            Phone(self._model.phone_name(phone), *self._times(begin, end))
+            for (phone, begin), end in zip(found, ends, strict=True)
+        ]
+
+    def _alternative(self, path: CompactLattice) -> Alternative:
+        words: list[Word] = []
+        time, cost = 0, 0.0
+        aligned = self._aligned(path)
+        state = aligned.start
+        while True:
+            end = aligned.final[state]
+            if end is not None:
+                cost += end.cost
+                return Alternative(words, -float(np.float32(cost)))
+            ((label, weight, state),) = aligned.arcs[state]
+            cost += weight.cost
+            length = len(weight.ids)
+            if label:
+                words.append(Word(self._text(label), *self._times(time, time + length)))
+            time += length
+
+    def _aligned(self, lattice: CompactLattice) -> CompactLattice:
+        model = self._model
+        if model.boundaries is None:
+            return top_sorted(with_one_end(without_epsilons(lattice)))
+        return word_aligned(lattice, model.transitions, model.boundaries, _log.info)[0]
+
+    def _text(self, label: int) -> str:
+        return self._model.words[label]
+
+    def _times(self, begin: float, end: float) -> tuple[float, float]:
+        shift = self._model.frame_shift
+        return self.start + begin * shift, self.start + end * shift
+
+
+def _scaled(lattice: CompactLattice) -> CompactLattice:
+    """With graph costs as Vosk's rescoring wants them."""
+    return CompactLattice(
+        lattice.start,
+        [
+            [arc._replace(weight=arc.weight.scaled(_GRAPH_SCALE, 1.0)) for arc in group]
+            for group in lattice.arcs
+        ],
+        [end and end.scaled(_GRAPH_SCALE, 1.0) for end in lattice.final],
+    )

@@ -1,0 +1,345 @@
+"""Recognisers against Vosk: its results for three sentences, and the program itself beside."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from opscope.framework.base.errors import FormatError, OpscopeError
+from opscope.python_api.cli.main import main
+from opscope.speech import (
+    EndpointerMode,
+    KaldiRecognizer,
+    Model,
+    read_audio,
+    recognised,
+    resample,
+    transcribe,
+)
+from opscope.speech.search import compiled
+from speech_data import SENTENCES, reference, vosk_model
+
+pytestmark = pytest.mark.skipif(
+    not compiled.available(), reason="no compiler: the search takes a minute"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model without dither, as the reference was computed."""
+    made = tmp_path_factory.mktemp("vosk") / "model"
+    source = vosk_model()
+    made.mkdir()
+    for path in sorted(source.rglob("*")):
+        target = made / path.relative_to(source)
+        if path.is_dir():
+            target.mkdir()
+        else:
+            target.symlink_to(path)
+    config = made / "conf" / "mfcc.conf"
+    text = config.read_text()
+    config.unlink()
+    config.write_text(f"{text}\n--dither=0\n")
+    return made
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    return Model(folder)
+
+
+def samples(name: str) -> np.ndarray:
+    return read_audio(reference(f"{name}.wav")).channel().astype(np.int16)
+
+
+def results(recogniser: Any, audio: np.ndarray, block: int) -> tuple[list[dict], list[str]]:
+    """What a recogniser of ours or of Vosk's gives, and the partial results."""
+    data, found, partial = audio.tobytes(), [], []
+    for begin in range(0, len(data), block):
+        if recogniser.AcceptWaveform(data[begin : begin + block]):
+            found.append(json.loads(recogniser.Result()))
+        else:
+            partial.append(json.loads(recogniser.PartialResult())["partial"])
+    return [*found, json.loads(recogniser.FinalResult())], partial
+
+
+def assert_equal_words(ours: list[dict], theirs: list[dict], confidence: float | None) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["text"] == other["text"]
+        rows = zip(one.get("result", []), other.get("result", []), strict=True)
+        for mine, wanted in rows:
+            assert mine.keys() == wanted.keys()
+            assert mine["word"] == wanted["word"]
+            assert mine["start"] == pytest.approx(wanted["start"], abs=1e-3)
+            assert mine["end"] == pytest.approx(wanted["end"], abs=1e-3)
+            if confidence is not None and "conf" in wanted:
+                assert mine["conf"] == pytest.approx(wanted["conf"], abs=confidence)
+
+
+@pytest.mark.parametrize("kind", ["whole", "chunk"])
+@pytest.mark.parametrize("name", SENTENCES)
+def test_words_times_and_confidences_are_vosks(name: str, kind: str, model: Model) -> None:
+    recogniser = KaldiRecognizer(model, 16000)
+    recogniser.SetWords(True)
+    block = 8000 if kind == "chunk" else 1 << 30
+    found, _ = results(recogniser, samples(name), block)
+    wanted = json.loads(reference(f"{name}.{kind}.json").read_text())
+    assert_equal_words(found, wanted, 1e-3)
+    assert all(each["result"] for each in found)
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_alternatives_are_vosks(name: str, model: Model) -> None:
+    recogniser = KaldiRecognizer(model, 16000)
+    recogniser.SetWords(True)
+    recogniser.SetMaxAlternatives(3)
+    (found,), _ = results(recogniser, samples(name), 1 << 30)
+    wanted = json.loads(reference(f"{name}.nbest.json").read_text())
+    assert_equal_words(found["alternatives"], wanted["alternatives"], None)
+    for mine, theirs in zip(found["alternatives"], wanted["alternatives"], strict=True):
+        assert mine["confidence"] == pytest.approx(theirs["confidence"], abs=3e-3)
+
+
+def with_silences(rate: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(0, 3, rate // 2)]
+    for name, seconds in (("u1", 1.2), ("u2", 2.2)):
+        parts.append(np.asarray(resample(samples(name), 16000, rate), np.float64))
+        parts.append(rng.normal(0, 3, int(seconds * rate)))
+    return np.concatenate(parts).round().clip(-32768, 32767).astype(np.int16)
+
+
+@pytest.mark.parametrize("rate", [8000, 44100])
+def test_endpoints_rates_and_partial_results_beside_vosk(rate, folder, model) -> None:
+    vosk = pytest.importorskip("vosk")
+    vosk.SetLogLevel(-1)
+    audio = with_silences(rate)
+    both = []
+    for recogniser in (
+        KaldiRecognizer(model, rate),
+        vosk.KaldiRecognizer(vosk.Model(str(folder)), rate),
+    ):
+        recogniser.SetWords(True)
+        recogniser.SetMaxAlternatives(1)
+        both.append(results(recogniser, audio, rate // 2))
+    (ours, our_partials), (theirs, their_partials) = both
+    for one, other in zip(ours, theirs, strict=True):
+        (mine,), (wanted,) = one["alternatives"], other["alternatives"]
+        assert_equal_words([mine], [wanted], None)
+        assert mine["confidence"] == pytest.approx(wanted["confidence"], abs=5e-3)
+    assert our_partials == their_partials
+    assert len(ours) == 3 and len(set(our_partials)) > 5
+
+
+def test_grammar_beside_vosk(folder: Path, model: Model) -> None:
+    vosk = pytest.importorskip("vosk")
+    vosk.SetLogLevel(-1)
+    grammar = json.dumps(["오후 시 하죠", "아 유영 봐왔 으니"], ensure_ascii=False)
+    audio = with_silences(16000)
+    ours = KaldiRecognizer(model, 16000, grammar)
+    found, partials = results(ours, audio, 8000)
+    beside = vosk.KaldiRecognizer(vosk.Model(str(folder)), 16000, grammar)
+    wanted, their_partials = results(beside, audio, 8000)
+    assert [each["text"] for each in found] == [each["text"] for each in wanted]
+    assert partials == their_partials
+    assert found[0]["text"] == "아 유영 봐왔 으니"
+
+
+def test_the_life_of_a_recogniser(model: Model) -> None:
+    empty = {"text": ""}
+    recogniser = KaldiRecognizer(model, 16000)
+    assert json.loads(recogniser.Result()) == empty == json.loads(recogniser.FinalResult())
+    assert json.loads(recogniser.PartialResult()) == empty
+    data = samples("u1").tobytes()
+    assert recogniser.AcceptWaveform(b"") == 0
+    assert json.loads(recogniser.PartialResult()) == {"partial": ""}
+    assert recogniser.AcceptWaveform(data) == 0
+    recogniser.SetPartialWords(True)
+    partial = json.loads(recogniser.PartialResult())
+    assert [each["word"] for each in partial["partial_result"]] == partial["partial"].split()
+    with pytest.raises(OpscopeError, match="utterance is under way"):
+        recogniser.SetGrammar('["아"]')
+    recogniser.Reset()
+    assert json.loads(recogniser.FinalResult()) == empty
+    recogniser.AcceptWaveform(data)  # goes on in the signal whose beginning was dropped
+    assert json.loads(recogniser.FinalResult())["text"]
+    recogniser.AcceptWaveform(data)
+    first = json.loads(recogniser.FinalResult())["text"]
+    recogniser.AcceptWaveform(data)  # another signal
+    assert json.loads(recogniser.FinalResult())["text"] == first == "아 유영 봐왔 으니"
+    recogniser.SetGrammar('["아"]')
+    recogniser.AcceptWaveform(data)
+    assert set(json.loads(recogniser.FinalResult())["text"].split()) <= {"아"}
+    recogniser.SetGrammar("[]")
+    recogniser.SetMaxAlternatives(1)
+    recogniser.AcceptWaveform(data)
+    assert json.loads(recogniser.FinalResult())["alternatives"][0]["text"] == first
+    assert json.loads(recogniser.Result())["alternatives"][0]["text"] == ""
+
+
+def test_endpointer_modes(model: Model) -> None:
+    recogniser = KaldiRecognizer(model, 16000)
+    silences = []
+    for mode in EndpointerMode:
+        recogniser.SetEndpointerMode(mode)
+        rules = recogniser._recogniser.endpoint.rules
+        silences.append([rule.min_trailing_silence for rule in rules])
+    assert silences[0] == [5, 0.5, 1, 2, 0] and silences[3] == [5, 2, 4, 8, 0]
+    recogniser.SetEndpointerDelays(3, 0.2, 10)
+    rules = recogniser._recogniser.endpoint.rules
+    assert [rule.min_trailing_silence for rule in rules] == [3, 0.2, 0.7, 1.2, 0]
+    assert rules[4].min_utterance_length == 10
+
+
+def test_the_same_words_however_the_signal_is_cut(model: Model) -> None:
+    part, silence = samples("u1"), np.zeros(16000, np.int16)
+    audio = np.concatenate([part, silence, part])
+    made = [
+        list(recognised(np.split(audio, cuts), model, 16000, phones=True))
+        for cuts in ([], range(777, len(audio), 1000))
+    ]
+    assert made[0] == made[1]
+    assert len(made[0]) == 2
+    assert [phone.start for phone in made[0][0].phones] == sorted(
+        phone.start for phone in made[0][0].phones
+    )
+
+
+def test_transcribe(model: Model, caplog: pytest.LogCaptureFixture) -> None:
+    path = reference("u1.wav")
+    found = transcribe(path, model, alternatives=2)
+    assert found.text == "아 유영 봐왔 으니"
+    assert found == transcribe(path, model, alternatives=2)
+    assert found.words[0].confidence == pytest.approx(1, abs=1e-3)
+    assert len(found.utterances[0].alternatives) == 2
+    assert transcribe(samples("u1"), model).words == found.words
+    with caplog.at_level(logging.WARNING):
+        assert transcribe(np.zeros(16000, np.int16), model).text == ""
+        assert transcribe(np.zeros(0, np.int16), model).text == ""
+        assert transcribe(np.full(100, 0.5), model).words == []
+    assert caplog.text.count("no words in") == 3
+    assert "on the scale of 16-bit integers" in caplog.text
+    with pytest.raises(OpscopeError, match="NaN"):
+        transcribe(np.full(16000, np.nan), model)
+    with pytest.raises(OpscopeError, match="one channel are wanted"):
+        transcribe(np.zeros((2, 100)), model)
+    with pytest.raises(OpscopeError, match="recordings have their own"):
+        transcribe(path, model, rate=8000)
+    with pytest.raises(OpscopeError, match="no word of the model"):
+        transcribe(path, model, grammar=["qwrtz"])
+
+
+def test_the_command(folder: Path, tmp_path: Path) -> None:
+    run = CliRunner()
+    first, second = str(reference("u1.wav")), str(reference("u2.wav"))
+    made = run.invoke(main, ["transcribe", str(folder), first, "--format", "json"])
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout)["text"] == "아 유영 봐왔 으니"
+    raw = samples("u1").tobytes() + b"x"
+    made = run.invoke(main, ["transcribe", str(folder), "-"], input=raw)
+    assert made.stdout == "아 유영 봐왔 으니\n" and "last byte is left out" in made.stderr
+    (tmp_path / "cut.wav").write_bytes(Path(first).read_bytes()[:40])
+    names = [first, second, str(tmp_path / "cut.wav"), str(tmp_path / "none.wav")]
+    out = tmp_path / "out"
+    made = run.invoke(main, ["transcribe", str(folder), *names, "--format", "srt", "-o", str(out)])
+    assert made.exit_code == 1
+    assert sorted(path.name for path in out.iterdir()) == ["u1.srt", "u2.srt"]
+    assert "-->" in (out / "u1.srt").read_text(encoding="utf-8")
+    assert "cut.wav" in made.stderr and "none.wav" in made.stderr
+    for words, told in (
+        ([first, second, "--format", "srt"], "give -o FOLDER"),
+        ([first, "--rate", "8000"], "--rate is for raw samples"),
+        ([first, "--stream", "--format", "ctm"], "a stream goes with"),
+        ([first, "--phones"], "--phones are listed"),
+        ([first, "--alternatives", "2"], "--alternatives are listed"),
+        ([first, first, "-o", str(out)], "would both go to"),
+    ):
+        made = run.invoke(main, ["transcribe", str(folder), *words])
+        assert made.exit_code == 2 and told in made.stderr
+
+
+def spoiled(folder: Path, to: Path) -> Path:
+    shutil.copytree(folder, to, symlinks=True)
+    return to
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("am/final.mdl", "looked for am/final.mdl and conf/model.conf"),
+        ("conf/model.conf", "conf/model.conf missing"),
+        ("conf/mfcc.conf", "looked for conf/mfcc.conf, conf/fbank.conf"),
+        ("ivector/final.ie", "looked for ivector/final.ie"),
+        ("ivector/final.mat", "final.mat missing"),
+        ("graph/Gr.fst", "Gr.fst is missing"),
+    ],
+)
+def test_folders_that_lack_files(name: str, told: str, folder: Path, tmp_path: Path) -> None:
+    made = spoiled(folder, tmp_path / "model")
+    (made / name).unlink()
+    with pytest.raises(FormatError, match=told):
+        Model(made)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("conf/mfcc.conf", "--num-ceps=13\n", "13 features, but the network"),
+        ("conf/model.conf", "--beem=3\n", "invalid option --beem .did you mean beam"),
+        ("conf/model.conf", "--minimize=true\n", "--minimize must be false"),
+        ("conf/model.conf", "--beam=-3\n", "model.conf: beam=-3"),
+        ("conf/pitch.conf", "", "models with pitch"),
+        ("graph/phones/word_boundary.int", "1 nonword\n", "phone 2 of the network's model"),
+    ],
+)
+def test_folders_whose_files_do_not_go_together(name, text, told, folder, tmp_path) -> None:
+    made = spoiled(folder, tmp_path / "model")
+    (made / name).unlink(missing_ok=True)
+    (made / name).write_text(text)
+    with pytest.raises(OpscopeError, match=told):
+        Model(made)
+
+
+def test_what_is_not_used_is_told(folder: Path, tmp_path: Path, caplog) -> None:
+    made = spoiled(folder, tmp_path / "model")
+    (made / "rescore").mkdir()
+    (made / "rescore" / "G.carpa").write_bytes(b"")
+    config = made / "conf" / "model.conf"
+    text = config.read_text()
+    config.unlink()
+    config.write_text(text + "--hash-ratio=3\n")
+    (made / "graph" / "phones" / "word_boundary.int").unlink()
+    caplog.set_level(logging.WARNING)
+    model = Model(made)
+    assert "G.carpa is not used" in caplog.text
+    assert "without effect here: --hash-ratio" in caplog.text
+    assert "word_boundary.int is missing" in caplog.text
+    assert transcribe(reference("u1.wav"), model).text == "아 유영 봐왔 으니"
+    with pytest.raises(OpscopeError, match="to allow upsampling"):
+        KaldiRecognizer(_without_upsampling(made), 8000)
+
+
+def _without_upsampling(folder: Path) -> Model:
+    config = folder / "conf" / "mfcc.conf"
+    config.write_text(config.read_text().replace("--allow-upsample=true", ""))
+    return Model(folder)
+
+
+def test_the_example_writes_subtitles(folder: Path, tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "examples" / "speech" / "subtitles.py"
+    spec = importlib.util.spec_from_file_location("subtitles", script)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main(str(folder), str(reference("u1.wav")), str(tmp_path / "u1.srt"))
+    assert (tmp_path / "u1.srt").read_text(encoding="utf-8") == (
+        "1\n00:00:00,000 --> 00:00:01,170\n아 유영 봐왔 으니\n"
+    )
