@@ -17,12 +17,12 @@ from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
 from .bridges.open.info import FileInfo as FileInfo
-from .bridges.torch.from_cntk.returning import cntk_weights_from_torch as cntk_weights_from_torch
-from .bridges.torch.from_cntk.to_torch import cntk_to_torch as cntk_to_torch
+from .bridges.profile.profiling import Profile as Profile
+from .bridges.profile.profiling import profile as profile
+from .bridges.torch.folder import TorchModel as TorchModel
 from .bridges.torch.importing.program import TorchProgram as TorchProgram
 from .bridges.torch.importing.program import from_torch as from_torch
 from .bridges.torch.returning import weights_from_torch as weights_from_torch
-from .bridges.torch.to_torch import TorchModel as TorchModel
 from .bridges.torch.to_torch import to_torch as to_torch
 from .bridges.view.viewing import Page as Page
 from .bridges.view.viewing import view as view

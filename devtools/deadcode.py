@@ -46,6 +46,7 @@ REGISTERING = [
     "@*.shape_rule",
     "@*.epilogue",
     "@_command",
+    "@aten",
     "@builder_method",
     "@running_method",
     "@converts",
@@ -84,6 +85,11 @@ ALLOWED: dict[str, list[str]] = {
         "newaxis",
         "sorter",
         "subok",
+    ],
+    "options of Kaldi's features, read from their fields": [
+        "max_feature_vectors",
+        "vtln_high",
+        "vtln_low",
     ],
     "tests of operators call it": ["torch_names"],
     "the public face: what a user calls on objects of it": [

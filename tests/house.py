@@ -101,7 +101,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "recognise",
         "programs",
     ),
-    "bridges": ("recognise", "onnx", "torch", "open", "view", "compare", "edit"),
+    "bridges": ("recognise", "onnx", "torch", "open", "view", "profile", "compare", "edit"),
     "python_api": (
         "builder",
         "ranks",

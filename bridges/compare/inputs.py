@@ -13,9 +13,9 @@ from ...framework.base.errors import FormatError, ShapeError, VariableError, nea
 from ...framework.base.sequence import Sequences
 from ...framework.base.untrusted.values import plain, read_text
 from ...framework.files.array_files import read_array, read_arrays
-from ...nnet3.tables.kinds import KINDS
+from ...nnet3.tables.kinds import KINDS, guess_kind
 from ...nnet3.tables.specifiers import ReadSpecifier, is_specifier
-from ...nnet3.tables.streams import open_reader
+from ...nnet3.tables.streams import Files
 from ...nnet3.tables.tables import first_kind, read_table
 from ..recognise.recognising import kind_of
 from .layers import Feed, Form, InputSpec
@@ -25,6 +25,8 @@ Given = Any
 
 _RANKS = ("nnet3", "torch", "cntk", "operators", "onnx")
 """Forms by how much their inputs tell: frames and their context, sequences, or shapes alone."""
+_MATRICES = {"array": "array", "general_matrix": "matrix"}
+"""Kinds of Kaldi's values that are numbers -> what they are read as."""
 
 
 def feeds_of(
@@ -172,7 +174,7 @@ def read_numbers(path: str) -> np.ndarray:
     if kind in ("archive", "script file"):
         return _entry(f"{'scp' if kind == 'script file' else 'ark'}:{name}", key)
     if kind == "value":
-        return np.asarray(KINDS["array"].read_value(open_reader(name)))
+        return _value(name)
     try:
         return np.array(
             [line.split() for line in read_text(name).splitlines() if line.strip()], float
@@ -183,12 +185,23 @@ def read_numbers(path: str) -> np.ndarray:
         ) from None
 
 
+def _value(name: str) -> np.ndarray:
+    reader = Files().reader(name)
+    kind = guess_kind(reader)
+    if kind.name not in _MATRICES:
+        raise FormatError(f"{name}: {kind.name}, no matrix or vector")
+    value = KINDS[_MATRICES[kind.name]].read_value(reader)
+    if not reader.at_end():
+        raise reader.error("something stands behind the value")
+    return np.asarray(value)
+
+
 def _entry(rspecifier: str, key: str) -> np.ndarray:
     kind = first_kind(ReadSpecifier.parse(rspecifier))
-    if kind is None or kind.name not in ("array", "general_matrix"):
+    if kind is None or kind.name not in _MATRICES:
         raise FormatError(f"{rspecifier}: no table of matrices or vectors")
     names = []
-    for name, value in read_table(rspecifier, "matrix" if kind.name != "array" else kind):
+    for name, value in read_table(rspecifier, _MATRICES[kind.name]):
         if not key or name == key:
             return np.asarray(value)
         names.append(name)

@@ -23,8 +23,8 @@ Layers = Mapping[str, Layer]
 NAME, VALUES, PLACE = "name", "values", "place"
 
 _TYPES = (
+    ("relu", "relu|rectif"),  # Kaldi's are called RectifiedLinear
     ("linear", "affine|linear|conv|matmul|gemm|^times$|^fc$|tdnn|einsum"),
-    ("relu", "relu|rectif"),
     ("sigmoid", "sigmoid"),
     ("tanh", "tanh"),
     ("log_softmax", "log_?softmax"),
@@ -35,7 +35,7 @@ _TYPES = (
     ("mul", "^(mul|elementtimes|product)$"),
     ("output", "^output$"),
 )
-"""Types of layers that have names of their own in each form."""
+"""Types of layers that have names of their own in each form; the first that fits counts."""
 _PATTERNS = [(name, re.compile(pattern)) for name, pattern in reversed(_TYPES)]
 
 
@@ -120,14 +120,16 @@ class _Matching:
 
     def _by_values(self) -> None:
         """Layers whose numbers are the same. A name may stand for something else in another form,
-        a layer before a scale is applied say; there equal values are the better partner."""
+        a layer before a scale is applied say; there equal values are the better partner, for both
+        layers that have the name."""
         wrong = [
             name
             for name, pair in self._found.items()
             if not self._alike and pair.how == NAME and not self._is_same(pair.apart)
         ]
         free, rest = self._free()
-        there = [name for name in rest if _tells(self._other[name].value)]
+        owners = {self._found[name].other.name: name for name in wrong}
+        there = [name for name in (*rest, *owners) if _tells(self._other[name].value)]
         means = {name: _mean(self._other[name].value) for name in there}
         for name in [each for each in self._first if each in {*free, *wrong}]:
             value = self._first[name].value
@@ -142,7 +144,11 @@ class _Matching:
                     continue
                 if equal_in_a_layout(value, two, self._tolerance):
                     if name in self._found:
-                        self._taken.discard(self._found[name].other.name)
+                        left = self._found[name].other.name
+                        self._taken.discard(left)
+                        owners.pop(left, None)
+                    if other in owners:  # whose name alone is the same
+                        del self._found[owners.pop(other)]
                     self._pair(name, other, VALUES)
                     there.remove(other)
                     break

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from ...framework.base.context import OpContext
 from ...framework.base.dtypes import SINGLE, to_dtype
 from ...framework.base.errors import OpscopeError, VariableError
-from ...framework.base.scope import Scope
-from ...framework.ir.desc import PARAMETER, STATE
-from ...framework.ir.op_list import OpList
-from ...framework.runtime.plain_net import PlainNet
 from ...nnet3.compiler.steps import NnetSteps
-from ...nnet3.components import part_of
 from ...nnet3.graph.graph import Graph
 from ...nnet3.graph.request import ComputationRequest, IoSpecification
+from ...nnet3.inference.in_dtype import run_converted
 from ...nnet3.inference.pipeline import compile_request
 from ...nnet3.language.config import split_lines
 from ...nnet3.language.nodes import COMPONENT, input_name, orphan_names
-from ...nnet3.lower.variables import first_value
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.network.simple_request import simple_request
 from ...nnet3.run.computer import NnetComputer
@@ -121,29 +115,12 @@ class Nnet3Net:
             computer.run()
             return {name: plain_value(computer.get_output(name)) for name in names}
         try:
-            return self._run_converted(converted(net, self.dtype), nnet, names, given)
+            fed = {name: array.astype(self.dtype) for name, array in given.items()}
+            return run_converted(converted(net, self.dtype), nnet, fed, names)
         except OpscopeError as error:
             raise VariableError(
                 f"{self.title}: this network does not run in {self.dtype}: {error}"
             ) from error
-
-    def _run_converted(
-        self, net: OpList, nnet: Nnet, names: Sequence[str], given: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        """The outputs of an op list in another dtype than the network's."""
-        scope = Scope()
-        for var in net.vars:
-            if var.kind == PARAMETER:
-                component, _, path = var.name.partition("/")
-                array = getattr(*part_of(nnet.components[component], path))
-                scope.var(var.name).set(np.asarray(array, var.dtype))
-            elif var.kind == STATE:
-                scope.var(var.name).set(first_value(var).copy())
-        for name, array in given.items():
-            scope.var(f"input.{name}").set(array.astype(self.dtype))
-        live = [f"output.{name}" for name in names]
-        PlainNet(net).run(scope, OpContext(train=False, live_out=live))
-        return {name: plain_value(scope.numpy(f"output.{name}")) for name in names}
 
 
 def _fed(io: IoSpecification, array: np.ndarray) -> np.ndarray:

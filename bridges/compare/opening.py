@@ -96,7 +96,11 @@ def _network(opened: Opened) -> Network | None:
     """The network of CNTK's, where it is one."""
     if isinstance(opened.network, Network):
         return opened.network
-    return from_desc(opened.net) if opened.dialect == "cntk" else None
+    if opened.dialect != "cntk":
+        return None
+    network = from_desc(opened.net, opened.arrays)
+    network.validate()
+    return network
 
 
 def _exported(opened: Opened, title: str) -> ModelFile:

@@ -13,7 +13,7 @@ import numpy as np
 from ...framework.base.dtypes import SINGLE, to_dtype
 from ...framework.base.errors import FormatError, VariableError
 from ...framework.base.untrusted.values import json_value, read_file, read_text
-from ..torch.to_torch import CONFIG_FILE, MODEL_FILE
+from ..torch.folder import CONFIG_FILE, MODEL_FILE
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
 
 
@@ -128,6 +128,10 @@ def _config(path: str) -> dict[str, Any]:
         FormatError: they are not there.
     """
     found = json_value(read_text(path), path)
+    if isinstance(found, dict) and found.get("model_type") == "cntk":
+        raise FormatError(
+            f"{path}: the module of a CNTK network; only modules of nnet3 networks are compared"
+        )
     whole = ("left_context", "right_context", "feature_dim", "ivector_dim")
     wrong = not isinstance(found, dict) or found.get("model_type") != "nnet3"
     if wrong or not all(isinstance(found.get(key), int) for key in whole):

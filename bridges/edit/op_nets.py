@@ -154,7 +154,10 @@ def _put_product(net: OpNet, name: str, left: np.ndarray, right: np.ndarray) -> 
         op = net.net.ops[number]
         slot = {"affine": "w", "matmul": "y"}.get(op.type, "")
         whole = op.attrs.get("num_flatten_dims", -1) == -1 and not op.attrs.get("transpose_y")
-        if not slot or op.inputs.get(slot) != (name,) or name in op.inputs["x"] or not whole:
+        given = op.inputs.get("x", ())
+        if not slot or op.inputs.get(slot) != (name,) or len(given) != 1 or name in given:
+            break
+        if not whole:
             break
     else:
         for number in reversed(readers):

@@ -256,7 +256,7 @@ def _resized(initializer: OpNode | None, value: np.ndarray) -> OpNode | None:
 def _layer(net: OpNet, op: OpNode, output: str) -> tuple[str, list[str]]:
     """The weights [in, out] and biases of an affine operator."""
     slots = {"affine": ("w", "b"), "matmul": ("y", "")}.get(op.type)
-    weights = op.inputs[slots[0]][0] if slots else ""
+    weights = next(iter(op.inputs.get(slots[0], ())), "") if slots else ""
     turned = op.attrs.get("transpose_y", False)
     if not slots or turned or weights not in net.arrays or net.arrays[weights].ndim != 2:
         raise VariableError(

@@ -47,9 +47,11 @@ def vosk(info: FileInfo) -> None:
         for command in (
             "opscope view {file}",
             "opscope nnet3-am-info {file}",
+            "opscope edit {file} --remove-orphans --dry-run",
             "opscope score {file} scp:FEATS OUT",
         )
     ]
+    info.commands.append(f"opscope convert {folder} OUT.onnx")  # which knows the subsampling
 
 
 def torch(info: FileInfo) -> None:
@@ -63,4 +65,7 @@ def torch(info: FileInfo) -> None:
             info.facts.append((name.replace("_", " ")[:12], shown(config[name])))
     count = config.get("num_parameters")
     info.parameters = count if type(count) is int else None
-    info.commands = [f"opscope from-torch {info.path} ORIGINAL.mdl OUT.mdl"]
+    suffix = "dnn" if config.get("model_type") == "cntk" else "mdl"
+    info.commands = [f"opscope from-torch {info.path} ORIGINAL.{suffix} OUT.{suffix}"]
+    if suffix == "mdl":
+        info.commands.append(f"opscope compare ORIGINAL.mdl {info.path} --run-code")

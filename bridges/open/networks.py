@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
@@ -208,6 +209,7 @@ def saved(info: FileInfo) -> None:
     from ...framework.ir.desc import INPUT
     from ...framework.runtime.initialize import persistent_vars
 
+    beside = True
     if info.kind == "checkpoint":
         if not info.path.endswith(SUFFIX):
             raise FormatError(f"{info.path}: a checkpoint, which must be called NAME{SUFFIX}")
@@ -225,8 +227,11 @@ def saved(info: FileInfo) -> None:
         info.facts.append(("numbers", "beside it" if beside else "not there, the net alone"))
         info.unusual += verify_parameters(info.path, net, mark)
     info.version = f"format {net.format_version}"
-    if dialect := net.metadata.get("dialect", ""):
+    dialect = net.metadata.get("dialect", "")
+    if dialect:
         info.title += f", in the dialect {shown(dialect)}"
+    if info.kind == "net":
+        _keep_commands(info, dialect, runs=bool(net.ops) and beside)
     read = {name for op in net.ops for name in op.input_names()}
     written = dict.fromkeys(name for op in net.ops for name in op.output_names())
     declared = {var.name: var for var in net.vars}
@@ -241,6 +246,25 @@ def saved(info: FileInfo) -> None:
     info.parameters = sum(math.prod(max(dim, 0) for dim in var.shape or ()) for var in held)
     info.types = dict(Counter(op.type for op in net.ops))
     info.facts.append(("size", f"{len(net.ops)} operators, {len(net.vars)} variables"))
+
+
+def _keep_commands(info: FileInfo, dialect: str, *, runs: bool) -> None:
+    """Leave out what does not take a net in a dialect, or one that does not run.
+
+    Args:
+        runs: whether it computes something, and its numbers are there.
+    """
+    left_out = set[str]()
+    if not runs or dialect:
+        left_out |= {"run", "convert"} | ({"summary"} if dialect else set())
+    if not runs or dialect not in ("", "nnet3"):
+        left_out.add("edit")
+    if not runs or dialect not in ("", "nnet3", "cntk"):
+        left_out |= {"compare", "to-onnx", "score"}
+    info.commands = [text for text in info.commands if text.split()[1] not in left_out]
+    form = {"nnet3": "raw", "cntk": "dnn"}.get(dialect)
+    if form and runs:
+        info.commands.append(f"opscope convert {info.path} OUT.{form}")
 
 
 def safetensors(info: FileInfo) -> None:
@@ -259,7 +283,7 @@ def safetensors(info: FileInfo) -> None:
     net = info.path.removesuffix(".safetensors") + ".pb"
     if net != info.path and os.path.isfile(net):
         info.facts.append(("net", net))
-        info.commands = [f"opscope open {net}"]
+        info.commands.insert(0, f"opscope open {net}")
 
 
 # -- ONNX
@@ -296,5 +320,9 @@ def onnx(info: FileInfo) -> None:
     info.unusual += not_finite(model.arrays)
     if unknown := list(dict.fromkeys(refused(model.graph))):
         info.unusual.append(f"not supported here: {listed(unknown)}")
+        info.commands = []
     else:
+        free = [v for v in model.inputs if not all(isinstance(d, int) for d in (v.shape or ())[1:])]
+        shapes = "".join(f" --shape {quote(value.name)}=N,N,..." for value in free)
+        info.commands.append(f"opscope convert {info.path} OUT.pb{shapes}")
         info.commands.append(f"python: opscope.from_onnx({info.path!r})")

@@ -26,11 +26,19 @@ _LOOK = ("opscope view {file}", "opscope show {file}")
 _NET = (*_LOOK, "opscope verify {file}")
 _TEXT = ("opscope show {file}", "opscope verify {file}")
 
-_NNET3 = (
-    "opscope convert {file} OUT.dnn  # feed-forward nets",
+_MODEL = (
+    "opscope edit {file} --remove-orphans --dry-run",
+    "opscope compare {file} --dtypes float32 float64",
+    "opscope compare {file} OTHER",
     "opscope to-onnx {file} OUT.onnx",
-    "opscope to-torch {file} FOLDER  # feed-forward nets",
 )
+_NNET3 = (
+    *_MODEL,
+    "opscope to-torch {file} FOLDER",
+    "opscope convert {file} OUT.dnn  # feed-forward nets",
+)
+_DATA = ("opscope convert {file} OUT.npz",)
+"""What takes tables and arrays."""
 
 _ALL = (
     FileKind(
@@ -64,7 +72,12 @@ _ALL = (
         "lines `relu-layer name=...`",
         (*_NET, "opscope nnet3-xconfig-to-config {file} OUT"),
     ),
-    FileKind("archive", "Kaldi archive", "keys with values behind them", _TEXT),
+    FileKind(
+        "archive",
+        "Kaldi archive",
+        "keys with values behind them",
+        (*_TEXT, "opscope convert {file} OUT.npz  # matrices and vectors"),
+    ),
     FileKind("script file", "Kaldi script file", "lines of a key and a file name", _TEXT),
     FileKind("value", "Kaldi matrix, vector or other value", "the bytes \\0B, or `[`", _TEXT),
     FileKind("options", "options of Kaldi's programs", "lines `--name=value`"),
@@ -77,9 +90,9 @@ _ALL = (
         'BCN, or "primitive_functions" of CNTK 2.0',
         (
             *_NET,
-            "opscope convert {file} OUT.raw  # feed-forward nets",
-            "opscope to-onnx {file} OUT.onnx",
+            *_MODEL,
             "opscope to-torch {file} FOLDER",
+            "opscope convert {file} OUT.raw  # feed-forward nets",
         ),
     ),
     FileKind("cntk checkpoint", "CNTK checkpoint", "BCKP or BVersion at its beginning", _TEXT),
@@ -94,14 +107,37 @@ _ALL = (
     FileKind("brainscript", "BrainScript", "definitions in braces", _NET),
     FileKind("ctf", "CNTK text format", "lines of `|name values`"),
     FileKind("lattice archive", "CNTK lattice archive", "LAT at its beginning"),
-    FileKind("htk features", "HTK parameter file", "an HTK header that fits the size of the file"),
+    FileKind(
+        "htk features",
+        "HTK parameter file",
+        "an HTK header that fits the size of the file",
+        ("opscope convert {file} OUT.ark",),
+    ),
     FileKind("mlf", "HTK master label file", "#!MLF!#"),
     FileKind("htk lattice", "HTK lattice", "`N=` and `L=`, then nodes and links"),
     FileKind("htk list", "list of HTK parameter files", "lines `name=path[first,last]`"),
-    FileKind("onnx", "ONNX model", "the fields of ONNX's ModelProto", ()),
-    FileKind("safetensors", "safetensors file", "its header of JSON"),
-    FileKind("array", "NumPy array", "the magic bytes of .npy"),
-    FileKind("arrays", "NumPy arrays", "a zip archive of .npy files"),
+    FileKind(
+        "onnx",
+        "ONNX model",
+        "the fields of ONNX's ModelProto",
+        (
+            "opscope compare {file} --dtypes float32 float64",
+            "opscope compare {file} OTHER",
+        ),
+    ),
+    FileKind("safetensors", "safetensors file", "its header of JSON", _DATA),
+    FileKind(
+        "array",
+        "NumPy array",
+        "the magic bytes of .npy",
+        ("opscope convert {file} OUT.safetensors",),
+    ),
+    FileKind(
+        "arrays",
+        "NumPy arrays",
+        "a zip archive of .npy files",
+        ("opscope convert {file} OUT.safetensors",),
+    ),
     FileKind(
         "torch",
         "PyTorch module folder",
@@ -121,7 +157,8 @@ _ALL = (
             *_NET,
             "opscope summary {file}",
             "opscope run {file} --feed NAME=ARRAY.npy",
-            "opscope to-onnx {file} OUT.onnx",
+            *_MODEL,
+            "opscope convert {file} OUT.py",
         ),
     ),
 )

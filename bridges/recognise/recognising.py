@@ -102,9 +102,10 @@ def _binary(path: str, file: BinaryIO, head: bytes, size: int) -> str:
         return "array"
     if head.startswith(b"PK") and b".npy" in head[:_MOST_NAME]:
         return "arrays"
-    found = kind_of_message(message_fields(file, size)) if head[:1] == b"\x08" else ""
-    if found:
-        return found
+    if head[:1] == b"\x08":
+        named = _NAMED.get(os.path.splitext(path)[1].lower(), "")
+        if found := kind_of_message(message_fields(file, size), named):
+            return found
     if found := _CNTK.get(format_of(head) or "", ""):
         return found
     return "htk features" if b"\0" in head[:12] and _is_htk(path) else ""

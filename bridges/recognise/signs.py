@@ -69,14 +69,23 @@ def message_fields(file: BinaryIO, size: int) -> dict[int, int]:
     return found
 
 
-def kind_of_message(fields: dict[int, int]) -> str:
-    """`onnx` or `net`, by the outer fields of a message; or ""."""
+_NET = {1: _VARINT, 2: _BYTES, 3: _VARINT, 4: _BYTES, 5: _BYTES, 6: _BYTES, 7: _BYTES}
+
+
+def kind_of_message(fields: dict[int, int], named: str) -> str:
+    """`onnx` or `net`, by the outer fields of a message; or "".
+
+    Args:
+        fields: see `message_fields`.
+        named: the kind that the name of the file tells; it decides where the fields are those of
+            both: a net that has neither variables nor operators, a model without operator sets.
+    """
     if fields.get(1) != _VARINT:
         return ""
-    parts = fields.get(4) == _BYTES or fields.get(5) == _BYTES
-    if fields.get(7) == _BYTES and (fields.get(8) == _BYTES or not parts):
+    if fields.get(7) == _BYTES and fields.get(8) == _BYTES:
         return "onnx"
-    in_net = {1: _VARINT, 2: _BYTES, 3: _VARINT, 4: _BYTES, 5: _BYTES, 6: _BYTES, 7: _BYTES}
-    if parts and all(in_net.get(number) == wire for number, wire in fields.items()):
-        return "net"
-    return ""
+    parts = fields.get(4) == _BYTES or fields.get(5) == _BYTES
+    if fields.get(7) == _BYTES and not parts and named == "onnx":
+        return "onnx"
+    told = parts or fields.get(7) == _BYTES
+    return "net" if told and fields.items() <= _NET.items() else ""

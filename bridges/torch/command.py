@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from ...framework.base.errors import OpscopeError
-
 
 @click.command()
 @click.argument("file")
@@ -28,26 +26,15 @@ def to_torch(
 ) -> None:
     """Write the network in FILE (nnet3's .raw or .mdl, CNTK's .dnn or .cmf) as a PyTorch module
     into FOLDER: source, weights, config, and check.py, which shows that its outputs are ours."""
-    from .from_cntk.returning import is_cntk_model
-    from .from_cntk.to_torch import cntk_to_torch
     from .to_torch import to_torch as write
 
-    if is_cntk_model(file):
-        for given, option in (
-            (frame_subsampling_factor != 1, "frame-subsampling-factor"),
-            (whole, "whole"),
-        ):
-            if given:
-                raise OpscopeError(f"--{option} has no meaning for a network of CNTK")
-        made = cntk_to_torch(file, folder, outputs=outputs or None)
-    else:
-        made = write(
-            file,
-            folder,
-            outputs=outputs or None,
-            frame_subsampling_factor=frame_subsampling_factor,
-            whole=whole,
-        )
+    made = write(
+        file,
+        folder,
+        outputs=outputs or None,
+        frame_subsampling_factor=frame_subsampling_factor,
+        whole=whole,
+    )
     lines = made.source.count("\n")
     click.echo(f"{made.folder}: {lines} lines of source, {made.parameters} parameters")
     for note in made.notes:
@@ -61,12 +48,9 @@ def to_torch(
 def from_torch(folder: str, original: str, target: str) -> None:
     """Write the model file ORIGINAL with the weights in FOLDER, which `to-torch` made of it and in
     which they have been trained, to TARGET."""
-    from .from_cntk.returning import cntk_weights_from_torch, is_cntk_model
     from .returning import weights_from_torch
+    from .to_torch import is_cntk
 
-    if is_cntk_model(original):
-        changed = cntk_weights_from_torch(folder, original, target)
-        click.echo(f"{target}: {len(changed)} parameters have new values")
-        return
     changed = weights_from_torch(folder, original, target)
-    click.echo(f"{target}: {len(changed)} components have new weights")
+    what = "parameters have new values" if is_cntk(original) else "components have new weights"
+    click.echo(f"{target}: {len(changed)} {what}")

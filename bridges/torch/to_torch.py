@@ -1,60 +1,24 @@
-"""`to_torch`: a folder with a network as a PyTorch module."""
+"""`to_torch`: a folder with a network of Kaldi's or CNTK's as a PyTorch module."""
 
 from __future__ import annotations
 
-import copy
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
-import numpy as np
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError, OpscopeError
+from ...nnet3.network.for_inference import Model as Nnet3Model
+from ...nnet3.network.vosk_folder import acoustic_model_of
+from ..recognise.kinds import KINDS, NNET3
+from ..recognise.recognising import kind_of
+from .folder import TorchModel
 
-from ...framework.base.atomic import PathLike, make_folder_of, write_together
-from ...framework.base.errors import OpscopeError, ShapeError, check_kind
-from ...framework.files.tensor_file import write_tensors
-from ...nnet3.cache.computers import ComputerCache
-from ...nnet3.inference.chunks import ChunkComputer, ChunkOptions
-from ...nnet3.inference.xvector import xvector
-from ...nnet3.network.editing.orphans import orphan_nodes
-from ...nnet3.network.for_inference import Model, for_inference, opened
-from ...nnet3.network.model_check import refuse_diverged
-from ...nnet3.network.nnet import Nnet
-from .formatting import WIDTH, wrapped
-from .helpers import CHECK, MODEL
-from .nnet3.forward import ForwardWriter, refuse_unknown, written_forward
-from .nnet3.hoisting import hoisted
-from .nnet3.rows import NotInTorchError
-from .nnet3.sources import SOURCES
+if TYPE_CHECKING:
+    from ...cntk.run.runtime import CntkNet
 
-MODEL_FILE, STATE_FILE, CONFIG_FILE = "model.py", "model.safetensors", "config.json"
-CHECK_FILE, RECORDED_FILE = "check.py", "check.safetensors"
-_LENGTHS = (5, 47)  # frames of the recorded cases
-_WHOLE = (25, 400)  # the same where a network wants a window of frames
-_DEVIATIONS = """\
-# Deviations of statistics are small differences of large sums, which are float32 in opscope and
-# Kaldi, and float64 in the module."""
-
-
-@dataclass(frozen=True)
-class TorchModel:
-    """What `to_torch` has written.
-
-    Attributes:
-        folder: where.
-        source: the text of `model.py`.
-        config: the contents of `config.json`.
-        parameters: how many numbers the state holds, statistics included.
-        notes: what the module does not do in training as the network does.
-    """
-
-    folder: str
-    source: str
-    config: dict[str, Any]
-    parameters: int
-    notes: tuple[str, ...]
+Model: TypeAlias = Union[Nnet3Model, "CntkNet"]
+"""A network of Kaldi's or CNTK's, or the path of a model file of either."""
 
 
 def to_torch(
@@ -65,235 +29,82 @@ def to_torch(
     frame_subsampling_factor: int = 1,
     whole: bool = False,
 ) -> TorchModel:
-    """Write an nnet3 network as a PyTorch module; torch need not be installed.
+    """Write a network as a PyTorch module; torch need not be installed.
 
-    The folder gets `model.py` (an `nn.Module` whose layers have the names of the components, with
-    `load` and `save`), `model.safetensors`, `config.json`, and `check.py`, which runs the module
-    on recorded inputs. The module takes [N, T, dim], and [N, dim] of an iVector where the network
+    The folder gets `model.py` (an `nn.Module` whose layers have the names of the components or
+    parameters, with `load` and `save`), `model.safetensors`, `config.json`, and `check.py`, which
+    runs the module on recorded inputs. Of several outputs the module gives a dict. `torch.export`
+    takes it with dynamic N and T. Values are float32.
+
+    Of an nnet3 network the module takes [N, T, dim], and [N, dim] of an iVector where the network
     has one, and gives [N, ceil(T / frame_subsampling_factor), columns]: what `nnet3-compute` gives
-    for an utterance as one chunk. Of several outputs it gives a dict. `torch.export` takes it with
-    dynamic N and T.
+    for an utterance as one chunk.
+
+    Of a CNTK network it computes the outputs alone: criteria, labels and what only these need are
+    left out. It takes each input as [N, T, ...] where the network looks along sequences, else as
+    [N, ...]; a sample of CNTK's shape [a x b] is [b, a].
 
     Args:
-        model: a network, an acoustic model, or the path of a file that holds one.
+        model: an `Nnet`, an `AmNnetSimple` or a `CntkNet`, or the path of a model file (.raw,
+            .mdl; .dnn, .cmf, or one of CNTK 2.0).
         folder: made where it is missing; files of these names in it are replaced.
-        outputs: names of output nodes; None: all.
-        frame_subsampling_factor: frames for one row of output, 3 for chain models.
-        whole: the outputs are one row each for all frames, as `nnet3-xvector-compute` gives it;
-            nothing is repeated at the ends, so that T is at least the network's window.
+        outputs: names of output nodes, in CNTK's networks of any nodes; None: all outputs.
+        frame_subsampling_factor: of nnet3 alone: frames for one row of output, 3 for chain models.
+        whole: of nnet3 alone: the outputs are one row each for all frames, as
+            `nnet3-xvector-compute` gives it; nothing is repeated at the ends, so that T is at
+            least the network's window.
 
     Raises:
         NotInTorchError: parts of the network have no form in PyTorch here; all are named.
-        FormatError: the file cannot be read, or the network was not trained.
+        FormatError: the file cannot be read or is no such model, or the network was not trained.
         SaveError: the folder cannot be written.
-        OpscopeError: an option is out of range, or there is no such output.
+        OpscopeError: an option is out of range or means nothing for a network of CNTK, or there is
+            no such output.
     """
-    given = opened(model)
-    written = forward_of(given, outputs, frame_subsampling_factor, whole)
-    nnet = for_inference(given, collapse=False)
-    refuse_diverged(nnet)
-    state = state_of(written)
-    count = sum(array.size for array in state.values() if array.dtype.kind == "f")
-    name = os.path.basename(os.fspath(model)) if isinstance(model, str | os.PathLike) else ""
-    config = _config(nnet, written, name, count)
-    source = source_of(written, nnet, name, count)
-    arguments = ["input"] + (["ivector"] if len(written.arguments) > 1 else [])
-    check = CHECK.replace("@arguments@", json.dumps(arguments))
-    check = check.replace("@outputs@", json.dumps(list(written.outputs)))
-    if any("deviations=True" in layer.make for layer in written.layers.values()):
-        check = check.replace("BOUND = 1e-5", f"{_DEVIATIONS}\nBOUND = 2e-3")
-    folder = os.fspath(folder)
-    texts = {
-        MODEL_FILE: source,
-        CONFIG_FILE: json.dumps(config, indent=2) + "\n",
-        CHECK_FILE: check,
-    }
-    data = {each: text.encode() for each, text in texts.items()}
-    data[STATE_FILE] = _tensors(state)
-    data[RECORDED_FILE] = _tensors(_recorded(nnet, written))
-    make_folder_of(os.path.join(folder, MODEL_FILE))
-    write_together(
-        [
-            (os.path.join(folder, each), lambda file, contents=contents: file.write(contents))
-            for each, contents in data.items()
-        ]
-    )
-    return TorchModel(folder, source, config, count, tuple(written.notes))
+    if not is_cntk(model):
+        from .nnet3.to_torch import nnet3_to_torch
+
+        return nnet3_to_torch(
+            cast("Nnet3Model", model),
+            folder,
+            outputs=outputs,
+            frame_subsampling_factor=frame_subsampling_factor,
+            whole=whole,
+        )
+    from .from_cntk.to_torch import cntk_to_torch
+
+    for given, option in (
+        (frame_subsampling_factor != 1, "frame_subsampling_factor"),
+        (whole, "whole"),
+    ):
+        if given:
+            raise OpscopeError(f"{option} has no meaning for a network of CNTK")
+    return cntk_to_torch(cast("PathLike | CntkNet", model), folder, outputs=outputs)
 
 
-def forward_of(
-    model: Model, outputs: Sequence[str] | None, frame_subsampling_factor: int, whole: bool = False
-) -> ForwardWriter:
-    """The function of a network, and its layers. Raises as `to_torch`."""
-    check_kind(frame_subsampling_factor, int, "frame_subsampling_factor")
-    if frame_subsampling_factor < 1:
-        raise OpscopeError(f"frame_subsampling_factor is {frame_subsampling_factor}, not positive")
-    check_kind(whole, bool, "whole")
-    if whole and frame_subsampling_factor != 1:
-        raise OpscopeError("one row for all frames does not go with frame subsampling")
-    nnet = for_inference(model, collapse=False)
-    topology = hoisted(nnet).topology()
-    there = [topology.nodes[number].name for number in topology.outputs()]
-    if isinstance(outputs, str):
-        raise OpscopeError("outputs is a list of names")
-    chosen = there if outputs is None else list(outputs)
-    for each in chosen:
-        if each not in there:
-            raise OpscopeError(f"there is no output '{each}'; there are {', '.join(there)}")
-    if not chosen or len(set(chosen)) != len(chosen):
-        raise OpscopeError("outputs wants at least one name, each once")
-    refuse_unknown(topology, chosen)
-    try:
-        context = (0, 0) if whole else nnet.context()
-    except ShapeError as error:
-        told = f"{error}; a network that gives one row for all frames wants whole=True"
-        raise NotInTorchError(told) from None
-    return written_forward(topology, context, chosen, frame_subsampling_factor, whole)
-
-
-def state_of(written: ForwardWriter) -> dict[str, np.ndarray]:
-    """The module's state dict."""
-    return {
-        f"{written.attributes[component]}.{name}": array
-        for component, layer in written.layers.items()
-        for name, array in layer.arrays.items()
-    }
-
-
-def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
-    """The text of `model.py`."""
-    modules: list[str] = []
-    for component, layer in written.layers.items():
-        attribute = written.attributes[component]
-        line = f"self.{attribute} = {layer.make}"
-        told = f"  # {_plain(component)}" if component != attribute else ""
-        if len(line) + len(told) <= WIDTH - 8:
-            modules.append(line + told)
-        else:
-            modules += [told.strip()] if told else []
-            modules.append(line)
-        modules += [f"self.{attribute}{part}.requires_grad_(False)" for part in layer.not_trained()]
-    ivector = len(written.arguments) > 1
-    unit = written.unit
-    rows = "one row of output for each frame" if unit == 1 else f"a row of output for {unit} frames"
-    rows = "one row of output for all frames" if written.plan.whole else rows
-    takes = "input [N, T, {}]".format(nnet.input_dim("input"))
-    takes += f", ivector [N, {nnet.input_dim('ivector')}]" if ivector else ""
-    gives = ", ".join(
-        f"{_plain(each)} [N, rows, {nnet.output_dim(each)}]" for each in written.outputs
-    )
-    left, right = written.plan.left, written.plan.right
-    edges = "Nothing is repeated at the ends"
-    if not written.plan.whole:
-        edges = "The first and the last frame are repeated as far as the\n    context reaches, "
-        edges += f"{left} frames before and {right} behind"
-    return MODEL.format(
-        title=f"The network of {_plain(name)} as a PyTorch module."
-        if name
-        else "An nnet3 network.",
-        helpers="".join(f"\n{SOURCES[each]}\n" for each in sorted(written.helpers)),
-        arguments=f"{takes} -> {gives}.",
-        parameters=count,
-        edges=edges,
-        rows=rows,
-        methods="".join(f"{_lines(each.splitlines(), 4)}\n\n" for each in written.methods),
-        modules=_lines(modules or ["pass"], 8),
-        signature=", ".join(["self", *written.arguments]),
-        forward=_lines(written.lines, 8),
-    )
-
-
-def _lines(lines: Sequence[str], indent: int) -> str:
-    return "\n".join(each for line in lines for each in wrapped(line, indent))
-
-
-def _plain(name: str) -> str:
-    """A name from outside without signs that would end a comment or docstring."""
-    return "".join(c if c.isalnum() or c in "._-+ " else "_" for c in name)
-
-
-def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[str, Any]:
-    left, right = written.plan.left, written.plan.right
-    frozen = [
-        written.attributes[component] + part.replace("[", ".").replace("]", "")
-        for component, layer in written.layers.items()
-        for part in layer.not_trained()
-    ]
-    return {
-        "architectures": ["Nnet3Model"],
-        "model_type": "nnet3",
-        "torch_dtype": "float32",
-        "origin": name,
-        "feature_dim": nnet.input_dim("input"),
-        "ivector_dim": nnet.input_dim("ivector") if len(written.arguments) > 1 else 0,
-        "outputs": {each: nnet.output_dim(each) for each in written.outputs},
-        "left_context": left,
-        "right_context": right,
-        "frame_subsampling_factor": written.unit,
-        "whole": written.plan.whole,
-        "num_parameters": count,
-        "frozen": frozen,
-        "components": {name: component for component, name in written.attributes.items()},
-        "left_out": orphan_nodes(nnet),
-        "notes": written.notes,
-    }
-
-
-def _recorded(nnet: Nnet, written: ForwardWriter) -> dict[str, np.ndarray]:
-    """Random inputs, and what our own computation gives for them.
+def is_cntk(model: Model) -> bool:
+    """Whether a model is one of CNTK's; else it is one of Kaldi's.
 
     Raises:
-        OpscopeError: the network wants more frames than the longest case has.
+        FormatError: a file cannot be read, or holds neither.
+        OpscopeError: it is something else.
     """
-    rng, found = np.random.default_rng(0), dict[str, np.ndarray]()
-    dim, cases = nnet.input_dim("ivector") if "ivector" in nnet.topology().index else 0, 0
-    for frames in _WHOLE if written.plan.whole else _LENGTHS:
-        features = rng.normal(size=(frames, nnet.input_dim("input"))).astype(np.float32)
-        ivector = rng.normal(size=dim).astype(np.float32) if dim > 0 else None
-        try:
-            outputs = {
-                f"{cases}.output.{name}": _computed(nnet, written, name, features, ivector)
-                for name in written.outputs
-            }
-        except ShapeError:
-            if not written.plan.whole:
-                raise
-            continue  # fewer frames than the network's window
-        found |= outputs | {f"{cases}.input": features}
-        if ivector is not None and len(written.arguments) > 1:
-            found[f"{cases}.ivector"] = ivector
-        cases += 1
-    if not cases:
-        raise OpscopeError(f"the network wants more than {_WHOLE[-1]} frames")
-    return found
+    if not isinstance(model, str | os.PathLike):
+        from ...cntk.run.runtime import CntkNet
+        from ...nnet3.network.for_inference import opened
 
-
-def _computed(
-    nnet: Nnet, written: ForwardWriter, name: str, features: np.ndarray, ivector: np.ndarray | None
-) -> np.ndarray:
-    """One output of a network for an utterance."""
-    view = _with_output(nnet, name)
-    if written.plan.whole:
-        vector = xvector(ComputerCache(view), features, min_chunk_size=1)
-        assert vector is not None  # an utterance of one frame and more is never left out
-        return vector[None]
-    whole = -(-len(features) // written.unit) * written.unit
-    options = ChunkOptions(frames_per_chunk=whole, frame_subsampling_factor=written.unit)
-    return ChunkComputer(view, options).compute(features, ivector)
-
-
-def _with_output(nnet: Nnet, name: str) -> Nnet:
-    """The network with one output alone, called `output`."""
-    view, outputs = Nnet(), {node.name for node in nnet.outputs()}
-    view.components = dict(nnet.components)
-    view.nodes = [
-        copy.copy(node) for node in nnet.nodes if node.name == name or node.name not in outputs
-    ]
-    view.node(name).name = "output"
-    return view
-
-
-def _tensors(arrays: dict[str, np.ndarray]) -> bytes:
-    file = BytesIO()
-    write_tensors(file, arrays, {"format": "pt"})
-    return file.getvalue()
+        if isinstance(model, CntkNet):
+            return True
+        opened(model)  # refuses what is no network
+        return False
+    path = os.fspath(model)
+    kind = kind_of(path)
+    if kind == "model":
+        return True
+    if kind in NNET3:
+        return False
+    what = KINDS[kind].title if kind else "of no known kind"
+    told = f"{path}: {what}; a network of Kaldi's (.raw, .mdl) or CNTK's (.dnn, .cmf) is wanted"
+    if kind == "vosk":
+        told += f": {acoustic_model_of(path)}"
+    raise FormatError(told)

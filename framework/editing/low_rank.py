@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base.errors import AttributeTypeError
+from ..base.errors import AttributeTypeError, ShapeError
 from .operations import LowRank
 
 
@@ -19,7 +19,13 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, matrix: np.ndarray) -> Parts:
-        """The decomposition of a matrix [rows, columns]."""
+        """The decomposition of a matrix [rows, columns].
+
+        Raises:
+            ShapeError: it holds NaN or an infinity.
+        """
+        if not np.isfinite(matrix).all():
+            raise ShapeError("a matrix with NaN or infinities has no singular values")
         return cls(*np.linalg.svd(np.asarray(matrix, np.float64), full_matrices=False))
 
     def rank_holding(self, share: float) -> int:

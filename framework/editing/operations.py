@@ -290,9 +290,6 @@ class SetValue(Edit):
     value: np.ndarray
 
 
-EDITS: tuple[type[Edit], ...] = tuple(Edit.__subclasses__())
-"""All kinds of edits."""
-
 Performers = Mapping[type[Edit], Callable[[Any, Any], str]]
 """How a kind of network carries out edits: each function changes the network, and tells in one
 sentence what was done."""

@@ -232,6 +232,18 @@ def _in_chunks(k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: A
     return in_order(*calls)
 
 
+def _summing(k: KernelArgs, blocks: Any, target: Any) -> Call:
+    """A call that sums blocks [N, B, width] over N and B.
+
+    Where they lie row after row, it is a product with a vector of ones: BLAS takes a third of the
+    time of a reduction.
+    """
+    if k.xp is np and blocks.flags.c_contiguous and blocks.size and blocks.dtype.itemsize >= 4:
+        rows = blocks.reshape(-1, blocks.shape[2])
+        return partial(np.dot, np.ones(len(rows), rows.dtype), rows, target)
+    return partial(k.xp.sum, blocks, axis=(0, 1), out=target)
+
+
 @batch_norm.kernel
 def batch_norm_kernel(k: KernelArgs) -> Call:
     xp, width = k.xp, k.attrs["block"]
@@ -243,16 +255,19 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
     squares = k.scratch(x[chunks[0]].shape if chunks else x.shape, x.dtype)
     share, part = k.scratch((width,), x.dtype), real(1 / max(count, 1))
     epsilon, rms = real(k.attrs["epsilon"]), real(k.attrs["target_rms"])
-    chunked = [(x[chunk], squares[: chunk.stop - chunk.start]) for chunk in chunks]
+    chunked = [
+        (values, products, _summing(k, values, share), _summing(k, products, share))
+        for values, products in ((x[c], squares[: c.stop - c.start]) for c in chunks)
+    ]
 
     def statistics() -> None:
         mean.fill(0)
         uvar.fill(0)
-        for values, products in chunked:
-            xp.sum(values, axis=(0, 1), out=share)
+        for values, products, sum_values, sum_products in chunked:
+            sum_values()
             xp.add(mean, share, mean)
             xp.multiply(values, values, products)
-            xp.sum(products, axis=(0, 1), out=share)
+            sum_products()
             xp.add(uvar, share, uvar)
         xp.multiply(mean, part, mean)
         xp.multiply(uvar, part, uvar)
@@ -277,16 +292,20 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     work = k.scratch(out[chunks[0]].shape if chunks else out.shape, out.dtype)
     mean, slope, share = (k.scratch((width,), out.dtype) for _ in range(3))
     factor = real(1 / (k.attrs["target_rms"] ** 2 * count))
-    chunked = [(out[chunk], grad[chunk], work[: chunk.stop - chunk.start]) for chunk in chunks]
+    views = ((out[c], grad[c], work[: c.stop - c.start]) for c in chunks)
+    chunked = [
+        (values, slopes, products, _summing(k, products, share), _summing(k, slopes, share))
+        for values, slopes, products in views
+    ]
 
     def sums() -> None:
         slope.fill(0)
         mean.fill(0)
-        for values, slopes, products in chunked:
+        for values, slopes, products, sum_products, sum_slopes in chunked:
             xp.multiply(values, slopes, products)
-            xp.sum(products, axis=(0, 1), out=share)
+            sum_products()
             xp.add(slope, share, slope)
-            xp.sum(slopes, axis=(0, 1), out=share)
+            sum_slopes()
             xp.add(mean, share, mean)
         xp.multiply(slope, factor, slope)
         xp.multiply(mean, real(1 / count), mean)

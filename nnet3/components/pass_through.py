@@ -344,7 +344,7 @@ def truncate_gradient_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, attrs = k.xp, k["out_grad"], k.attrs
     real = grad.dtype.type
     boundary = xp.asarray(attrs["boundary"])
-    squares, norms = k.scratch(grad.shape, grad.dtype), k.scratch(grad.shape[:1], grad.dtype)
+    norms = k.scratch(grad.shape[:1], grad.dtype)
     cut = k.scratch(grad.shape[:1], bool)
     clip, zero = attrs["clipping_threshold"], attrs["zeroing_threshold"]
 
@@ -357,8 +357,19 @@ def truncate_gradient_grad_kernel(k: KernelArgs) -> Call:
         xp.divide(real(1), norms, out=norms)
         xp.copyto(norms, real(0), where=cut)
 
-    return in_order(
-        *_row_norms(k, grad, squares, norms, attrs["scale"] ** 2),
-        scales,
-        partial(xp.multiply, grad, norms[:, None], k["x_grad"]),
-    )
+    calls = [scales, partial(xp.multiply, grad, norms[:, None], k["x_grad"])]
+    if xp is not np:
+        squares = k.scratch(grad.shape, grad.dtype)
+        return in_order(*_row_norms(k, grad, squares, norms, attrs["scale"] ** 2), *calls)
+    change, keep = in_order(*calls), in_order(copying(xp, grad, k["x_grad"]))
+    factor, harmless = real(attrs["scale"] ** 2), real(min(clip, zero) ** 2)
+
+    def run() -> None:  # most gradients are small, and stay what they are
+        np.vecdot(grad, grad, out=norms)
+        np.multiply(norms, factor, norms)
+        if norms.max(initial=0) < harmless:
+            keep()
+        else:
+            change()
+
+    return run

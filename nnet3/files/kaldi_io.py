@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.untrusted.values import open_file
 from . import matrix_io
 from .tokens import TokenReader, TokenWriter
 
@@ -47,13 +46,3 @@ class Writer(TokenWriter):
     def write_int_pairs(self, pairs: np.ndarray, size: int = 4) -> None:
         """Pairs of integers, with a line end in text; see `matrix_io.write_int_pairs`."""
         matrix_io.write_int_pairs(self, pairs, size)
-
-
-def is_nnet3(path: str) -> bool:
-    """Whether a file begins as Kaldi's nnet3 models do, raw or acoustic, binary or text."""
-    try:
-        with open_file(path) as file:
-            start = file.read(64)
-    except OSError:
-        return False
-    return start.removeprefix(b"\0B").lstrip().startswith((b"<Nnet3> ", b"<TransitionModel> "))

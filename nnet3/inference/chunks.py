@@ -89,10 +89,9 @@ def check_options(options: Any, least: Mapping[str, int], may_be_none: Sequence[
     """
     for name, smallest in least.items():
         value = getattr(options, name)
-        if value is None and name in may_be_none:
-            continue
-        check_kind(value, int, name)
-        if value < smallest:
+        if value is not None or name not in may_be_none:
+            check_kind(value, int, name)
+        if value is not None and value < smallest:
             raise OpscopeError(f"{name} is {value}; it must be at least {smallest}")
     check_kind(options.acoustic_scale, float, "acoustic_scale")
     if not math.isfinite(options.acoustic_scale):

@@ -26,7 +26,6 @@ from ..language.descriptor import (
 from ..language.descriptor_parse import parse_descriptor
 from ..language.nodes import COMPONENT
 from .adjust import set_batchnorm_test_mode, set_dropout_test_mode
-from .editing.orphans import remove_orphan_components, remove_orphan_nodes
 from .nnet import Nnet
 
 _MOST_ROUNDS = 10
@@ -56,6 +55,8 @@ def collapse_model(nnet: Nnet) -> tuple[int, int]:
     Returns:
         How many components were added, and how many removed.
     """
+    from .editing.orphans import remove_orphan_components, remove_orphan_nodes
+
     before = len(nnet.components)
     for _ in range(_MOST_ROUNDS):
         changed = [_collapse_node(nnet, i) for i in range(1, len(nnet.nodes))]

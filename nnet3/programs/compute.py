@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from types import SimpleNamespace
+from typing import Any
 
 import click
 import numpy as np
@@ -175,8 +176,9 @@ _NAMES = {"chunks_per_batch": "minibatch_size"}
 
 def _chunked(options: SimpleNamespace) -> ChunkOptions:
     names = [field.name for field in fields(ChunkOptions)]
-    chosen = {name: getattr(options, _NAMES.get(name, name)) for name in names}
-    return ChunkOptions(**chosen | {"frames_per_chunk": of_programs(options.frames_per_chunk)})
+    chosen: dict[str, Any] = {name: getattr(options, _NAMES.get(name, name)) for name in names}
+    chosen["frames_per_chunk"] = of_programs(options.frames_per_chunk)
+    return ChunkOptions(**chosen)
 
 
 def _looped(options: SimpleNamespace) -> LoopedOptions:

@@ -12,14 +12,12 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.editing.difference import difference
 from ..files.kaldi_io import Writer
 from ..files.transition_model import TransitionModel, convert
 from ..language.config import ConfigLine, split_lines
 from ..network import adjust
 from ..network.averaging import average
 from ..network.collapse import prepare_for_test
-from ..network.edits import apply_edits, parse_edits
 from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
@@ -223,6 +221,8 @@ def _before(options: SimpleNamespace, nnet: Nnet) -> Nnet | None:
 
 def _tell(before: Nnet, nnet: Nnet) -> None:
     """Print what differs between two networks."""
+    from ...framework.editing.difference import difference
+
     descs = before.to_desc(), before.arrays(), nnet.to_desc(), nnet.arrays()
     click.echo(str(difference(*descs)))
 
@@ -257,9 +257,13 @@ def _add_config(options: SimpleNamespace, nnet: Nnet, name: str) -> None:
 
 def _edit(options: SimpleNamespace, nnet: Nnet) -> None:
     """Carry out the directives of --edits-config, then the directives of --edits."""
+    if not (options.edits_config or options.edits):
+        return
+    from ..network.edits import apply_edits, parse_edits  # programs start without the directives
+
     lines = _config(options.edits_config) if options.edits_config else []
     lines += parse_edits(options.edits)
-    for line in apply_edits(nnet, lines) if lines else []:
+    for line in apply_edits(nnet, lines):
         options.program.log(line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from ...framework.ir.rows import beside
 
 FEW = 32
 """Up to so many columns NumPy reduces a transposed copy faster than the rows themselves."""
+_PIECE = 1 << 16
+"""Elements of a piece whose rows stay in the cache: 256 KB of float32."""
 
 _AXIS = AttrSpec("axis", "int", "axis along which the elements compete", -1)
 
@@ -30,6 +33,31 @@ def _reduced(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     """`shape` with 1 in place of the axis."""
     axis %= len(shape)
     return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def _pieces(k: KernelArgs, *arrays: Any) -> list[tuple[tuple[Any, ...], Any, Any]]:
+    """The rows of matrices in pieces that stay in the cache from one function to the next.
+
+    Returns:
+        For each piece its part of every array, scratch memory like it, and such memory reduced
+        along the axis. One piece where the matrices lie elsewhere, or elements compete along
+        another axis.
+    """
+    first, axis = arrays[0], k.attrs["axis"]
+    rows = step = first.shape[0] if first.ndim else 0
+    if k.xp is np and first.ndim == 2 and axis % 2 == 1:
+        step = max(1, min(rows, _PIECE // first.shape[1]))
+    shape = (step, *first.shape[1:])
+    like = k.scratch(shape, first.dtype)
+    edge = k.scratch(_reduced(shape, axis), first.dtype)
+    if step == rows:
+        return [(arrays, like, edge)]
+    spans = [slice(begin, min(begin + step, rows)) for begin in range(0, rows, step)]
+    sizes = [span.stop - span.start for span in spans]
+    return [
+        (tuple(array[span] for array in arrays), like[:size], edge[:size])
+        for span, size in zip(spans, sizes, strict=True)
+    ]
 
 
 softmax = operator(
@@ -93,34 +121,34 @@ log_softmax = operator(
 
 @log_softmax.kernel
 def log_softmax_kernel(k: KernelArgs) -> Call:
-    xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"]
-    exps = k.scratch(x.shape, x.dtype)
-    edge = k.scratch(_reduced(x.shape, axis), x.dtype)
-    maximum, subtract, exp, total, log = x.max, xp.subtract, xp.exp, exps.sum, xp.log
+    xp, axis = k.xp, k.attrs["axis"]
+    pieces = _pieces(k, k["x"], k["out"])
+    subtract, exp, log = xp.subtract, xp.exp, xp.log
 
     def run() -> None:
-        maximum(axis, edge, True)
-        subtract(x, edge, out)
-        exp(out, exps)
-        total(axis, None, edge, True)
-        log(edge, edge)
-        subtract(out, edge, out)
+        for (x, out), exps, edge in pieces:
+            x.max(axis, edge, True)
+            subtract(x, edge, out)
+            exp(out, exps)
+            exps.sum(axis, None, edge, True)
+            log(edge, edge)
+            subtract(out, edge, out)
 
     return run
 
 
 @log_softmax.backward("x", inplace={"x_grad": "out_grad"})
 def log_softmax_grad_kernel(k: KernelArgs) -> Call:
-    xp, out, grad, x_grad, axis = k.xp, k["out"], k["out_grad"], k["x_grad"], k.attrs["axis"]
-    shares = k.scratch(out.shape, out.dtype)
-    edge = k.scratch(_reduced(out.shape, axis), out.dtype)
-    multiply, subtract, total, exp = xp.multiply, xp.subtract, grad.sum, xp.exp
+    xp, axis = k.xp, k.attrs["axis"]
+    pieces = _pieces(k, k["out"], k["out_grad"], k["x_grad"])
+    multiply, subtract, exp = xp.multiply, xp.subtract, xp.exp
 
     def run() -> None:
-        exp(out, shares)
-        total(axis, None, edge, True)
-        multiply(shares, edge, shares)
-        subtract(grad, shares, x_grad)
+        for (out, grad, x_grad), shares, edge in pieces:
+            exp(out, shares)
+            grad.sum(axis, None, edge, True)
+            multiply(shares, edge, shares)
+            subtract(grad, shares, x_grad)
 
     return run
 

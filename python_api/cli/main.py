@@ -21,6 +21,7 @@ _COMMANDS = {
     "summary": (".look", "Tell a net's shapes, parameters and memory in a table."),
     "open": ("...bridges.open.command", "Tell what files are, by what is in them."),
     "view": ("...bridges.view.command", "Write a page to look at a net in a browser."),
+    "profile": ("...bridges.profile.command", "Tell where the time of a net goes."),
     "compare": ("...bridges.compare.command", "Tell where two models part ways, by layer."),
     "edit": ("...bridges.edit.command", "Change a network: rename, cut, freeze, new outputs."),
     "verify": (".look", "Check a net and list all that is wrong with it."),

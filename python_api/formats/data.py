@@ -171,7 +171,8 @@ def to_npz(job: Job) -> None:
     """Arrays of NumPy by key."""
     arrays = _unique(job)
     for key in arrays:
-        if "/" in key or "\\" in key or key.startswith(".") or key == "file":
+        plain_name = key.isprintable() and not key.startswith(".") and not set("/\\") & set(key)
+        if not plain_name or key == "file":
             raise FormatError(f"{job.target}: {plain(key)} cannot be the name of an array in .npz")
     _told(job, arrays)
     with atomic_file(job.target) as file:
@@ -200,6 +201,9 @@ def to_npy(job: Job) -> None:
 def to_safetensors(job: Job) -> None:
     """A safetensors file."""
     arrays = _unique(job)
+    for key in arrays:
+        if not key.isprintable():
+            raise FormatError(f"{job.target}: {plain(key)} cannot be the name of a tensor")
     _told(job, arrays)
     with atomic_file(job.target) as file:
         write_tensors(file, arrays, {})
@@ -229,7 +233,8 @@ def to_htk_folder(job: Job) -> None:
     folder = job.target.rstrip("/" + os.sep)
     lines: list[str] = []
     for key, array in made.items():
-        if os.path.basename(key) != key or key in (".", "..") or "=" in key:
+        unfit = not key.isprintable() or any(map(str.isspace, key)) or set("=[]") & set(key)
+        if unfit or os.path.basename(key) != key or key in (".", ".."):
             raise FormatError(f"{job.target}: {plain(key)} cannot be the name of a file in a list")
         lines.append(f"{key}={folder}/{key}{_HTK_ENDING}[0,{len(array) - 1}]")
     make_folder_of(os.path.join(folder, _LIST))

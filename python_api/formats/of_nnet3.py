@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from ...bridges.onnx.export.exporting import to_onnx
-from ...bridges.torch.returning import weights_from_torch
-from ...bridges.torch.to_torch import CONFIG_FILE, STATE_FILE, forward_of, state_of, to_torch
 from ...cntk.models.v1 import parse_model
 from ...cntk.run.runtime import CntkNet
-from ...framework.base.atomic import make_folder_of, write_atomically
-from ...framework.base.errors import FormatError, OpscopeError, RunError
-from ...framework.base.untrusted.records import json_file, typed
-from ...framework.files.tensor_file import TensorFile
+from ...framework.base.atomic import write_atomically
+from ...framework.base.errors import FormatError
 from ...framework.ir.messages import from_message, parse_net, serialize_net
 from ...nnet3.files.kaldi_io import Reader, Writer
 from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.inference.saved import save_nnet
-from ...nnet3.network.for_inference import nnet_of, read_model
+from ...nnet3.network.for_inference import nnet_of
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.network.vosk_folder import subsampling_of
@@ -48,7 +38,8 @@ _VOSK_FACTOR = 3  # what Vosk takes for models without conf/model.conf
 _SECONDS = 600
 
 
-def _model(job: Job) -> Nnet | AmNnetSimple:
+def model_of(job: Job) -> Nnet | AmNnetSimple:
+    """The source, of which it is told if its parameters were drawn."""
     assert isinstance(job.value, Nnet | AmNnetSimple)
     if job.kind in DRAWN:
         job.report.facts.append("its parameters are drawn: it holds none")
@@ -57,7 +48,7 @@ def _model(job: Job) -> Nnet | AmNnetSimple:
 
 def to_raw(job: Job) -> None:
     """A raw network."""
-    model = _model(job)
+    model = model_of(job)
     nnet = nnet_of(model)
     job.lose(*losses.of_model(model))
     writer = Writer(not job.options.text)
@@ -70,7 +61,7 @@ def to_raw(job: Job) -> None:
 
 def to_mdl(job: Job) -> None:
     """An acoustic model; the transition model is the source's, or that of another file."""
-    model, binary = _model(job), not job.options.text
+    model, binary = model_of(job), not job.options.text
     nnet, path = nnet_of(model), job.options.transition_model
     if path is not None:
         transitions = TransitionModel.read_from(Reader(path))
@@ -107,7 +98,7 @@ def to_mdl(job: Job) -> None:
 
 def to_net(job: Job) -> None:
     """A saved net in the dialect nnet3."""
-    model = _model(job)
+    model = model_of(job)
     nnet = nnet_of(model)
     job.lose(*losses.of_model(model))
     message = parse_net(serialize_net(nnet.to_desc()), job.target)
@@ -118,7 +109,7 @@ def to_net(job: Job) -> None:
 
 def to_cntk_model(job: Job) -> None:
     """A model of CNTK."""
-    model = _model(job)
+    model = model_of(job)
     nnet = nnet_of(model)
     priors = model.priors if isinstance(model, AmNnetSimple) else None
     job.lose(*losses.of_model(model, priors=False))
@@ -156,7 +147,7 @@ def _cntk_name(name: str) -> str:
 
 def to_onnx_model(job: Job) -> None:
     """An ONNX model, which is checked as `to-onnx` checks it."""
-    model, factor = _model(job), _subsampling(job)
+    model, factor = model_of(job), subsampling(job)
     nnet = nnet_of(model)
     job.lose(*losses.of_model(model), *losses.of_training(nnet), *losses.of_outputs(nnet))
     others = [node.name for node in nnet.outputs() if node.name != "output"]
@@ -180,7 +171,7 @@ def take_check(job: Job, check: object) -> None:
         job.report.note = "neither onnxruntime nor onnx is installed to run it"
 
 
-def _subsampling(job: Job) -> int:
+def subsampling(job: Job) -> int:
     """Frames for a row of output: as asked for, else as the folder of a Vosk model says."""
     if job.options.frame_subsampling_factor is not None:
         return job.options.frame_subsampling_factor
@@ -189,80 +180,3 @@ def _subsampling(job: Job) -> int:
     if not os.path.isfile(os.path.join(job.report.source, "conf", "model.conf")):
         return _VOSK_FACTOR
     return subsampling_of(job.report.source) or 1
-
-
-def to_torch_folder(job: Job) -> None:
-    """A folder with a PyTorch module; its own check runs where torch is installed."""
-    model, factor = _model(job), _subsampling(job)
-    nnet = nnet_of(model)
-    job.lose(*losses.of_model(model))
-    source = job.report.source
-    origin = source if job.kind in ("nnet3", "acoustic model") else nnet
-    outputs = job.options.outputs or None
-    if _has("torch"):
-        beside = os.path.dirname(os.path.abspath(job.target))
-        make_folder_of(os.path.abspath(job.target))
-        with tempfile.TemporaryDirectory(prefix=".", dir=beside) as folder:
-            to_torch(nnet, folder, outputs=outputs, frame_subsampling_factor=factor)
-            _run_check(job, folder)
-    else:
-        job.report.note = "torch is not installed; run check.py in the folder where it is"
-    made = to_torch(origin, job.target, outputs=outputs, frame_subsampling_factor=factor)
-    job.report.facts.append(f"{made.parameters} parameters; weights return: --original {source}")
-    job.report.facts += [f"note: {note}" for note in made.notes]
-
-
-def _run_check(job: Job, folder: str) -> None:
-    """Run `check.py` of a folder that was just written here, in a process of its own.
-
-    Raises:
-        RunError: the module's outputs are others.
-    """
-    words = [sys.executable, "-P", os.path.join(folder, "check.py")]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        job.report.note = f"check.py did not run: {error}"
-        return
-    if done.returncode:
-        told = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
-        raise RunError(f"{job.target}: not written: its check fails: {told[-1]}")
-    errors = list(_differences(done.stdout))
-    job.report.error, job.report.cases = max(errors, default=0.0), len(errors)
-    job.report.note = "by check.py in PyTorch"
-
-
-def _differences(text: str) -> Iterator[float]:
-    for line in text.splitlines():
-        _, _, rest = line.partition("largest difference ")
-        with contextlib.suppress(ValueError):
-            yield float(rest.split(",")[0])
-
-
-def _has(module: str) -> bool:
-    from importlib.util import find_spec
-
-    return find_spec(module) is not None
-
-
-def from_torch_folder(job: Job) -> None:
-    """The model file that a module was made of, with the module's weights."""
-    original = job.options.original
-    if original is None:
-        raise OpscopeError(
-            f"{job.report.source}: --original wants the model file that it was made of"
-        )
-    changed = weights_from_torch(job.report.source, original, job.target)
-    job.report.facts.append(f"{len(changed)} components have other weights than {original}")
-    config_path = os.path.join(job.report.source, CONFIG_FILE)
-    config = typed(json_file(config_path), dict[str, Any], config_path)
-    again = forward_of(read_model(job.target), list(config["outputs"]), 1)
-    held = TensorFile(os.path.join(job.report.source, STATE_FILE))
-    try:
-        for name, array in state_of(again).items():
-            if not name.endswith("num_batches_tracked"):
-                job.compare(name, array, held.read(name))
-    except RunError:
-        os.unlink(job.target)
-        raise
-    job.report.note = "all tensors compared; for outputs run the folder's check.py"

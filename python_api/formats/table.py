@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...bridges.recognise.kinds import KINDS
-from . import config_text, data, of_cntk, of_nets, of_nnet3
+from . import config_text, data, of_cntk, of_nets, of_nnet3, of_torch
 from .forms import FORMS
 from .report import Job
 from .sources import CNTK, KINDS_OF, LABELS, NNET3, ONNX, OPERATORS, TABLE, TORCH
@@ -46,13 +46,15 @@ _ALL = (
     Conversion(
         NNET3,
         "torch",
-        of_nnet3.to_torch_folder,
-        "transition model, priors (they return with the weights)",
+        of_torch.from_nnet3,
+        "transition model, priors, objectives, settings of Kaldi's trainer (all return with the"
+        " weights)",
         ("frame_subsampling_factor", "outputs"),
     ),
     Conversion(NNET3, "config", config_text.to_config, "all numbers: structure and settings stay"),
-    Conversion(TORCH, "raw", of_nnet3.from_torch_folder, "", ("original",)),
-    Conversion(TORCH, "mdl", of_nnet3.from_torch_folder, "", ("original",)),
+    Conversion(TORCH, "raw", of_torch.to_model, "", ("original",)),
+    Conversion(TORCH, "mdl", of_torch.to_model, "", ("original",)),
+    Conversion(TORCH, "cntk", of_torch.to_model, "", ("original",)),
     Conversion(CNTK, "cntk", of_cntk.to_model, "what only CNTK 2.0 has"),
     Conversion(CNTK, "net", of_cntk.to_net),
     Conversion(
@@ -81,6 +83,13 @@ _ALL = (
         "onnx",
         of_cntk.to_onnx_model,
         "criteria, labels, dropout, double precision, rates",
+        ("outputs",),
+    ),
+    Conversion(
+        CNTK,
+        "torch",
+        of_torch.from_cntk,
+        "criteria, labels, double precision, rates (all return with the weights)",
         ("outputs",),
     ),
     Conversion(CNTK, "python", of_cntk.to_code, "groups of nodes"),

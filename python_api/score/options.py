@@ -63,7 +63,8 @@ class ScoreOptions:
 
         names = [field.name for field in dataclasses.fields(ChunkOptions)]
         given = {name: getattr(self, _OF_CHUNKS.get(name, name)) for name in names}
-        return ChunkOptions(**given | {"frames_per_chunk": of_programs(self.frames_per_chunk)})
+        given["frames_per_chunk"] = of_programs(self.frames_per_chunk)
+        return ChunkOptions(**given)
 
     def changed(self) -> dict[str, Any]:
         """The values that are not the defaults, by name."""

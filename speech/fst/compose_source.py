@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from .sums import PRECISE
 
-GRAPH_WORDS = (
-    *("lazy", "start1", "final1", "begin1", "arcs1"),
-    *("start2", "final2", "begin2", "arcs2", "epsilons"),
-    *("interval_begin", "intervals", "final_label", "sums"),
-    *("states1", "emitting", "most", "interval_set", "labels"),
-)
-"""What `graph_new` is given, a 64-bit word each, after the address for its result."""
+# What `graph_new` is given, a 64-bit word each, after the address for its result:
+#   lazy, start1, final1, begin1, arcs1, start2, final2, begin2, arcs2, epsilons, interval_begin,
+#   intervals, final_label, sums, states1, emitting, most, interval_set, labels
 
 _SOURCE = r"""
 #include <stdint.h>
@@ -185,7 +181,7 @@ static int memo_grow(Graph *g) {
   for (int64_t i = 0; i < slots; i++) made[i].key = -1;
   for (int64_t i = 0; i < g->memo_slots; i++) {
     if (g->memo[i].key < 0) continue;
-    uint64_t at = (uint64_t)g->memo[i].key * 0x9E3779B97F4A7C15ull >> 20 & (slots - 1);
+    uint64_t at = (uint64_t)g->memo[i].key * 0x9E3779B97F4A7C15ull >> 34 & (slots - 1);
     while (made[at].key >= 0) at = (at + 1) & (slots - 1);
     made[at] = g->memo[i];
   }
@@ -195,7 +191,7 @@ static int memo_grow(Graph *g) {
 static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc **prefix) {
   const int64_t key = (int64_t)g->interval_set[s1] << 32 | s2;
   if (g->memos * 2 >= g->memo_slots && !memo_grow(g)) { g->failed = 1; return 0; }
-  uint64_t at = (uint64_t)key * 0x9E3779B97F4A7C15ull >> 20 & (g->memo_slots - 1);
+  uint64_t at = (uint64_t)key * 0x9E3779B97F4A7C15ull >> 34 & (g->memo_slots - 1);
   while (g->memo[at].key >= 0 && g->memo[at].key != key) at = (at + 1) & (g->memo_slots - 1);
   Memo *m = &g->memo[at];
   if (m->key < 0) {

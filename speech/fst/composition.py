@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arcs import ArcFst
 from .graph import LookaheadGraph
 from .sums import PRECISE
 
@@ -20,8 +19,8 @@ NONE = -1
 STATE = np.dtype(
     [("s1", "<i4"), ("s2", "<i4"), ("word", "<i4"), ("filter", "<i4"), ("ahead", "<f4")]
 )
-"""A composed state: two states, the word passed (-1: none), whether epsilons of the grammar are over,
-and the cost that is looked ahead."""
+"""A composed state: two states, the word passed (-1: none), whether the grammar's epsilons are
+over, and the cost that is looked ahead."""
 
 MADE = np.dtype(
     [
@@ -38,10 +37,6 @@ def spread(begin: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return owner, np.arange(len(owner)) + (begin - (np.cumsum(counts) - counts))[owner]
 
 
-def _keys(fst: ArcFst, labels: np.ndarray) -> np.ndarray:
-    return fst.source() << 32 | labels.astype(np.int64)
-
-
 def _key(states: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return states.astype(np.int64) << 32 | labels.astype(np.int64)
 
@@ -52,10 +47,7 @@ class Composition:
     def __init__(self, graph: LookaheadGraph) -> None:
         self._graph = graph
         self._one, self._two = graph.first, graph.second
-        self._words = _keys(self._two, graph.labels)
-        self._outputs = _keys(self._one, self._one.arcs["olabel"])
-        sets = np.repeat(np.arange(len(graph.interval_begin) - 1), np.diff(graph.interval_begin))
-        self._starts = _key(sets, graph.intervals[:, 0])
+        self._words, self._outputs, self._starts = graph.keys
         self.forget()
 
     def forget(self) -> None:
@@ -138,7 +130,7 @@ class Composition:
         arcs = self._two.arcs[place]
         made = self._made(owner, ~by_first[owner], place)
         made["olabel"] = arcs["olabel"]
-        made["weight"] = arcs["weight"] - states["ahead"][owner]
+        made["weight"] = (arcs["weight"] - states["ahead"][owner]) + np.float32(0)
         made["target"]["s1"], made["target"]["s2"] = states["s1"][owner], arcs["nextstate"]
         return made
 

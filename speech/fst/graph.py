@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.python.cached import cached_property
 from .arcs import ArcFst
 from .openfst import FstFile
 from .sums import running_sums
@@ -99,6 +100,17 @@ class LookaheadGraph:
             final_label=known.final_label,
             largest=largest,
             **parts,
+        )
+
+    @cached_property
+    def keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sorted keys for NumPy's search: state and input label of the second's arcs, state and
+        output label of the first's, set and begin of intervals; int64 each."""
+        sets = np.repeat(np.arange(len(self.interval_begin) - 1), np.diff(self.interval_begin))
+        return (
+            self.second.source() << 32 | self.labels,
+            self.first.source() << 32 | self.first.arcs["olabel"],
+            sets << 32 | self.intervals[:, 0],
         )
 
     def with_grammar(self, second: ArcFst) -> LookaheadGraph:

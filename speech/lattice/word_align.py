@@ -29,11 +29,17 @@ def word_aligned(
     transitions: TransitionIds,
     boundaries: WordBoundaries,
     warn: Callable[[str], None],
+    *,
+    unfinished: bool = False,
 ) -> tuple[CompactLattice, bool]:
     """The word-aligned lattice, and whether it is right; what is wrong is told once.
 
     Words that were cut off at the end, as those of an utterance that was broken off, are put out as
     far as they go, and the lattice is not right then.
+
+    Args:
+        unfinished: the utterance goes on. Then words that are cut off have the label of parts of
+            words, and nothing is wrong with them.
 
     Raises:
         ShapeError: the lattice is empty or has a loop, a transition-id that the model lacks or a
@@ -41,7 +47,7 @@ def word_aligned(
         FormatError: it unfolds to too many states, see the limit `lattice`.
     """
     check_lattice(lattice, transitions)
-    return _Aligner(lattice, transitions, boundaries, warn).run()
+    return _Aligner(lattice, transitions, boundaries, warn, unfinished).run()
 
 
 class _Aligner:
@@ -51,8 +57,10 @@ class _Aligner:
         transitions: TransitionIds,
         boundaries: WordBoundaries,
         warn: Callable[[str], None],
+        unfinished: bool,
     ) -> None:
         self._lattice, self._known = with_one_end(lattice), transitions
+        self._unfinished = unfinished
         self._boundaries = boundaries
         self._out: Unfolding[_Pending] = Unfolding(warn)
 
@@ -129,23 +137,31 @@ class _Aligner:
         """Put out what waits at the end: the last word or silence, whole or cut off."""
         state, ids, words = pending
         if not ids:
-            self._out.fail(f"words without frames at the end are dropped: {words}")
+            self._tell(f"words without frames at the end are dropped: {words}")
             self._out.add(here, 0, ONE, _Pending(state))
             return
         label = words[0] if words else PARTIAL
+        rest = words[1:]
         first = self._boundaries.kind(self._known.phone[ids[0]])
         last = self._boundaries.kind(self._known.phone[ids[-1]])
         if words:
             whole = (first, last) in (("begin", "end"), ("singleton", "singleton"))
             if not whole or not self._ends(ids):
-                self._out.fail("the last word of the lattice is cut off")
+                self._tell("the last word of the lattice is cut off")
+                if self._unfinished:
+                    label, rest = PARTIAL, ()
         elif first == "nonword":
             label = SILENCE
             if not self._ends(ids):
-                self._out.fail("the silence at the end of the lattice is cut off")
+                self._tell("the silence at the end of the lattice is cut off")
         else:
-            self._out.fail("the lattice ends with a part of a word that is not known")
-        self._out.add(here, label, Weight(ids=ids), _Pending(state, (), words[1:]))
+            self._tell("the lattice ends with a part of a word that is not known")
+        self._out.add(here, label, Weight(ids=ids), _Pending(state, (), rest))
+
+    def _tell(self, message: str) -> None:
+        """A fault, unless the end is to be one only for now."""
+        if not self._unfinished:
+            self._out.fail(message)
 
     def _ends(self, ids: tuple[int, ...]) -> bool:
         """Whether the last phone has ended."""

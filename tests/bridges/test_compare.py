@@ -119,6 +119,33 @@ def test_recorded_outputs_of_kaldi(tmp_path):
     assert found.shape == wanted[key].shape and np.abs(found - wanted[key]).max() < 1e-4
 
 
+def test_files_of_kaldis_values(tmp_path):
+    """A matrix alone in a file: binary, compressed, as text; nothing may stand behind it."""
+    from opscope.bridges.compare.inputs import read_numbers
+    from opscope.nnet3.files.compressed import CompressedMatrix
+    from opscope.nnet3.files.kaldi_io import Writer
+    from opscope.nnet3.tables.kinds import KINDS
+
+    matrix, path = np.eye(9, 4, dtype=np.float32), tmp_path / "m.mat"
+    for binary in (True, False):
+        writer = Writer(binary)
+        writer.write_matrix(matrix)
+        path.write_bytes(writer.getvalue())
+        np.testing.assert_array_equal(read_numbers(str(path)), matrix)
+    writer = Writer(True)
+    CompressedMatrix.compress(matrix).write(writer)
+    path.write_bytes(writer.getvalue())
+    np.testing.assert_allclose(read_numbers(str(path)), matrix, atol=1e-2)
+    path.write_bytes(writer.getvalue() + b"more")
+    with pytest.raises(opscope.FormatError, match="something stands behind the value"):
+        read_numbers(str(path))
+    writer = Writer(True)
+    KINDS["int_vector"].write(writer, np.arange(3, dtype=np.int32))
+    path.write_bytes(writer.getvalue())
+    with pytest.raises(opscope.FormatError, match="int_vector, no matrix or vector"):
+        read_numbers(str(path))
+
+
 def change_last_affine(path: Path, target: Path) -> tuple[Path, str]:
     """A network with one other weight in its last affine layer, and that layer's node."""
     nnet = Nnet.read(path)

@@ -17,7 +17,7 @@ from kaldi_data import need
 from opscope import VariableError
 from opscope.bridges.compare.arrays import apart, apart_in_layouts, equal_in_a_layout, scaled
 from opscope.bridges.compare.layers import Layer
-from opscope.bridges.compare.matching import made_up_for, match, scaled_of
+from opscope.bridges.compare.matching import made_up_for, match, scaled_of, type_of
 from opscope.bridges.onnx.files.reading import read_model
 from opscope.bridges.onnx.files.tensors import from_array, to_array
 from opscope.cntk.models.v1 import write_model
@@ -57,6 +57,27 @@ def test_kaldi_and_onnx(name, layer, tmp_path):
         assert first is not None and first.name == first.other_name == layer
     found = opscope.compare(exported, changed)
     assert found.first_divergence is not None and found.first_divergence.name == layer
+
+
+def test_types_in_the_words_of_all_forms():
+    words = {"RectifiedLinearComponent": "relu", "Relu": "relu", "NaturalGradientAffine": "linear"}
+    words |= {
+        "LogSoftmaxComponent": "log_softmax",
+        "Softmax": "softmax",
+        "Max": "",
+        "Gemm": "linear",
+    }
+    assert {word: type_of(word) for word in words} == words
+
+
+def test_equal_values_beat_a_name_that_both_have():
+    """`x` of one is `y` of the other, whose own `x` stands for something else."""
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=(2, 4, 3)).astype(np.float32)
+    first = {"x": Layer("x", "A", two, ()), "y": Layer("y", "B", one, ("x",))}
+    other = {"x": Layer("x", "A", one.T.copy(), ())}
+    (pair,) = match(first, other, alike=False, tolerance=1e-4)
+    assert (pair.first.name, pair.other.name, pair.how) == ("y", "x", "values")
 
 
 def test_a_recurrent_network_and_onnx(tmp_path):

@@ -114,6 +114,26 @@ def test_each_syntax_on_the_other_kind():
 # Numbers
 
 
+def test_low_rank_of_nan():
+    """No decomposition, and an error that says so."""
+    made = nnet()
+    made.components["a1"].linear_params[1, 2] = np.nan
+    with pytest.raises(OpscopeError, match="NaN or infinities has no singular values"):
+        opscope.edit(made).low_rank("a1", 3)
+
+
+@pytest.mark.parametrize("inputs", [{}, {"w": ("hidden.w",)}, {"x": (), "w": ("hidden.w",)}])
+def test_operators_without_inputs(tmp_path, inputs):
+    """A damaged net, whose operator lacks what edits look at, is refused as any other."""
+    net, scope = opscope.load(saved(tmp_path / "n.pb"), train=True)
+    ops = net.op_list.copy()
+    at = next(i for i, op in enumerate(ops.ops) if "hidden.w" in op.input_names())
+    ops.ops[at] = ops.ops[at].changed(inputs=inputs)
+    for change in (lambda e: e.low_rank("hidden.w", 2), lambda e: e.new_output(4, "hidden")):
+        with pytest.raises(OpscopeError):
+            change(opscope.edit(ops, scope))
+
+
 def test_low_rank_is_numpys(tmp_path):
     before = nnet().components["a1"]
     parts = opscope.edit(nnet()).low_rank("a1", 3).net.components

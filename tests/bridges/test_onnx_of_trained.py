@@ -15,7 +15,9 @@ from nnet3_onnx import OnnxNet, ours, with_statistics
 from opscope.bridges.onnx.export.checking import ExportError, error_of
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
+from opscope.nnet3.inference.in_dtype import in_float64
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.network.simple_request import simple_request
 from reference_folders import DATA
 
 MOST_FRAMES = 50  # of a chunk of nnet3-compute
@@ -72,12 +74,46 @@ def test_batches_of_several_lengths():
 
 
 def test_statistics_in_the_check(tmp_path):
-    """Our deviations are further from float64 than the graph's, and the message says so."""
+    """Our deviations are further from float64 than the graph's: the check tells, and takes that."""
     features = list(read_archive(need("trained", "feats.ark")).values())
     model, given = need("trained", "stats", "model.raw"), [{"input": each} for each in features]
-    with pytest.raises(ExportError, match="deviations in statistics.* allow 1e-3"):
-        opscope.to_onnx(model, tmp_path / "m.onnx", inputs=given)
-    assert opscope.to_onnx(model, tmp_path / "m.onnx", inputs=given, bound=1e-3).error > 1e-4
+    for options in ({}, {"frame_subsampling_factor": 3}):
+        check = opscope.to_onnx(model, tmp_path / "m.onnx", inputs=given, **options)
+        assert check.error < 5e-6
+        (away,) = re.findall(r"our float64, from which our float32, .* is (\S+) away", str(check))
+        assert 1e-4 < float(away) < 1e-3
+    assert "float64" not in str(opscope.to_onnx(model, tmp_path / "m.onnx", inputs=given, bound=1))
+
+
+def test_a_wrong_graph_differs_from_float64_too(tmp_path, monkeypatch):
+    """Another variance floor is no rounding: nothing is written."""
+    nnet = Nnet.read(need("trained", "stats", "model.raw"))
+    pooling = next(c for c in nnet.components.values() if "Pooling" in c.type)
+
+    def wrong(network, **options):
+        pooling.variance_floor, before = 0.5, pooling.variance_floor
+        try:
+            return nnet3_graph(network, **options)
+        finally:
+            pooling.variance_floor = before
+
+    monkeypatch.setattr("opscope.bridges.onnx.export.nnet3_nets.nnet3_graph", wrong)
+    with pytest.raises(ExportError, match="at most 0.0001 is allowed"):
+        opscope.to_onnx(nnet, tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_float64_is_nearer_than_kaldi():
+    """The judge itself: float64 all through, near Kaldi's float32, and not equal to it."""
+    features = read_archive(need("trained", "feats.ark"))
+    wanted = read_archive(need("trained", "stats", "output.ark"))
+    nnet = Nnet.read(need("trained", "stats", "model.raw"))
+    key, frames = next((k, v) for k, v in features.items() if len(v) <= MOST_FRAMES)
+    request = simple_request(nnet, len(frames))
+    rows = np.clip(request.inputs[0].indexes[:, 1], 0, len(frames) - 1)
+    found = in_float64(nnet, request, {"input": frames[rows]})["output"]
+    assert found.dtype == np.float64
+    assert 1e-6 < np.abs(found - wanted[key]).max() < 2e-3
 
 
 @pytest.mark.parametrize("name", ["tdnn", "tdnnf", "cnn", "lstmp"])

@@ -247,14 +247,6 @@ def test_the_command_tells_several_files(tmp_path):
     assert result.output.count("kind   ") == 2 and "opscope net\n" in result.output
 
 
-def test_commands_that_are_told_run(tmp_path):
-    path = _saved(tmp_path)
-    for command in opscope.open(path).commands:
-        words = command.split()[1:]
-        if words[0] in ("show", "verify", "summary"):
-            assert CliRunner().invoke(main, words).exit_code == 0
-
-
 def test_a_language_that_the_name_does_not_tell(tmp_path):
     """It is told, and no command takes it for a config."""
     path = tmp_path / "net.txt"

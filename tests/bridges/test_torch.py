@@ -17,7 +17,7 @@ from kaldi_data import need, read_archive
 from nnet3_onnx import LAYERS_OF_FRAMES, with_statistics
 from nnet3_torch import assert_equals, changed, layer_net, model_of, module_of, run, torch
 from opscope import OpscopeError, to_torch, weights_from_torch
-from opscope.bridges.torch.nnet3.rows import NotInTorchError
+from opscope.bridges.torch.folder import NotInTorchError
 from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.nnet3 import Nnet, xconfig_to_config
 from opscope.python_api.cli.main import main

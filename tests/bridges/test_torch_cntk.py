@@ -17,8 +17,8 @@ import cntk_data
 import opscope
 from cntk_random_nets import make, random_network
 from cntk_runtime_nets import Builder
-from opscope import cntk_to_torch, cntk_weights_from_torch
-from opscope.bridges.torch.from_cntk.pruning import NotInPyTorchError
+from opscope import to_torch, weights_from_torch
+from opscope.bridges.torch.folder import NotInTorchError
 from opscope.cntk.models.open_model import open_model
 from opscope.cntk.readers.base.data import Stream
 from opscope.cntk.readers.base.order import FileOrder
@@ -53,7 +53,7 @@ def named(found, made):
 
 def assert_equals(net, folder, lengths=(1, 2, 9), **options):
     """The module computes what the network does."""
-    made = cntk_to_torch(net, folder, **options)
+    made = to_torch(net, folder, **options)
     model, rng = model_of(folder), np.random.default_rng(1)
     timed = made.config["has_time"]
     names = {arg: arg for arg in made.config["inputs"]}
@@ -196,7 +196,7 @@ def test_v2_models(tmp_path):
     made, _ = assert_equals(CntkNet(open_model(tmp_path / "r.model").network), tmp_path / "made")
     assert list(made.config["outputs"]) == ["Dropout11"]
     with pytest.raises(FormatError, match="are read, and not written"):
-        cntk_weights_from_torch(tmp_path / "made", tmp_path / "r.model", tmp_path / "new.model")
+        weights_from_torch(tmp_path / "made", tmp_path / "r.model", tmp_path / "new.model")
 
 
 @pytest.mark.parametrize("spatial", [False, True])
@@ -276,10 +276,10 @@ CASES = {
 def test_models_that_cntk_trained(tmp_path, case):
     path = cntk_data.need(case, "final.model")
     try:
-        made = cntk_to_torch(path, tmp_path, outputs=CASES[case])
+        made = to_torch(path, tmp_path, outputs=CASES[case])
     except VariableError:
         criterion = open_model(path).network.groups["criterion"][0]
-        made = cntk_to_torch(path, tmp_path, outputs=[criterion.inputs[1].name])
+        made = to_torch(path, tmp_path, outputs=[criterion.inputs[1].name])
     recorded = load_file(tmp_path / "check.safetensors")
     model = model_of(tmp_path)
     for number in range(2):
@@ -299,14 +299,14 @@ def test_what_is_refused(tmp_path):
     b.add("CrossEntropyWithSoftmax", "ce", y, x)
     b.add("CosDistance", "far", x, y)
     net = b.net()
-    with pytest.raises(NotInPyTorchError, match=r"ce \(CrossEntropyWithSoftmax\).*; far \(CosD"):
-        cntk_to_torch(net, tmp_path, outputs=["ce", "far"])
+    with pytest.raises(NotInTorchError, match=r"ce \(CrossEntropyWithSoftmax\).*; far \(CosD"):
+        to_torch(net, tmp_path, outputs=["ce", "far"])
     with pytest.raises(VariableError, match="no output nodes"):
-        cntk_to_torch(net, tmp_path)
+        to_torch(net, tmp_path)
     with pytest.raises(VariableError, match="no node 'cd'"):
-        cntk_to_torch(net, tmp_path, outputs=["cd"])
+        to_torch(net, tmp_path, outputs=["cd"])
     with pytest.raises(OpscopeError, match="each once"):
-        cntk_to_torch(net, tmp_path, outputs=["x", "x"])
+        to_torch(net, tmp_path, outputs=["x", "x"])
     assert not list(tmp_path.iterdir())
 
 
@@ -332,15 +332,13 @@ def trained(folder, given, labels):
 def test_weights_back(tmp_path, feed_forward):
     """What PyTorch trained computes the same in CNTK's file; what it did not, is as it was."""
     feed_forward.save(tmp_path / "m.dnn")
-    cntk_to_torch(tmp_path / "m.dnn", tmp_path / "made")
+    to_torch(tmp_path / "m.dnn", tmp_path / "made")
     given, labels = torch.randn(8, 4), torch.randint(0, 3, (8,))
-    assert (
-        cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "same.dnn") == []
-    )
+    assert weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "same.dnn") == []
     assert (tmp_path / "same.dnn").read_bytes() == (tmp_path / "m.dnn").read_bytes()
     model, (first, second) = trained(tmp_path / "made", given, labels)
     assert second < first
-    changed = cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
+    changed = weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
     assert sorted(changed) == ["W", "b"]
     net = CntkNet(open_model(tmp_path / "new.dnn").network)
     with torch.no_grad():
@@ -354,9 +352,9 @@ def test_weights_that_do_not_fit(tmp_path, feed_forward):
     from safetensors.torch import save_file
 
     feed_forward.save(tmp_path / "m.dnn")
-    cntk_to_torch(tmp_path / "m.dnn", tmp_path / "made")
+    to_torch(tmp_path / "m.dnn", tmp_path / "made")
     with pytest.raises(OpscopeError, match="is the original"):
-        cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "m.dnn")
+        weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "m.dnn")
     path = tmp_path / "made" / "model.safetensors"
     state = load_file(path)
     bad = {**state, "W.weight": torch.zeros(4, 5), "more": torch.zeros(1)}
@@ -366,12 +364,12 @@ def test_weights_that_do_not_fit(tmp_path, feed_forward):
     ):
         save_file(given, path)
         with pytest.raises(ShapeError, match=text):
-            cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
+            weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
     config = json.loads((tmp_path / "made" / "config.json").read_text())
     config["outputs"] = {"other": [3]}
     (tmp_path / "made" / "config.json").write_text(json.dumps(config))
     with pytest.raises(FormatError, match="is not what .*no node 'other'"):
-        cntk_weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
+        weights_from_torch(tmp_path / "made", tmp_path / "m.dnn", tmp_path / "new.dnn")
     assert not (tmp_path / "new.dnn").exists()
 
 
@@ -442,3 +440,27 @@ def test_options_of_other_networks(tmp_path, feed_forward):
     assert told.exit_code and "no meaning for a network of CNTK" in told.output + str(
         told.exception
     )
+
+
+def test_one_face_for_both_kinds(tmp_path, feed_forward):
+    from opscope.nnet3 import Nnet
+
+    feed_forward.save(tmp_path / "m.dnn")
+    config = "input-node name=input dim=2\noutput-node name=output input=input\n"
+    Nnet.from_config_text(config, 0).write(tmp_path / "a.raw")
+    to_torch(tmp_path / "m.dnn", tmp_path / "of_cntk")
+    for option in ({"whole": True}, {"frame_subsampling_factor": 3}):
+        (name,) = option
+        with pytest.raises(OpscopeError, match=f"{name} has no meaning for a network"):
+            to_torch(tmp_path / "m.dnn", tmp_path / "made", **option)
+    with pytest.raises(FormatError, match=r"model_type is 'cntk', but .*a\.raw is a Kaldi nnet3"):
+        weights_from_torch(tmp_path / "of_cntk", tmp_path / "a.raw", tmp_path / "b.raw")
+    (tmp_path / "text").write_text("no model\n")
+    with pytest.raises(FormatError, match=r"of no known kind; a network of Kaldi's .* is wanted"):
+        to_torch(tmp_path / "text", tmp_path / "made")
+    with pytest.raises(FormatError, match="PyTorch module folder; a network of Kaldi's"):
+        to_torch(tmp_path / "of_cntk", tmp_path / "made")
+    with pytest.raises(OpscopeError, match="you gave int"):
+        to_torch(3, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+    assert not (tmp_path / "b.raw").exists()

@@ -20,8 +20,8 @@ from nnet3_torch import (
     run,
 )
 from opscope import to_torch, weights_from_torch
+from opscope.bridges.torch.folder import NotInTorchError
 from opscope.bridges.torch.nnet3.layers import why_not
-from opscope.bridges.torch.nnet3.rows import NotInTorchError
 from opscope.bridges.torch.nnet3.windows import WINDOWS
 from opscope.nnet3 import Nnet
 from opscope.nnet3.components.base.component import COMPONENTS

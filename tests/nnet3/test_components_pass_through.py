@@ -78,6 +78,20 @@ class TestTruncateGradient(Passing):
         got = self.gradient(grad, **self.attrs)
         np.testing.assert_allclose(got, [[0, 0], [1.2, 1.6], [0.6, 0.8]], rtol=1e-6)
 
+    def test_small_ones_stay_as_they_are(self):
+        grad = np.array([[0.6, 0.8], [-0.1, 1.9], [0.0, 2.0]])
+        for last in (1.9, 2.0, 2.1):  # below, at and above the threshold
+            grad[2, 1] = last
+            got = self.gradient(grad, **self.attrs)
+            want = grad * np.array([[1], [1], [min(1, 2 / last)]])
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+    def test_nan_stays(self):
+        grad = np.array([[0.6, 0.8], [np.nan, 0.1], [0.6, 0.8]])
+        got = self.gradient(grad, **self.attrs)
+        np.testing.assert_allclose(got[::2], grad[::2])
+        assert np.isnan(got[1]).all()
+
     def test_norms_are_taken_after_the_scale(self):
         grad = np.array([[0.6, 0.8], [6.0, 8.0], [0.6, 0.8]])
         got = self.gradient(grad, **self.attrs | {"scale": 10.0})

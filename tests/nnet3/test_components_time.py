@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-import opscope.nnet3.components  # noqa: F401  (registers the operators)
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.runtime.plain_net import PlainNet
+from opscope.nnet3.components import tdnn
 from opscope.nnet3.operators import blocks
 from opscope.testing import Case, OpTest
 
@@ -41,6 +44,48 @@ class TestTdnn(OpTest):
         self.refuses("rows 0 to 4 are read and x has 4", given, attrs | {"rows": 4})
         self.refuses("rows -1 to", given, attrs | {"first": [-1, 1]})
         self.refuses("columns of w", given, attrs | {"first": [0]})
+
+
+class TestTdnnInSpans(TestTdnn):
+    """Spans of two rows, the last one shorter; a product for every offset."""
+
+    @pytest.fixture(autouse=True)
+    def short_spans(self, monkeypatch):
+        monkeypatch.setattr(tdnn, "_SPAN", 2)
+        monkeypatch.setattr(tdnn, "_NARROW", 1)
+
+    @pytest.mark.parametrize("libraries", ["packed,mkl,blas,xp", "blas,xp", "xp"])
+    @pytest.mark.parametrize("small", [1 << 17, 0])
+    def test_wide_rows(self, libraries, small, monkeypatch):
+        monkeypatch.setenv("OPSCOPE_LIBRARIES", libraries)
+        monkeypatch.setattr(tdnn, "_SPAN", 384)
+        monkeypatch.setattr(tdnn, "_SMALL", small)  # 0: all rows at once
+        rng = np.random.default_rng(0)
+        given = {
+            "x": rng.normal(size=(1003, 70)).astype(np.float32),
+            "w": rng.normal(size=(30, 140)).astype(np.float32),
+            "b": rng.normal(size=30).astype(np.float32),
+        }
+        attrs = {"first": [0, 3], "stride": 1, "rows": 1000}
+        grad = rng.normal(size=(1000, 30)).astype(np.float32)
+        net, scope = PlainNet(), Scope()
+        slots = {name: [name] for name in given}
+        net.add_op("nnet3.tdnn", slots, {"out": ["out"]}, attrs)
+        slots["out_grad"] = ["grad"]
+        outputs = {f"{name}_grad": [f"d{name}"] for name in given}
+        net.add_op("nnet3.tdnn_grad", slots, outputs, attrs)
+        scope.feed({**given, "grad": grad})
+        names = ["out", "dx", "dw", "db"]
+        net.run(scope, OpContext(live_out=names))
+        double = {name: array.astype(np.float64) for name, array in given.items()}
+        x = np.concatenate([double["x"][at : at + 1000] for at in (0, 3)], axis=1)
+        back, dx = grad @ double["w"], np.zeros((1003, 70))
+        dx[:1000] += back[:, :70]
+        dx[3:] += back[:, 70:]
+        want = [x @ double["w"].T + double["b"], dx, grad.T @ x, grad.sum(0, dtype=np.float64)]
+        for name, array in zip(names, want, strict=True):
+            error = np.abs(scope.numpy(name) - array).max() / np.abs(array).max()
+            assert error < 1e-5, name
 
 
 class TestTimeHeightConvolution(OpTest):

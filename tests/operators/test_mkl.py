@@ -48,6 +48,27 @@ def test_adding_to_what_is_there(product: Any, layout: str) -> None:
 
 
 @with_mkl
+@pytest.mark.parametrize("begin", ["nothing", "bias", "out"])
+@pytest.mark.parametrize("depth", [2 * _mkl._PIECE - 1, 2 * _mkl._PIECE, 5 * _mkl._PIECE + 7])
+def test_narrow_gradients_of_weights(depth: int, begin: str) -> None:
+    make = maker(np.float32)
+    a, b, bias = make(depth, 40), make(depth, 24), make(24)
+    whole = make(40, 30)
+    out, before = whole[:, 3:27], whole.copy()
+    want = a.T.astype(np.float64) @ b
+    given: dict[str, Any] = {}
+    if begin == "bias":
+        want, given = want + bias, {"bias": bias}
+    elif begin == "out":
+        want, given = want + out, {"by": np.empty_like(out)}
+    call = _mkl.product(np, a.T, b, out, **given)
+    call()
+    np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(whole[:, :3], before[:, :3])
+    np.testing.assert_array_equal(whole[:, 27:], before[:, 27:])
+
+
+@with_mkl
 def test_neighbours_of_a_view_are_untouched() -> None:
     whole = np.full((6, 9), np.nan, np.float32)
     _mkl.product(np, np.ones((6, 2), "f"), np.ones((2, 4), "f"), whole[:, 3:7])()

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opscope.operators.math.softmax import _PIECE
 from opscope.testing import Case, OpTest
 
 ALL_FLOATS = ("float16", "float32", "float64")
@@ -53,6 +54,14 @@ class TestLogSoftmax(AlongAxis):
     def test_is_stable(self):
         out = self.output(Case({"x": np.array([[1e4, 0.0, 0.0]])}))["out"]
         np.testing.assert_array_equal(out, [[0, -1e4, -1e4]])
+
+    def test_rows_in_pieces(self):
+        """Several pieces, the last one shorter; each row is as it is alone."""
+        x = np.random.default_rng(0).standard_normal((5, _PIECE // 2 - 3))
+        out = self.output(Case({"x": x}))["out"]
+        alone = [self.output(Case({"x": row[None]}))["out"][0] for row in x]
+        np.testing.assert_array_equal(out, alone)
+        np.testing.assert_allclose(np.exp(out).sum(1), 1, rtol=1e-4)
 
 
 class TestHardmax(AlongAxis):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors.numpy import load_file, save_file
 
 import format_nets
 import opscope
@@ -177,7 +178,31 @@ def test_kaldi_to_pytorch_and_back():
     nnet3()
     opscope.convert("a.raw", "other", "torch")
     checked(opscope.convert("other", "c.raw", original="a.raw"))
+    with pytest.raises(FormatError, match=r"a\.mdl is a Kaldi nnet3 acoustic model .*NAME\.mdl"):
+        opscope.convert("folder", "c.raw", original="a.mdl")
+    assert not [name for name in os.listdir() if name.startswith(".")]
     assert torch is not None
+
+
+def test_cntk_to_pytorch_and_back():
+    pytest.importorskip("torch")
+    cntk()
+    report = opscope.convert("a.dnn", "folder/")
+    checked(report)
+    assert "by check.py in PyTorch" in str(report) and "--original a.dnn" in str(report)
+    held = load_file("folder/model.safetensors")
+    name = next(name for name, array in held.items() if array.dtype == np.float32)
+    held[name] = held[name] + np.float32(0.5)
+    save_file(held, "folder/model.safetensors")
+    back = opscope.convert("folder", "b.dnn", original="a.dnn")
+    checked(back)
+    assert "1 parameters have other weights than a.dnn" in str(back)
+    assert Path("b.dnn").read_bytes() != Path("a.dnn").read_bytes()
+    nnet3()
+    with pytest.raises(FormatError, match="model_type is 'cntk', but a.raw is a Kaldi nnet3"):
+        opscope.convert("folder", "c.raw", original="a.raw")
+    with pytest.raises(OpscopeError, match="no meaning for CNTK model -> PyTorch module"):
+        opscope.convert("a.dnn", "other/", frame_subsampling_factor=3)
 
 
 # -- CNTK

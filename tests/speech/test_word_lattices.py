@@ -159,6 +159,21 @@ def test_broken_lattices(lattice: CompactLattice, told: str, wanted: object) -> 
         assert [(a.label, a.weight.ids) for group in found.arcs for a in group] == wanted
 
 
+@pytest.mark.parametrize(
+    ("lattice", "wanted"),
+    [
+        (line((7, (9, 3)), (8, (7, 8))), [(7, (9,)), (91, (3, 7, 8))]),
+        (line((7, (9, 10)), (0, (1, 2))), [(7, (9, 10)), (90, (1, 2))]),
+        (line((7, (9,)), (8, ())), [(7, (9,))]),
+        (line((7, (9, 3)), (8, (5, 6))), [(7, (9,)), (8, (3, 5, 6))]),
+    ],
+)
+def test_words_of_an_utterance_that_goes_on(lattice: CompactLattice, wanted: object) -> None:
+    found, right = word_aligned(lattice, IDS, BOUNDARIES, pytest.fail, unfinished=True)
+    assert right
+    assert [(a.label, a.weight.ids) for group in found.arcs for a in group] == wanted
+
+
 def test_lattices_that_are_refused() -> None:
     def align(lattice: CompactLattice) -> None:
         word_aligned(lattice, IDS, BOUNDARIES, pytest.fail)

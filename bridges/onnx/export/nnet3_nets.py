@@ -11,10 +11,14 @@ import numpy as np
 
 from ....framework.base.errors import OpscopeError, ShapeError
 from ....nnet3.cache.computers import ComputerCache
+from ....nnet3.graph.request import ComputationRequest, IoSpecification
 from ....nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from ....nnet3.inference.in_dtype import in_float64
+from ....nnet3.inference.priors import log_priors
 from ....nnet3.inference.xvector import xvector
-from ....nnet3.network.for_inference import Model, for_inference, nnet_of, opened
+from ....nnet3.network.for_inference import Model, chosen_priors, for_inference, nnet_of, opened
 from ....nnet3.network.model import AmNnetSimple
+from ....nnet3.network.simple_request import simple_request
 from ..files.graph import Graph, plain_name
 from ..from_nnet3.export import nnet3_graph
 from ..from_nnet3.inputs import Inputs, joined_inputs
@@ -58,12 +62,16 @@ def nnet3_export(
     name: str,
     options: Nnet3Options,
     given: Sequence[Values],
-) -> tuple[Graph, list[Case]]:
+) -> tuple[Graph, list[Case], Callable[[], list[Case]]]:
     """The graph of a network, and inputs with the outputs that they have here.
 
     Args:
         given: real inputs, `input` as [frames, dim] or [1, frames, dim], `ivector` as [dim] or
             [1, dim].
+
+    Returns:
+        The graph, the cases, and what gives the same cases as they are computed in float64 (their
+        outputs are then rounded), to be asked where rounding matters.
 
     Raises:
         NotExportedError: parts have no form in ONNX; all are named.
@@ -89,6 +97,7 @@ def nnet3_export(
     utterances = [*(_utterance(each, inputs) for each in given), *_random(inputs, options.whole)]
     compute = _compute(network, options)
     cases: list[Case] = []
+    computed: list[tuple[np.ndarray, np.ndarray | None]] = []
     for number, (features, ivector) in enumerate(utterances):
         try:
             wanted = compute(features, ivector)
@@ -97,9 +106,15 @@ def nnet3_export(
                 raise
             continue  # fewer frames than the network's window
         cases.append((_inputs(features, ivector, inputs, read), {"output": wanted[None]}))
+        computed.append((features, ivector))
     if not cases:
         raise ExportError(f"ONNX: the network wants more than {_WHOLE[-1]} frames; give real ones")
-    return graph, cases
+
+    def in_double() -> list[Case]:
+        values = [_in_double(network, options, *each)[None] for each in computed]
+        return [(case[0], {"output": value}) for case, value in zip(cases, values, strict=True)]
+
+    return graph, cases, in_double
 
 
 def as_stream(graph: Graph, run: Run) -> Run:
@@ -137,6 +152,30 @@ def _compute(network: Any, options: Nnet3Options) -> Compute:
         return ChunkComputer(network, chunks, options.priors).compute(features, ivector)
 
     return compute
+
+
+def _in_double(
+    network: Any, options: Nnet3Options, features: np.ndarray, ivector: np.ndarray | None
+) -> np.ndarray:
+    """What `_compute` gives, where each operator is one of float64; the result is rounded."""
+    nnet = nnet_of(network)
+    step = options.frame_subsampling_factor or 1
+    if options.whole:
+        times = np.arange(len(features))
+        rows = np.stack((np.zeros_like(times), times, np.zeros_like(times)), axis=1)
+        output = IoSpecification("output", np.zeros((1, 3), np.int32))
+        request = ComputationRequest([IoSpecification("input", rows)], [output])
+    else:
+        request = simple_request(nnet, -(-len(features) // step), subsampling=step)
+    given = {}
+    for io in request.inputs:
+        times = np.clip(io.indexes[:, 1], 0, len(features) - 1)
+        given[io.name] = features[times] if io.name == "input" else ivector[None]
+    found = in_float64(nnet, request, given)["output"]
+    priors = log_priors(chosen_priors(options.priors, network), found.shape[1])
+    if priors is not None and not options.whole:
+        found = found - priors
+    return (found * (1.0 if options.whole else options.acoustic_scale)).astype(np.float32)
 
 
 def _row(vector: np.ndarray | None) -> np.ndarray:

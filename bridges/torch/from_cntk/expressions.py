@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from ....cntk.lower.emitter import dims, size
 from ....cntk.network.nodes.node import Node
-from .pruning import NotInPyTorchError
+from ..folder import NotInTorchError
 
 
 class Values(Protocol):
@@ -114,7 +114,7 @@ def _softmax(v: Values, node: Node) -> str:
 def _reshape(v: Values, node: Node) -> str:
     (child,) = node.inputs
     if node.operation == "LegacyReshape" and size(child) != size(node):
-        raise NotInPyTorchError(f"{node.name}: LegacyReshape changes the number of samples")
+        raise NotInTorchError(f"{node.name}: LegacyReshape changes the number of samples")
     return shaped(v.text(child), dims(child), dims(node))
 
 

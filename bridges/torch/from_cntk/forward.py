@@ -14,10 +14,11 @@ from ....cntk.lower.kinds.delays import delay_start, delay_steps
 from ....cntk.lower.kinds.images import Windows
 from ....cntk.network.nodes.analysis import Loop
 from ....cntk.network.nodes.node import Node
+from ..folder import NotInTorchError
 from . import modules
 from .expressions import RULES, shaped
 from .modules import Layer
-from .pruning import NotInPyTorchError, Pruned
+from .pruning import Pruned
 from .windows import image_pool, padded_conv
 
 _PRODUCTS = ("Times", "TransposeTimes", "QuantizedTimes", "LookupTable")
@@ -39,7 +40,7 @@ class Writer:
         notes: what the module does not do in training as the network does.
 
     Raises:
-        NotInPyTorchError: nodes that have no form here; all are named.
+        NotInTorchError: nodes that have no form here; all are named.
     """
 
     def __init__(self, net: Pruned) -> None:
@@ -67,7 +68,7 @@ class Writer:
             self.arguments[name] = node
             self._texts[node] = name
         if not net.inputs:
-            raise NotInPyTorchError("the outputs read no input")
+            raise NotInTorchError("the outputs read no input")
         self._plan_layers()
         for node in net.order:
             self._write(node)
@@ -82,7 +83,7 @@ class Writer:
         if told:
             more = len(told) - _MOST_NAMED
             listed = "; ".join(told[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-            raise NotInPyTorchError(f"no form in PyTorch here: {listed}")
+            raise NotInTorchError(f"no form in PyTorch here: {listed}")
 
     def _why_not(self, node: Node) -> str:
         operation = node.operation
@@ -140,16 +141,14 @@ class Writer:
             return modules.linear(node, *self._bias_after(node))
         if node.operation == "BatchNormalization":
             if not all(self._alone(child) for child in node.inputs[1:5]):
-                raise NotInPyTorchError(f"{node.name}: its parameters have other readers")
+                raise NotInTorchError(f"{node.name}: its parameters have other readers")
             self.notes.append(
                 f"{node.name}: in training the running statistics follow with PyTorch's momentum"
             )
             return modules.batch_norm(node)
         if node.operation == "Convolution":
             if not self._alone(node.inputs[0]):
-                raise NotInPyTorchError(
-                    f"{node.name}: its kernel is computed, or has other readers"
-                )
+                raise NotInTorchError(f"{node.name}: its kernel is computed, or has other readers")
             return modules.convolution(node, Windows(node, node.inputs[1].shape, node.shape))
         if node.operation == "Dropout":
             return Layer(node.name, f"nn.Dropout({node.attributes['dropoutRate']!r})", {})
@@ -374,7 +373,7 @@ class Writer:
     def _unique(self, name: str) -> str:
         name = name.replace("arrayOfFunctions", "layer")
         plain = re.sub(r"_*\W+_*", "_", name, flags=re.ASCII).strip("_") or "value"
-        if plain[0].isdigit() or keyword.iskeyword(plain) or hasattr(_Module, plain):
+        if plain[0].isdigit() or keyword.iskeyword(plain) or plain in _OF_MODULES:
             plain = f"n_{plain}"
         found, count = plain, 1
         while found in self._taken:
@@ -384,14 +383,12 @@ class Writer:
         return found
 
 
-class _Module:
-    """Names of nn.Module that no layer may have."""
-
-    training = forward = parameters = buffers = children = modules = state_dict = train = eval = (
-        None
-    )
-    to = float = double = half = type = cpu = cuda = apply = compile = share_memory = None
-    zero_grad = register_buffer = requires_grad_ = add_module = named_parameters = extra_repr = None
+_OF_MODULES = frozenset(
+    "training forward parameters buffers children modules state_dict train eval to float double"
+    " half type cpu cuda apply compile share_memory zero_grad register_buffer requires_grad_"
+    " add_module named_parameters extra_repr".split()
+)
+"""Names of nn.Module that no layer may have."""
 
 
 def _start(node: Node) -> float:

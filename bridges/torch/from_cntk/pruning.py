@@ -10,10 +10,7 @@ from ....cntk.network.network import Network
 from ....cntk.network.nodes.analysis import Loop
 from ....cntk.network.nodes.node import Node
 from ....framework.base.errors import OpscopeError, VariableError, nearest
-
-
-class NotInPyTorchError(OpscopeError):
-    """Parts of a network have no form in PyTorch here."""
+from ..folder import NotInTorchError
 
 
 @dataclass
@@ -43,7 +40,7 @@ def pruned(network: Network, outputs: Iterable[str] | None) -> Pruned:
 
     Raises:
         VariableError: there is no such node, or no output node.
-        NotInPyTorchError: inputs of several dynamic axes.
+        NotInTorchError: inputs of several dynamic axes.
     """
     wanted = _outputs(network, outputs)
     needed: set[Node] = set()
@@ -59,7 +56,7 @@ def pruned(network: Network, outputs: Iterable[str] | None) -> Pruned:
     axes = {node.axis for node in inputs}
     if len(axes) > 1:
         names = ", ".join(node.name for node in inputs)
-        raise NotInPyTorchError(f"the inputs {names} have sequences of different lengths")
+        raise NotInTorchError(f"the inputs {names} have sequences of different lengths")
     timed = any(node.kind.can_delay for node in order)
     return Pruned(wanted, inputs, order, loops, timed)
 

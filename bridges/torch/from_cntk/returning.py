@@ -11,53 +11,23 @@ from ....cntk.models.open_model import format_of, open_model
 from ....cntk.models.v1 import write_model
 from ....cntk.run.runtime import CntkNet
 from ....framework.base.atomic import PathLike
-from ....framework.base.errors import FormatError, OpscopeError, ShapeError
-from ....framework.base.untrusted.records import json_file, typed
-from ....framework.base.untrusted.values import open_file, read_file
-from ....framework.files.tensor_file import TensorFile
-from ..to_torch import CONFIG_FILE, STATE_FILE
+from ....framework.base.errors import FormatError, OpscopeError
+from ....framework.base.untrusted.records import typed
+from ....framework.base.untrusted.values import read_file
+from ..folder import checked_state, config_in, refuse_original
 from .forward import Writer
 from .modules import state_name, state_of
 from .pruning import pruned
 
-_MOST_NAMED = 10
-
-
-def is_cntk_model(path: PathLike) -> bool:
-    """Whether a file looks like a model of CNTK, of version 1 or 2; no, where it cannot be read."""
-    try:
-        with open_file(path) as file:
-            begin = file.read(1 << 16)
-    except OSError:
-        return False
-    return format_of(begin) is not None
-
 
 def cntk_weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -> list[str]:
-    """Write a model file with the weights that a folder of `cntk_to_torch` holds now.
+    """Write a model file with a module's weights; returns the names of parameters that changed.
 
-    Parameters that have not changed stay as they are, to the last bit, and so does all else of the
-    original: criteria, labels, learning rates.
-
-    Args:
-        folder: with `config.json` and `model.safetensors`.
-        original: the model file that the module was made of; none of CNTK 2.0.
-        target: the file to write; not the original.
-
-    Returns:
-        The names of the parameters that changed.
-
-    Raises:
-        FormatError: a file cannot be read, or is not what the folder was made of.
-        ShapeError: names or shapes of the tensors are not those of the original, or a number is
-            not finite; all are named.
-        OpscopeError: target is the original.
+    Arguments and errors are those of `weights_from_torch`; models of CNTK 2.0 are not written.
     """
-    config_path = os.path.join(os.fspath(folder), CONFIG_FILE)
-    config = typed(json_file(config_path), dict[str, Any], config_path)
+    config, config_path = config_in(folder)
     outputs = typed(config.get("outputs"), dict[str, Any], f"{config_path}: outputs")
-    if os.path.exists(target) and os.path.samefile(original, target):
-        raise OpscopeError(f"{os.fspath(target)} is the original; it is not overwritten")
+    refuse_original(original, target)
     if format_of(read_file(original)) == "v2 model":
         raise FormatError(f"{os.fspath(original)}: models of CNTK 2.0 are read, and not written")
     network = open_model(original).network
@@ -68,7 +38,7 @@ def cntk_weights_from_torch(folder: PathLike, original: PathLike, target: PathLi
         raise FormatError(f"{place}: {error}") from None
     net = CntkNet(network, dtype=np.float32)
     before = state_of(written.layers, lambda node: net.get(node.name))
-    after = _checked(os.path.join(os.fspath(folder), STATE_FILE), before, os.fspath(original))
+    after = checked_state(folder, before, original)
     changed: list[str] = []
     for attribute, layer in written.layers.items():
         for key, tensor in layer.tensors.items():
@@ -81,25 +51,3 @@ def cntk_weights_from_torch(folder: PathLike, original: PathLike, target: PathLi
             changed.append(node.name)
     write_model(network, target)
     return changed
-
-
-def _checked(path: str, wanted: dict[str, Any], original: str) -> dict[str, np.ndarray]:
-    """The tensors of a state, which must have the names, shapes and kinds of the original's."""
-    file = TensorFile(path)
-    told = [f"'{name}' is missing" for name in wanted if name not in file.specs]
-    told += [f"'{name}' is not known there" for name in file.specs if name not in wanted]
-    for name, array in wanted.items():
-        if name in file.specs:
-            shape, dtype = file.spec(name)
-            if shape != array.shape:
-                told.append(f"'{name}' is {list(shape)}, not {list(array.shape)}")
-            elif dtype.kind != array.dtype.kind:
-                told.append(f"'{name}' is {dtype}, not {array.dtype}")
-    if not told:
-        found = {name: file.read(name).astype(wanted[name].dtype) for name in wanted}
-        told = [f"'{name}' is not finite" for name, a in found.items() if not np.isfinite(a).all()]
-        if not told:
-            return found
-    listed = "; ".join(told[:_MOST_NAMED])
-    more = f"; and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
-    raise ShapeError(f"{path} does not fit {original}: {listed}{more}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ from ....cntk.models.open_model import open_model
 from ....cntk.network.network import Network
 from ....cntk.network.nodes.node import Node
 from ....cntk.run.runtime import CntkNet
-from ....framework.base.atomic import PathLike, make_folder_of, write_together
-from ....framework.files.tensor_file import write_tensors
+from ....framework.base.atomic import PathLike
+from ..folder import TorchModel, write_folder
 from ..helpers import CHECK
-from ..to_torch import CHECK_FILE, CONFIG_FILE, MODEL_FILE, RECORDED_FILE, STATE_FILE, TorchModel
 from .forward import Writer
 from .modules import Layer, state_of
 from .pruning import pruned
@@ -31,23 +29,7 @@ _WIDTH = 96
 def cntk_to_torch(
     model: PathLike | CntkNet, folder: PathLike, *, outputs: Sequence[str] | None = None
 ) -> TorchModel:
-    """Write a CNTK network as a PyTorch module; torch need not be installed.
-
-    The folder gets `model.py`, `model.safetensors`, `config.json` and `check.py`, as with
-    `to_torch`. The module computes the outputs alone: criteria, labels and what only these need
-    are left out. It takes each input as [N, T, ...] where the network looks along sequences, else
-    as [N, ...]; a sample of CNTK's shape [a x b] is [b, a]. Values are float32.
-
-    Args:
-        model: the path of a model file (.dnn, .cmf, or one of CNTK 2.0), or a network that runs.
-        folder: made where it is missing; files of these names in it are replaced.
-        outputs: names of nodes; None: the network's output nodes.
-
-    Raises:
-        NotInPyTorchError: nodes have no form in PyTorch here; all are named.
-        FormatError: the file cannot be read. VariableError: there is no such node.
-        SaveError: the folder cannot be written.
-    """
+    """Write a CNTK network as a PyTorch module; arguments and errors as `to_torch`."""
     name = "" if isinstance(model, CntkNet) else os.path.basename(os.fspath(model))
     network = model.network if isinstance(model, CntkNet) else open_model(model).network
     written = Writer(pruned(network, outputs))
@@ -56,25 +38,12 @@ def cntk_to_torch(
     count = sum(array.size for array in state.values() if array.dtype.kind == "f")
     config = config_of(written, name, count)
     source = source_of(written, name, count)
-    folder = os.fspath(folder)
     found = written.net.outputs
     check = CHECK.replace("@arguments@", json.dumps(list(written.arguments)))
     check = check.replace("@outputs@", json.dumps([node.name for node in found]))
-    data = {
-        MODEL_FILE: source.encode(),
-        CONFIG_FILE: (json.dumps(config, indent=2) + "\n").encode(),
-        CHECK_FILE: check.encode(),
-        STATE_FILE: _tensors(state),
-        RECORDED_FILE: _tensors(_recorded(net, written)),
-    }
-    make_folder_of(os.path.join(folder, MODEL_FILE))
-    write_together(
-        [
-            (os.path.join(folder, each), lambda file, contents=contents: file.write(contents))
-            for each, contents in data.items()
-        ]
-    )
-    return TorchModel(folder, source, config, count, tuple(written.notes))
+    made = TorchModel(os.fspath(folder), source, config, count, tuple(written.notes))
+    write_folder(made, check, state, _recorded(net, written))
+    return made
 
 
 def _in_float32(network: Network, given: CntkNet | None) -> CntkNet:
@@ -196,9 +165,3 @@ def _recorded(net: CntkNet, written: Writer) -> dict[str, np.ndarray]:
             array = np.asarray(value[0] if isinstance(value, list) else value, np.float32)
             found[f"{case}.output.{node.name}"] = array if timed else array[0]
     return found
-
-
-def _tensors(arrays: dict[str, np.ndarray]) -> bytes:
-    file = BytesIO()
-    write_tensors(file, arrays, {"format": "pt"})
-    return file.getvalue()

@@ -19,8 +19,9 @@ from ....nnet3.language.descriptor import (
 from ...onnx.from_nnet3.grids import Grid
 from ...onnx.from_nnet3.plan import Plan
 from ...onnx.from_nnet3.reads import Read
+from ..folder import NotInTorchError
 from .layer import Layer, number_text
-from .rows import NotInTorchError, Rows, atom, bare, cut, is_regular, unique
+from .rows import Rows, atom, bare, cut, is_regular, unique
 
 _MODULE = """
 add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float forward

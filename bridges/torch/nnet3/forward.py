@@ -9,11 +9,12 @@ from ....nnet3.graph.topology import Topology
 from ...onnx.from_nnet3.grids import Grid
 from ...onnx.from_nnet3.plan import Plan, needed_by
 from ...onnx.from_nnet3.reads import NotExportedError
+from ..folder import NotInTorchError
 from .affine import Windows, affine_input
 from .descriptors import DescriptorWriter
 from .layers import AFFINE, affine_layer, layer_of, source_layer, why_not
 from .loops import write_loop
-from .rows import NotInTorchError, Rows, atom
+from .rows import Rows, atom
 from .sources import NAMES, with_what_they_use
 from .windows import WINDOWS
 

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from ....nnet3.graph.loops import Loop, Term
 from ...onnx.from_nnet3.reads import Read
+from ..folder import NotInTorchError
 from .descriptors import DescriptorWriter, spread
 from .layer import Layer, number_text
 from .layers import AFFINE, affine_layer, layer_of, linear_layer, recurrent_layer
-from .rows import NotInTorchError, Rows, atom, bare, unique
+from .rows import Rows, atom, bare, unique
 
 
 class _Step:

@@ -5,12 +5,8 @@ from __future__ import annotations
 import keyword
 from dataclasses import dataclass
 
-from ....framework.base.errors import OpscopeError
 from ...onnx.from_nnet3.grids import Grid
-
-
-class NotInTorchError(OpscopeError):
-    """A part of a network has no form in PyTorch; the message says which and why."""
+from ..folder import NotInTorchError
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from typing import Final
 
 from ...onnx.from_nnet3.grids import Grid
 from ...onnx.from_nnet3.reads import Read
+from ..folder import NotInTorchError
 from .descriptors import DescriptorWriter
 from .layer import Layer, number_text
-from .rows import NotInTorchError, Rows, cut
+from .rows import Rows, cut
 from .time_height import kernel_of, time_height_layer
 
 

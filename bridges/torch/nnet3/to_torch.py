@@ -1,0 +1,235 @@
+"""`nnet3_to_torch`: a folder with an nnet3 network as a PyTorch module."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....framework.base.atomic import PathLike
+from ....framework.base.errors import OpscopeError, ShapeError, check_kind
+from ....nnet3.cache.computers import ComputerCache
+from ....nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from ....nnet3.inference.xvector import xvector
+from ....nnet3.network.editing.orphans import orphan_nodes
+from ....nnet3.network.for_inference import Model, for_inference, opened
+from ....nnet3.network.model_check import refuse_diverged
+from ....nnet3.network.nnet import Nnet
+from ..folder import NotInTorchError, TorchModel, write_folder
+from ..formatting import WIDTH, wrapped
+from ..helpers import CHECK, MODEL
+from .forward import ForwardWriter, refuse_unknown, written_forward
+from .hoisting import hoisted
+from .sources import SOURCES
+
+_LENGTHS = (5, 47)  # frames of the recorded cases
+_WHOLE = (25, 400)  # the same where a network wants a window of frames
+_DEVIATIONS = """\
+# Deviations of statistics are small differences of large sums, which are float32 in opscope and
+# Kaldi, and float64 in the module."""
+
+
+def nnet3_to_torch(
+    model: Model,
+    folder: PathLike,
+    *,
+    outputs: Sequence[str] | None = None,
+    frame_subsampling_factor: int = 1,
+    whole: bool = False,
+) -> TorchModel:
+    """Write an nnet3 network as a PyTorch module; arguments and errors as `to_torch`."""
+    given = opened(model)
+    written = forward_of(given, outputs, frame_subsampling_factor, whole)
+    nnet = for_inference(given, collapse=False)
+    refuse_diverged(nnet)
+    state = state_of(written)
+    count = sum(array.size for array in state.values() if array.dtype.kind == "f")
+    name = os.path.basename(os.fspath(model)) if isinstance(model, str | os.PathLike) else ""
+    config = _config(nnet, written, name, count)
+    source = source_of(written, nnet, name, count)
+    arguments = ["input"] + (["ivector"] if len(written.arguments) > 1 else [])
+    check = CHECK.replace("@arguments@", json.dumps(arguments))
+    check = check.replace("@outputs@", json.dumps(list(written.outputs)))
+    if any("deviations=True" in layer.make for layer in written.layers.values()):
+        check = check.replace("BOUND = 1e-5", f"{_DEVIATIONS}\nBOUND = 2e-3")
+    made = TorchModel(os.fspath(folder), source, config, count, tuple(written.notes))
+    write_folder(made, check, state, _recorded(nnet, written))
+    return made
+
+
+def forward_of(
+    model: Model, outputs: Sequence[str] | None, frame_subsampling_factor: int, whole: bool = False
+) -> ForwardWriter:
+    """The function of a network, and its layers. Raises as `to_torch`."""
+    check_kind(frame_subsampling_factor, int, "frame_subsampling_factor")
+    if frame_subsampling_factor < 1:
+        raise OpscopeError(f"frame_subsampling_factor is {frame_subsampling_factor}, not positive")
+    check_kind(whole, bool, "whole")
+    if whole and frame_subsampling_factor != 1:
+        raise OpscopeError("one row for all frames does not go with frame subsampling")
+    nnet = for_inference(model, collapse=False)
+    topology = hoisted(nnet).topology()
+    there = [topology.nodes[number].name for number in topology.outputs()]
+    if isinstance(outputs, str):
+        raise OpscopeError("outputs is a list of names")
+    chosen = there if outputs is None else list(outputs)
+    for each in chosen:
+        if each not in there:
+            raise OpscopeError(f"there is no output '{each}'; there are {', '.join(there)}")
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise OpscopeError("outputs wants at least one name, each once")
+    refuse_unknown(topology, chosen)
+    try:
+        context = (0, 0) if whole else nnet.context()
+    except ShapeError as error:
+        raise NotInTorchError(
+            f"{error}; a network that gives one row for all frames wants whole=True, or opscope"
+            " to-torch --whole"
+        ) from None
+    return written_forward(topology, context, chosen, frame_subsampling_factor, whole)
+
+
+def state_of(written: ForwardWriter) -> dict[str, np.ndarray]:
+    """The module's state dict."""
+    return {
+        f"{written.attributes[component]}.{name}": array
+        for component, layer in written.layers.items()
+        for name, array in layer.arrays.items()
+    }
+
+
+def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
+    """The text of `model.py`."""
+    modules: list[str] = []
+    for component, layer in written.layers.items():
+        attribute = written.attributes[component]
+        line = f"self.{attribute} = {layer.make}"
+        told = f"  # {_plain(component)}" if component != attribute else ""
+        if len(line) + len(told) <= WIDTH - 8:
+            modules.append(line + told)
+        else:
+            modules += [told.strip()] if told else []
+            modules.append(line)
+        modules += [f"self.{attribute}{part}.requires_grad_(False)" for part in layer.not_trained()]
+    ivector = len(written.arguments) > 1
+    unit = written.unit
+    rows = "one row of output for each frame" if unit == 1 else f"a row of output for {unit} frames"
+    rows = "one row of output for all frames" if written.plan.whole else rows
+    takes = "input [N, T, {}]".format(nnet.input_dim("input"))
+    takes += f", ivector [N, {nnet.input_dim('ivector')}]" if ivector else ""
+    gives = ", ".join(
+        f"{_plain(each)} [N, rows, {nnet.output_dim(each)}]" for each in written.outputs
+    )
+    left, right = written.plan.left, written.plan.right
+    edges = "Nothing is repeated at the ends"
+    if not written.plan.whole:
+        edges = "The first and the last frame are repeated as far as the\n    context reaches, "
+        edges += f"{left} frames before and {right} behind"
+    return MODEL.format(
+        title=f"The network of {_plain(name)} as a PyTorch module."
+        if name
+        else "An nnet3 network.",
+        helpers="".join(f"\n{SOURCES[each]}\n" for each in sorted(written.helpers)),
+        arguments=f"{takes} -> {gives}.",
+        parameters=count,
+        edges=edges,
+        rows=rows,
+        methods="".join(f"{_lines(each.splitlines(), 4)}\n\n" for each in written.methods),
+        modules=_lines(modules or ["pass"], 8),
+        signature=", ".join(["self", *written.arguments]),
+        forward=_lines(written.lines, 8),
+    )
+
+
+def _lines(lines: Sequence[str], indent: int) -> str:
+    return "\n".join(each for line in lines for each in wrapped(line, indent))
+
+
+def _plain(name: str) -> str:
+    """A name from outside without signs that would end a comment or docstring."""
+    return "".join(c if c.isalnum() or c in "._-+ " else "_" for c in name)
+
+
+def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[str, Any]:
+    left, right = written.plan.left, written.plan.right
+    frozen = [
+        written.attributes[component] + part.replace("[", ".").replace("]", "")
+        for component, layer in written.layers.items()
+        for part in layer.not_trained()
+    ]
+    return {
+        "architectures": ["Nnet3Model"],
+        "model_type": "nnet3",
+        "torch_dtype": "float32",
+        "origin": name,
+        "feature_dim": nnet.input_dim("input"),
+        "ivector_dim": nnet.input_dim("ivector") if len(written.arguments) > 1 else 0,
+        "outputs": {each: nnet.output_dim(each) for each in written.outputs},
+        "left_context": left,
+        "right_context": right,
+        "frame_subsampling_factor": written.unit,
+        "whole": written.plan.whole,
+        "num_parameters": count,
+        "frozen": frozen,
+        "components": {name: component for component, name in written.attributes.items()},
+        "left_out": orphan_nodes(nnet),
+        "notes": written.notes,
+    }
+
+
+def _recorded(nnet: Nnet, written: ForwardWriter) -> dict[str, np.ndarray]:
+    """Random inputs, and what our own computation gives for them.
+
+    Raises:
+        OpscopeError: the network wants more frames than the longest case has.
+    """
+    rng, found = np.random.default_rng(0), dict[str, np.ndarray]()
+    dim, cases = nnet.input_dim("ivector") if "ivector" in nnet.topology().index else 0, 0
+    for frames in _WHOLE if written.plan.whole else _LENGTHS:
+        features = rng.normal(size=(frames, nnet.input_dim("input"))).astype(np.float32)
+        ivector = rng.normal(size=dim).astype(np.float32) if dim > 0 else None
+        try:
+            outputs = {
+                f"{cases}.output.{name}": _computed(nnet, written, name, features, ivector)
+                for name in written.outputs
+            }
+        except ShapeError:
+            if not written.plan.whole:
+                raise
+            continue  # fewer frames than the network's window
+        found |= outputs | {f"{cases}.input": features}
+        if ivector is not None and len(written.arguments) > 1:
+            found[f"{cases}.ivector"] = ivector
+        cases += 1
+    if not cases:
+        raise OpscopeError(f"the network wants more than {_WHOLE[-1]} frames")
+    return found
+
+
+def _computed(
+    nnet: Nnet, written: ForwardWriter, name: str, features: np.ndarray, ivector: np.ndarray | None
+) -> np.ndarray:
+    """One output of a network for an utterance."""
+    view = _with_output(nnet, name)
+    if written.plan.whole:
+        vector = xvector(ComputerCache(view), features, min_chunk_size=1)
+        assert vector is not None  # an utterance of one frame and more is never left out
+        return vector[None]
+    whole = -(-len(features) // written.unit) * written.unit
+    options = ChunkOptions(frames_per_chunk=whole, frame_subsampling_factor=written.unit)
+    return ChunkComputer(view, options).compute(features, ivector)
+
+
+def _with_output(nnet: Nnet, name: str) -> Nnet:
+    """The network with one output alone, called `output`."""
+    view, outputs = Nnet(), {node.name for node in nnet.outputs()}
+    view.components = dict(nnet.components)
+    view.nodes = [
+        copy.copy(node) for node in nnet.nodes if node.name == name or node.name not in outputs
+    ]
+    view.node(name).name = "output"
+    return view

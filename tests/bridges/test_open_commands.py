@@ -1,0 +1,99 @@
+"""What `opscope open` says can be done with a file: every command that it lists runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import opscope
+from format_nets import acoustic, cntk, net, nnet3, onnx
+from opscope.bridges.recognise.recognising import kind_of
+from opscope.nnet3.inference.saved import save_nnet
+from opscope.python_api.cli.main import main
+
+NET = {"view", "show", "verify", "edit", "compare", "to-onnx", "convert"}
+LISTED = {
+    "a.raw": {*NET, "nnet3-info", "to-torch"},
+    "a.mdl": {*NET, "nnet3-am-info", "to-torch"},
+    "a.dnn": {*NET, "to-torch"},
+    "n.pb": {*NET, "summary"},
+    "kaldi.pb": NET,
+    "cntk.pb": NET - {"edit"},
+    "empty.pb": {"view", "show", "verify", "summary"},
+    "bare.pb": {"view", "show", "verify", "summary"},
+    "g.onnx": {"compare"},
+    "x.npy": {"convert"},
+    "x.npz": {"convert"},
+    "x.ark": {"show", "verify", "convert"},
+    "x.safetensors": {"convert"},
+    "x.fea": {"convert"},
+}
+"""Files, and the commands of theirs that need no other files."""
+_OTHERS = re.compile("[A-Z]{4,}|scp:FEATS|N,N,")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("files")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        save_nnet(nnet3(), "kaldi.pb")
+        acoustic()
+        cntk()
+        net()
+        onnx()
+        opscope.convert("a.dnn", "cntk.pb", "net")
+        opscope.save(opscope.NetBuilder("empty"), opscope.Scope(), "empty.pb")
+        (path / "bare.pb").write_bytes((path / "n.pb").read_bytes())
+        np.save("x.npy", np.ones((2, 3), np.float32))
+        np.savez("x.npz", a=np.ones((2, 2), np.float32))
+        for target in ("x.ark", "x.safetensors"):
+            opscope.convert("x.npz", target)
+        opscope.convert("x.npy", "x.fea")
+    return path
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_commands_that_are_listed_run(name, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    ran = set()
+    for command in opscope.open(name).commands:
+        words = command.partition("  #")[0].split()
+        words = [re.sub(r"^OUT\b", f"made_{name}", word) for word in words[1:]]
+        words = [{"OTHER": name, "FOLDER": f"module_{name}"}.get(word, word) for word in words]
+        if command.startswith("opscope ") and not any(map(_OTHERS.search, words)):
+            done = CliRunner().invoke(main, words)
+            assert done.exit_code == 0, f"{command}: {done.output}"
+            ran.add(words[0])
+    assert ran == LISTED[name]
+
+
+def test_a_command_that_wants_shapes_says_so(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert "opscope convert g.onnx OUT.pb --shape x=N,N,..." in opscope.open("g.onnx").commands
+    done = CliRunner().invoke(main, ["convert", "g.onnx", "g.pb", "--shape", "x=-1,2,3"])
+    assert done.exit_code == 0, done.output
+
+
+def test_folders_of_modules(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for origin in ("a.mdl", "a.dnn"):
+        opscope.to_torch(origin, "module")
+        suffix = Path(origin).suffix
+        first = opscope.open("module").commands[0]
+        assert first == f"opscope from-torch module ORIGINAL{suffix} OUT{suffix}"
+        words = first.replace("ORIGINAL", "a").replace("OUT", "back").split()[1:]
+        assert CliRunner().invoke(main, words).exit_code == 0
+
+
+def test_nets_without_variables_and_operators(folder, tmp_path):
+    """Their fields are those that a model of ONNX may have, too."""
+    data = (folder / "empty.pb").read_bytes()
+    for name, kind in (("a.pb", "net"), ("a", "net"), ("a.onnx", "onnx")):
+        (tmp_path / name).write_bytes(data)
+        assert kind_of(str(tmp_path / name)) == kind
+    assert dict(opscope.open(folder / "empty.pb").facts)["size"] == "0 operators, 0 variables"
