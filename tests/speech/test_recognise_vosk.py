@@ -182,6 +182,7 @@ def test_the_life_of_a_recogniser(model: Model) -> None:
     recogniser.SetPartialWords(True)
     partial = json.loads(recogniser.PartialResult())
     assert [each["word"] for each in partial["partial_result"]] == partial["partial"].split()
+    assert partial["partial"].startswith("아 유영 봐왔")
     with pytest.raises(OpscopeError, match="utterance is under way"):
         recogniser.SetGrammar('["아"]')
     recogniser.Reset()
