@@ -46,7 +46,9 @@ def load_graph(folder: str | os.PathLike[str], *, keep: bool = True) -> Decoding
             f"{name}: {', '.join(missing)} is missing; a graph is HCLG.fst, or HCLr.fst, Gr.fst"
             " and disambig_tid.int"
         )
-    used = [*(files[each] for each in wanted), files["words.txt"]]
+    used = [files[each] for each in wanted]
+    if os.path.exists(files["words.txt"]):
+        used.append(files["words.txt"])
     key = graph_cache.key_of(used)
     known = graph_cache.load(key) if keep else None
     if known is not None and known[1] is not None:

@@ -71,15 +71,23 @@ class Utterance:
     Args:
         model: of the recogniser. raw: lattice of the search; None: there was no frame.
         ids: transition-ids of the best path. start: seconds before the first frame.
+        unfinished: the utterance goes on, so that its last word may be a part of one.
 
     Attributes:
         start, end: in seconds.
     """
 
     def __init__(
-        self, model: Model, raw: RawLattice | None, ids: Sequence[int], start: float
+        self,
+        model: Model,
+        raw: RawLattice | None,
+        ids: Sequence[int],
+        start: float,
+        *,
+        unfinished: bool = False,
     ) -> None:
         self._model, self._raw, self._ids = model, raw, ids
+        self._unfinished = unfinished
         self.start, self.end = start, start + len(ids) * model.frame_shift
         self._lattice: CompactLattice | None = None
 
@@ -90,7 +98,7 @@ class Utterance:
             return cls(model, None, [], start)
         final = decoder.finalised
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
-        return cls(model, raw_lattice(decoder, use_final=final), ids, start)
+        return cls(model, raw_lattice(decoder, final), ids, start, unfinished=not final)
 
     @property
     def frames(self) -> int:
@@ -157,7 +165,8 @@ class Utterance:
         model = self._model
         if model.boundaries is None:
             return top_sorted(with_one_end(without_epsilons(lattice)))
-        return word_aligned(lattice, model.transitions, model.boundaries, _log.info)[0]
+        known = model.transitions, model.boundaries
+        return word_aligned(lattice, *known, _log.info, unfinished=self._unfinished)[0]
 
     def _text(self, label: int) -> str:
         return self._model.words[label]

@@ -1,4 +1,4 @@
-"""From samples to log-likelihoods as Vosk computes them, in blocks, with its silence weights."""
+"""From samples to log-likelihoods as Vosk computes them, in blocks; weights of silence."""
 
 from __future__ import annotations
 
@@ -9,15 +9,8 @@ import pytest
 
 from opscope.framework.base.errors import OpscopeError
 from opscope.nnet3 import LoopedComputer, LoopedOptions
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.transition_model import TransitionModel
 from opscope.speech import IvectorModel, Mfcc, OnlineIvector, SilenceWeights
-from speech_data import BLOCK, SENTENCES, reference, sentence, vosk_model
-
-SILENCE = range(1, 11)
-# Blocks after which the best path leaves another token than before where it first differs, though
-# its transition-ids before are equal. Only the decoder knows them; these were found by trying.
-_OTHER_TOKENS = {"u3": {10, 12, 13, 22}}
+from speech_data import BLOCK, SENTENCES, sentence, vosk_model
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +22,6 @@ def ivector_model() -> IvectorModel:
 def network() -> LoopedComputer:
     options = LoopedOptions(frames_per_chunk=24, frame_subsampling_factor=3)
     return LoopedComputer(str(vosk_model("am", "final.mdl")), options)
-
-
-@pytest.fixture(scope="module")
-def phones() -> np.ndarray:
-    model = TransitionModel.read_from(Reader(str(vosk_model("am", "final.mdl"))))
-    return np.concatenate(([0], model.tuples[:, 0]))[model.transitions().state]
 
 
 def feature_blocks(name: str) -> Iterator[tuple[np.ndarray, bool]]:
@@ -84,34 +71,6 @@ def test_ivectors_and_log_likelihoods(name, ivector_model, network):
             run.ivectors.finish()
         run.block(features, last)
     run.check(wanted["ivector_frames"], wanted["ivectors"], wanted["loglikes"])
-
-
-def best_paths(name: str) -> list[list[int]]:
-    """The transition-ids of the best path after each block."""
-    lines = reference(f"{name}.best.txt").read_text().splitlines()
-    return [[int(word) for word in f"{line}||".split("|")[1].split()] for line in lines]
-
-
-@pytest.mark.parametrize("name", SENTENCES)
-def test_with_silence_weights(name, ivector_model, network, phones):
-    wanted, run = sentence(name)[1], Run(ivector_model, network)
-    weights = SilenceWeights(phones, SILENCE, silence_weight=1e-3, subsampling=3)
-    paths, others = [[], *best_paths(name)], _OTHER_TOKENS.get(name, set())
-    tokens, ready, path = np.empty(0, np.int64), 0, []
-    for block, (features, last) in enumerate(feature_blocks(name)):
-        ready += len(features)
-        run.ivectors.accept(features)
-        if last:
-            run.ivectors.finish()
-        before, path = path, paths[block]
-        differ = np.flatnonzero(np.array(before) != np.array(path[: len(before)]))
-        same = differ[0] + (block - 1 not in others) if differ.size else len(before)
-        fresh = 1000 * (block + 1) + np.arange(same, len(path))
-        tokens = np.concatenate((tokens[:same], fresh))
-        weights.traceback(np.array(path, np.int64), tokens)
-        run.ivectors.weigh(*weights.changes(ready))
-        run.block(features, last)
-    run.check(wanted["ivector_frames"], wanted["weighted_ivectors"], wanted["weighted_loglikes"])
 
 
 def test_silence_weights():

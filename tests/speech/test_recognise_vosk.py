@@ -19,6 +19,7 @@ from opscope.speech import (
     EndpointerMode,
     KaldiRecognizer,
     Model,
+    Recogniser,
     read_audio,
     recognised,
     resample,
@@ -108,6 +109,22 @@ def test_alternatives_are_vosks(name: str, model: Model) -> None:
         assert mine["confidence"] == pytest.approx(theirs["confidence"], abs=3e-3)
 
 
+@pytest.mark.parametrize("name", SENTENCES)
+def test_log_likelihoods_with_weights_of_silence(name: str, model: Model, monkeypatch) -> None:
+    """The decoder's own tracebacks tell what is silence: best paths, and the tokens on them."""
+    recogniser, taken = Recogniser(model, 16000), []
+    take = recogniser._decoder.accept
+    monkeypatch.setattr(
+        recogniser._decoder, "accept", lambda likes: (taken.append(likes), take(likes))
+    )
+    recogniser.accept(samples(name))
+    assert recogniser.finish().frames == sum(map(len, taken))
+    with np.load(reference(f"{name}.npz")) as arrays:
+        wanted = arrays["weighted_loglikes"]
+    made = np.concatenate(taken)
+    assert made.shape == wanted.shape and np.abs(made - wanted).max() < 3e-3
+
+
 def with_silences(rate: int) -> np.ndarray:
     rng = np.random.default_rng(0)
     parts = [rng.normal(0, 3, rate // 2)]
@@ -165,6 +182,7 @@ def test_the_life_of_a_recogniser(model: Model) -> None:
     recogniser.SetPartialWords(True)
     partial = json.loads(recogniser.PartialResult())
     assert [each["word"] for each in partial["partial_result"]] == partial["partial"].split()
+    assert partial["partial"].startswith("아 유영 봐왔")
     with pytest.raises(OpscopeError, match="utterance is under way"):
         recogniser.SetGrammar('["아"]')
     recogniser.Reset()
@@ -200,7 +218,8 @@ def test_endpointer_modes(model: Model) -> None:
 
 
 def test_the_same_words_however_the_signal_is_cut(model: Model) -> None:
-    part, silence = samples("u1"), np.zeros(16000, np.int16)
+    rng = np.random.default_rng(0)
+    part, silence = samples("u1"), rng.normal(0, 3, 24000).astype(np.int16)
     audio = np.concatenate([part, silence, part])
     made = [
         list(recognised(np.split(audio, cuts), model, 16000, phones=True))
