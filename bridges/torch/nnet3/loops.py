@@ -10,7 +10,8 @@ import os
 from collections.abc import Sequence
 
 from ....nnet3.graph.loops import Loop, Term
-from ...onnx.from_nnet3.reads import Read
+from ...onnx.from_nnet3.reads import NotExportedError, Read
+from ...onnx.from_nnet3.recurrent.general import GeneralLoop
 from ..folder import NotInTorchError
 from .descriptors import DescriptorWriter, spread
 from .layer import Layer, number_text
@@ -191,7 +192,17 @@ class _Step:
 
 
 def write_loop(w: DescriptorWriter, loop: Loop) -> None:
-    """Write all members of a recurrent layer, and set the rows of those that others read."""
+    """Write all members of a recurrent layer, and set the rows of those that others read.
+
+    Raises:
+        NotExportedError: a loop reads itself at several offsets, or begins in another way.
+    """
+    if isinstance(loop, GeneralLoop):
+        name = w.topology.nodes[loop.members[0]].name
+        raise NotExportedError(
+            f"the loop of '{name}' is no recurrent layer: a loop reads itself at several offsets, or"
+            " its first steps are not like others; to-onnx takes it"
+        )
     step = _Step(w, loop)
     for number in loop.members:
         step.member(number)
