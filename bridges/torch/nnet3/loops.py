@@ -200,8 +200,8 @@ def write_loop(w: DescriptorWriter, loop: Loop) -> None:
     if isinstance(loop, GeneralLoop):
         name = w.topology.nodes[loop.members[0]].name
         raise NotExportedError(
-            f"the loop of '{name}' is no recurrent layer: a loop reads itself at several offsets, or"
-            " its first steps are not like others; to-onnx takes it"
+            f"the loop of '{name}' is no recurrent layer: a loop reads itself at several offsets,"
+            " or its first steps are not like others; to-onnx takes it"
         )
     step = _Step(w, loop)
     for number in loop.members:
