@@ -121,6 +121,7 @@ _ALL = (
         "ONNX model",
         "the fields of ONNX's ModelProto",
         (
+            "opscope view {file}",
             "opscope compare {file} --dtypes float32 float64",
             "opscope compare {file} OTHER",
         ),

@@ -35,8 +35,8 @@ def view(
     """Write a page to look at the net in FILE: one HTML file that needs no network.
 
     FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl), a config or xconfig of it,
-    a model of CNTK (.dnn, .cmf, .model), or a config or network description of CNTK (.cntk, .ndl,
-    .bs); --network says which where it has several.
+    a model of CNTK (.dnn, .cmf, .model), a config or network description of CNTK (.cntk, .ndl,
+    .bs; --network says which where it has several), or an ONNX model.
     """
     from ...framework.base.atomic import refuse_sources
     from ..recognise.recognising import files_of

@@ -139,6 +139,8 @@ def _file(path: str, network: str) -> Opened:
         found = _cntk_file(path, network)
     elif kind in _KALDI:
         found = _kaldi_file(acoustic_model_of(path) if kind == "vosk" else path, kind)
+    elif kind == "onnx":
+        found = _onnx_file(path)
     elif os.path.isfile(net_path) or not os.path.exists(path):
         return _saved(path, tensor_path, title)
     elif kind:
@@ -162,6 +164,17 @@ def _saved(path: str, tensor_path: str, title: str) -> Opened:
         return opened
     opened = _operators(net, arrays, title)
     opened.facts.insert(0, ("file", title if has_arrays else f"{title}, without parameters"))
+    return opened
+
+
+def _onnx_file(path: str) -> Opened:
+    """An ONNX model by its own nodes."""
+    from ..onnx.importing.shown import shown_model
+
+    model = shown_model(path)
+    opened = _operators(model.net, model.arrays, path)
+    opened.facts.insert(0, ("opset", str(model.opset)))
+    opened.facts += sorted(model.metadata.items())
     return opened
 
 

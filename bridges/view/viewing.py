@@ -93,8 +93,8 @@ def view(
 
     Args:
         net: the path of a file (`.pb`, `.checkpoint`, a model or config of Kaldi's nnet3, a model,
-            config, NDL or BrainScript file of CNTK's); or a builder, a net, what `opscope.load`
-            gave, a network of Kaldi's or of CNTK's.
+            config, NDL or BrainScript file of CNTK's, an ONNX model); or a builder, a net, what
+            `opscope.load` gave, a network of Kaldi's or of CNTK's.
         scope: holds the values of a net that is given without them.
         against: a net or file that the net is compared with; what was added, removed and changed
             since has a colour, and what was removed is shown, too.

@@ -25,7 +25,7 @@ LISTED = {
     "cntk.pb": NET - {"edit"},
     "empty.pb": {"view", "show", "verify", "summary"},
     "bare.pb": {"view", "show", "verify", "summary"},
-    "g.onnx": {"compare"},
+    "g.onnx": {"view", "compare"},
     "x.npy": {"convert"},
     "x.npz": {"convert"},
     "x.ark": {"show", "verify", "convert"},
