@@ -46,6 +46,7 @@ class TorchFolder:
                 " you trust it and say so: --run-code, or run_code=True"
             )
         self._config = _config(os.path.join(folder, CONFIG_FILE))
+        self._is_cntk = self._config["model_type"] == "cntk"
         try:
             self._torch: Any = importlib.import_module("torch")
             module = _run(source_path)
@@ -60,7 +61,10 @@ class TorchFolder:
         self._model = self._model.to(getattr(self._torch, str(self.dtype)))
 
     def inputs(self) -> list[InputSpec]:
-        """See `Form`. An utterance is fed without the axis of utterances."""
+        """See `Form`. An utterance or sequence is fed without the axis of these."""
+        if self._is_cntk:
+            sizes = self._config["inputs"].items()
+            return [InputSpec(name, (-1, *dims), self.dtype) for name, dims in sizes]
         context = self._config["left_context"], self._config["right_context"]
         dim, ivector = self._config["feature_dim"], self._config["ivector_dim"]
         found = [InputSpec("input", (-1, dim), self.dtype, context=context)]
@@ -69,9 +73,9 @@ class TorchFolder:
     def compute(self, feed: Feed) -> Computed:
         """See `Form`."""
         torch, order = self._torch, [spec.name for spec in self.inputs()]
-        names = {each: name for each, name in self._config["components"].items()}
+        names = dict(self._config.get("components", {}))
         layers: dict[str, Layer] = {}
-        before = "input"
+        before = order[0]
 
         def watch(name: str) -> Any:
             def hook(module: Any, _: Any, result: Any) -> None:
@@ -114,9 +118,12 @@ class TorchFolder:
         return np.array((wide.float() if self.dtype.itemsize < 4 else wide).numpy())
 
     def _tensor(self, array: np.ndarray) -> Any:
-        """[frames, dim] with the axis of utterances; [1, dim] of an iVector has it."""
+        """[frames, dim] with the axis of utterances; [1, dim] of an iVector has it, and samples of
+        a network without time are its first axis."""
         tensor = self._torch.from_numpy(np.ascontiguousarray(array, np.float64))
         tensor = tensor.to(getattr(self._torch, str(self.dtype)))
+        if self._is_cntk:
+            return tensor[None] if self._config["has_time"] else tensor
         is_ivector = array.shape[-1] == self._config["ivector_dim"] and array.shape[0] == 1
         return tensor if is_ivector and array.ndim == 2 else tensor[None]
 
@@ -129,9 +136,8 @@ def _config(path: str) -> dict[str, Any]:
     """
     found = json_value(read_text(path), path)
     if isinstance(found, dict) and found.get("model_type") == "cntk":
-        raise FormatError(
-            f"{path}: the module of a CNTK network; only modules of nnet3 networks are compared"
-        )
+        _check_cntk(found, path)
+        return found
     whole = ("left_context", "right_context", "feature_dim", "ivector_dim")
     wrong = not isinstance(found, dict) or found.get("model_type") != "nnet3"
     if wrong or not all(isinstance(found.get(key), int) for key in whole):
@@ -140,6 +146,20 @@ def _config(path: str) -> dict[str, Any]:
         if not isinstance(found.get(key), dict) or not (found[key] or key == "components"):
             raise FormatError(f"{path}: {key!r} is no table of names")
     return found
+
+
+def _check_cntk(found: dict[str, Any], path: str) -> None:
+    """Whether a config of a CNTK network's module says what it takes and gives."""
+    for key in "inputs", "outputs":
+        sizes = found.get(key)
+        if not isinstance(sizes, dict) or not sizes or not all(map(_is_shape, sizes.values())):
+            raise FormatError(f"{path}: {key!r} is no table of names and sizes")
+    if not isinstance(found.get("has_time"), bool):
+        raise FormatError(f"{path}: 'has_time' is missing")
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
 
 
 def _run(path: str) -> ModuleType:

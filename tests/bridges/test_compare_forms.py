@@ -21,6 +21,8 @@ from opscope.bridges.compare.matching import made_up_for, match, scaled_of, type
 from opscope.bridges.onnx.files.reading import read_model
 from opscope.bridges.onnx.files.tensors import from_array, to_array
 from opscope.cntk.models.v1 import write_model
+from opscope.cntk.ndl.builder import build_ndl_file
+from opscope.cntk.run.runtime import CntkNet
 from opscope.nnet3 import Nnet
 from opscope.nnet3.network.edits import apply_edits, parse_edits
 from opscope.python_api.cli.main import main
@@ -353,3 +355,45 @@ def test_a_normalisation_behind_a_relu_put_before_it():
         for one, two in ((first, other), (other, first)):
             pairs = match(one, two, alike=False, tolerance=1e-9)
             assert (scaled_of(pairs, 1e-9) == {"a", "r"}) == expected
+
+
+def test_a_network_of_cntk_and_its_module(tmp_path):
+    pytest.importorskip("torch")
+    text = """
+    run = N
+    N = [
+        x = Input(6)
+        y = Input(3)
+        W = Parameter(4, 6)
+        b = Parameter(4)
+        R = Parameter(4, 4)
+        before = PastValue(4, h, timeStep=1)
+        up = Plus(Times(W, x), b)
+        own = Times(R, before)
+        sum = Plus(up, own)
+        h = Tanh(sum)
+        V = Parameter(3, 4)
+        z = Times(V, h)
+        ce = CrossEntropyWithSoftmax(y, z)
+        FeatureNodes = (x)
+        LabelNodes = (y)
+        CriterionNodes = (ce)
+        OutputNodes = (z)
+    ]
+    """
+    (tmp_path / "n.ndl").write_text(text)
+    network = build_ndl_file(str(tmp_path / "n.ndl")).network
+    network.validate()
+    CntkNet(network).save(str(tmp_path / "n.dnn"))
+    folder = tmp_path / "module"
+    opscope.to_torch(tmp_path / "n.dnn", folder)
+    found = opscope.compare(tmp_path / "n.dnn", folder, run_code=True)
+    assert found.same and found.rows[-1].name == "z" and found.rows[-1].error < 1e-6
+    source = (folder / "model.py").read_text()
+    (folder / "model.py").write_text(source.replace("torch.tanh(", "torch.sigmoid("))
+    found = opscope.compare(tmp_path / "n.dnn", folder, run_code=True)
+    assert not found.same and found.first_divergence is not None
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"inputs": {"x": "6"}}))
+    with pytest.raises(opscope.FormatError, match="'inputs' is no table of names and sizes"):
+        opscope.compare(tmp_path / "n.dnn", folder, run_code=True)

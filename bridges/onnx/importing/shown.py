@@ -80,8 +80,8 @@ def _net(graph: Graph, numbers: Mapping[str, Any]) -> OpList:
         for place, name in enumerate(node.inputs):
             if name in numbers:
                 attrs[f"input {place}"] = numbers[name]
-        given = [EMPTY if name in numbers else name or EMPTY for name in node.inputs]
-        made = [name or EMPTY for name in node.outputs]
+        given = tuple(EMPTY if name in numbers else name or EMPTY for name in node.inputs)
+        made = tuple(name or EMPTY for name in node.outputs)
         kind = f"{node.domain}.{node.op}" if node.domain else node.op
         net.ops.append(OpNode(kind, {"inputs": given}, {"out": made}, attrs))
     return net
