@@ -91,6 +91,7 @@ ALLOWED: dict[str, list[str]] = {
         "vtln_high",
         "vtln_low",
     ],
+    "modes of the end of an utterance, as Vosk numbers them": ["DEFAULT", "SHORT", "VERY_LONG"],
     "tests of operators call it": ["torch_names"],
     "the public face: what a user calls on objects of it": [
         "clean_up",
@@ -101,6 +102,7 @@ ALLOWED: dict[str, list[str]] = {
         "stopped_early",
         "to_padded",
         "unregister",
+        "word_frames",
     ],
 }
 
