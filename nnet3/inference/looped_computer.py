@@ -17,7 +17,8 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.scope import Scope
-from ...framework.runtime.plain_net import PlainNet
+from ...framework.runtime.plain_net import PlainNet, current_options
+from ...framework.runtime.plan import PlanOptions
 from ..compiler.verbose import VERBOSE
 from ..lower.spans import lower_with_spans
 from ..network.for_inference import Model
@@ -122,19 +123,20 @@ class LoopedComputer(UtteranceComputer):
             compiled = compile_looped(topology, self.requests, optimize)
         self._net = PlainNet(compiled)
         self._shared = Scope(place)
-        self._idle: list[SegmentComputer] = []
+        self._idle: dict[PlanOptions, list[SegmentComputer]] = {}  # by the switches of their plans
 
     def stream(self) -> Stream:
         """A new stream; all streams of a computer share the network's parameters.
 
         What a stream computes with is laid out once, and taken over from one that is gone.
         """
+        idle = self._idle.setdefault(current_options(), [])
         try:
-            segments = self._idle.pop()
+            segments = idle.pop()
         except IndexError:
             segments = SegmentComputer(self._net, self.nnet, shared=self._shared, **self._traced)
         stream = Stream(self, segments)
-        weakref.finalize(stream, self._idle.append, segments).atexit = False
+        weakref.finalize(stream, idle.append, segments).atexit = False
         return stream
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
