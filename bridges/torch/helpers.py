@@ -4,6 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
+STEPS: Final = """    if torch.compiler.is_exporting():  # one operator for any T
+        from torch._higher_order_ops.scan import scan
+
+        def copied(states, rows):
+            states, found = step(states, rows)
+            return [x.clone() for x in states], [x.clone() for x in found]
+
+        _, found = scan(copied, states, rows)
+    else:
+        found = []
+        for each in zip(*rows):
+            states, given = step(states, each)
+            found.append(given)
+        found = [torch.stack(each) for each in zip(*found)]
+"""
+"""The middle of functions that run `step` over `rows`, times first, from `states` on: `found`."""
+
 HELPERS: Final[dict[str, str]] = {
     "Renorm": '''class Renorm(nn.Module):
     """Scales blocks of columns of each frame to a root mean square; x [N, C, T]."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..helpers import STEPS
+
 SOURCES: Final[dict[str, str]] = {
     "BatchNorm": '''class BatchNorm(nn.BatchNorm1d):
     """Batch normalisation of samples [..., C], or by channels of images [..., C, places]."""
@@ -18,23 +20,11 @@ SOURCES: Final[dict[str, str]] = {
     A step takes and gives states [N, ...] and rows [N, ...].
     """
     rows = [(x.flip(1) if backward else x).transpose(0, 1) for x in rows]
-    if torch.compiler.is_exporting():  # one operator for any T
-        from torch._higher_order_ops.scan import scan
-
-        def copied(states, rows):
-            states, found = step(states, rows)
-            return [x.clone() for x in states], [x.clone() for x in found]
-
-        _, found = scan(copied, states, rows)
-    else:
-        found = []
-        for each in zip(*rows):
-            states, given = step(states, each)
-            found.append(given)
-        found = [torch.stack(each) for each in zip(*found)]
-    found = [x.transpose(0, 1) for x in found]
+'''
+    + STEPS
+    + """    found = [x.transpose(0, 1) for x in found]
     return [x.flip(1) if backward else x for x in found]
-''',
+""",
     "delayed": '''def delayed(x, steps, start):
     """x [N, T, ...] as it was `steps` rows before, or after where below 0; else `start`."""
     edge = torch.as_tensor(start, dtype=x.dtype, device=x.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ..helpers import HELPERS
+from ..helpers import HELPERS, STEPS
 
 SOURCES: Final[dict[str, str]] = HELPERS | {
     "over_time": '''def over_time(step, widths, rows, delay=1, backward=False):
@@ -24,25 +24,13 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
         rows = [F.pad(x, (0, 0, 0, 0, 0, 2 * delay - 1)) for x in rows]
         rows = [x[blocks].flatten(1, 2) for x in rows]
     states = [rows[0].new_zeros(delay * n, width) for width in widths]
-    if torch.compiler.is_exporting():  # one operator for any T
-        from torch._higher_order_ops.scan import scan
-
-        def copied(states, rows):
-            states, found = step(states, rows)
-            return [x.clone() for x in states], [x.clone() for x in found]
-
-        _, found = scan(copied, states, rows)
-    else:
-        found = []
-        for each in zip(*rows):
-            states, given = step(states, each)
-            found.append(given)
-        found = [torch.stack(each) for each in zip(*found)]
-    if delay > 1:
+'''
+    + STEPS
+    + """    if delay > 1:
         found = [x.unflatten(1, (delay, n))[times // delay, times % delay] for x in found]
     found = [x.permute(1, 2, 0) for x in found]
     return [x.flip(2) if backward else x for x in found]
-''',
+""",
     "RecurrentLinear": '''class RecurrentLinear(nn.Module):
     """weight_ih x + weight_hh h + bias, where x is known before a loop and h in its steps.
 
