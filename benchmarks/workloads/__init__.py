@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import attention, conv, dense, nnet3_nets, onnx_models, programs, recurrent
+from . import attention, bf16, conv, dense, nnet3_nets, onnx_models, programs, recurrent
 from .workload import Workload
 
 ALL: dict[str, Workload] = {
@@ -14,6 +14,7 @@ ALL: dict[str, Workload] = {
     **attention.WORKLOADS,
     **recurrent.WORKLOADS,
     **nnet3_nets.WORKLOADS,
+    **bf16.WORKLOADS,
     **onnx_models.WORKLOADS,
     **programs.WORKLOADS,
 }

@@ -14,8 +14,8 @@ from ...framework.base.errors import OpscopeError
     "--runtimes",
     nargs=2,
     metavar="A B",
-    help="What runs each: opscope, plain (nothing fused or optimised), onnxruntime,"
-    " onnx-reference, torch.",
+    help="What runs each: opscope, plain (nothing fused or optimised), bf16 (large products in"
+    " bfloat16), onnxruntime, onnx-reference, torch.",
 )
 @click.option(
     "--dtypes", nargs=2, metavar="A B", help="Of each: float32, float64, float16, bfloat16."

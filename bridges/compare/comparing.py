@@ -46,7 +46,8 @@ def compare(
             `FILE:KEY` names one, lines of numbers). A network of Kaldi's takes the frames of an
             utterance, and the first and the last are repeated as its context asks for.
         runtimes: what runs each of both: "opscope"; "plain", opscope with nothing fused, optimised
-            or reused; "onnxruntime"; "onnx-reference"; "torch". What has another form is exported.
+            or reused; "bf16", opscope with large products of factors in bfloat16; "onnxruntime";
+            "onnx-reference"; "torch". What has another form is exported.
         dtypes: of each of both, in place of float32: "float64", "float16", "bfloat16".
         tolerance: an error `|a - b| / max(1, |a|)` above it counts. None: 1e-4 where both compute
             in float32 or have different forms; else see `TOLERANCES`.
@@ -73,15 +74,17 @@ def compare(
         open_form(given, Wanted(runtime, dtype, run_code, network))
         for given, runtime, dtype in zip((a, a if b is None else b), *pairs, strict=True)
     )
-    bound = _tolerance(first, other) if tolerance is None else tolerance
+    bound = _tolerance(first, other, pairs[0]) if tolerance is None else tolerance
     mine, theirs, told = feeds_of(first, other, inputs, rows, seed)
     left, right = first.compute(mine), other.compute(theirs)
     titles = _titles((first, other), pairs)
     return _compared(titles, (first, other), left, right, bound, told)
 
 
-def _tolerance(first: Form, other: Form) -> float:
+def _tolerance(first: Form, other: Form, runtimes: tuple[str, str]) -> float:
     """By the dtype with the fewest digits; a conversion has put float32 into what it made."""
+    if "bf16" in runtimes:
+        return TOLERANCES["bfloat16"]
     least = TOLERANCES["float32"] if first.kind != other.kind else 0.0
     return max(TOLERANCES[coarsest(first, other).name], least)
 

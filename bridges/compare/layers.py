@@ -11,9 +11,10 @@ import numpy as np
 Feed = Mapping[str, Any]
 """Values by input: arrays, or `Sequences`."""
 
-RUNTIMES = ("opscope", "plain", "onnxruntime", "onnx-reference", "torch")
+RUNTIMES = ("opscope", "plain", "bf16", "onnxruntime", "onnx-reference", "torch")
 """What runs a model: opscope; opscope with nothing fused, optimised or reused, and without kernel
-libraries; ONNX Runtime; onnx's reference evaluator; PyTorch."""
+libraries; opscope with large products of factors in bfloat16; ONNX Runtime; onnx's reference
+evaluator; PyTorch."""
 
 
 @dataclass(frozen=True)

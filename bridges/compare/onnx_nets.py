@@ -38,7 +38,7 @@ class OnnxNet:
             self._file = ModelFile(file.path, file.folder, in_dtype(file, self.dtype), file.opsets)
         model = check_model(self._file)  # also where another runtime runs it: the file is untrusted
         self._infos, self._metadata = model.inputs, model.metadata
-        if self._runtime == "opscope" or self._runtime == "plain":
+        if self._runtime not in _TITLES:
             self._own = model_of(self._file)
 
     def inputs(self) -> list[InputSpec]:

@@ -22,14 +22,17 @@ from ...framework.passes.to_dtype import ToFloat64, ToHalf
 from ...framework.runtime.predict import Predictor
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
 
-_PLAIN = {
-    "OPSCOPE_FUSE": "0",
-    "OPSCOPE_REUSE": "0",
-    "OPSCOPE_INPLACE": "0",
-    "OPSCOPE_RECURRENT": "steps",
-    "OPSCOPE_LIBRARIES": "xp",
+_SWITCHES = {
+    "plain": {
+        "OPSCOPE_FUSE": "0",
+        "OPSCOPE_REUSE": "0",
+        "OPSCOPE_INPLACE": "0",
+        "OPSCOPE_RECURRENT": "steps",
+        "OPSCOPE_LIBRARIES": "xp",
+    },
+    "bf16": {"OPSCOPE_LIBRARIES": "bf16,packed,mkl,blas"},
 }
-"""The switches of the runtime "plain"."""
+"""Those that a runtime sets."""
 
 _switching = RLock()
 
@@ -37,12 +40,13 @@ _switching = RLock()
 @contextmanager
 def switches(runtime: str) -> Iterator[None]:
     """The environment switches of a runtime of ours, while a block runs."""
-    if runtime != "plain":
+    chosen = _SWITCHES.get(runtime)
+    if chosen is None:
         yield
         return
     with _switching:
-        before = {name: os.environ.get(name) for name in _PLAIN}
-        os.environ.update(_PLAIN)
+        before = {name: os.environ.get(name) for name in chosen}
+        os.environ.update(chosen)
         try:
             yield
         finally:

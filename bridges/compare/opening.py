@@ -32,7 +32,7 @@ from .onnx_nets import OnnxNet
 from .op_nets import OpNet
 from .torch_nets import TorchFolder, is_torch_folder
 
-_OURS = ("", "opscope", "plain")
+_OURS = ("", "opscope", "plain", "bf16")
 _ONNX = ("onnxruntime", "onnx-reference")
 
 

@@ -49,7 +49,8 @@ SWITCHES = {
         Switch(
             "OPSCOPE_LIBRARIES",
             "packed,mkl,blas,xp",
-            "kernel libraries, best first; xp is always there",
+            "kernel libraries, best first; xp is always there. bf16 before them rounds the"
+            " factors of large products to bfloat16",
         ),
         Switch(
             "OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...framework.ir.kernel_args import Call
 from ...framework.ir.registry import lookup
+from ...operators.backends import bf16 as _bf16
 from ...operators.backends import blas as _blas
 from ...operators.backends import mkl as _mkl
 
@@ -23,3 +24,5 @@ def register_product_kernels(op_type: str, bind: Callable[..., Call | None]) -> 
         lookup(op_type).kernel(
             kernel, device="cpu", dtypes=(np.float32, np.float64), library=library
         )
+    rounded = _bf16.kernel(bind, _bf16.product)
+    lookup(op_type).kernel(rounded, device="cpu", dtypes=(np.float32,), library="bf16")

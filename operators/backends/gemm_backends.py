@@ -2,6 +2,7 @@
 
     mkl     Intel's MKL, where the package `mkl` is installed
     blas    NumPy's OpenBLAS, large products in parts for the threads of compiled loops
+    bf16    MKL's, of factors rounded to bfloat16; only where it is asked for
     packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop
 
 Registered beside the reference kernels "xp"; OPSCOPE_LIBRARIES chooses. They are loaded when the
@@ -21,6 +22,7 @@ from ...framework.runtime.executor import frame_of
 from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
+from . import bf16 as _bf16
 from . import blas as _blas
 from . import mkl as _mkl
 from . import packed_gemm as _packed_gemm
@@ -69,7 +71,7 @@ def _register(op_type: str, library: str, kernel: Kernel) -> None:
     lookup(op_type).kernel(
         kernel,
         device="cpu",
-        dtypes=(np.float32, np.float64),
+        dtypes=(np.float32,) if library == "bf16" else (np.float32, np.float64),
         library=library,
         in_loops=library == "packed",
     )
@@ -82,6 +84,9 @@ for _op_type, _bind in _MATRICES.items():
         _op_type, "blas", _with_blas(_bind, _blas.product, *([_blas.stacked] if _both else []))
     )
     _register(_op_type, "packed", _with_packing(_bind))
+    _register(
+        _op_type, "bf16", _bf16.kernel(_bind, _bf16.product, *([_mkl.stacked] if _both else []))
+    )
 
 for _op_type, _bind in _STACKS.items():
     _register(_op_type, "mkl", _mkl.kernel(_bind, _mkl.stacked))

@@ -27,7 +27,7 @@ from opscope.framework.ir.registry import (
     lookup,
     operator_types,
 )
-from opscope.operators.backends import mkl
+from opscope.operators.backends import bf16, mkl
 
 from . import sharing
 
@@ -101,7 +101,11 @@ class Recorder:
 def missing() -> list[str]:
     """The native code that no work runs."""
     recorder, functions = Recorder(), exported()
-    asked = {key for key in recorder.asked if key[1] != "mkl" or mkl.library() is not None}
+    absent = {"mkl"} if mkl.library() is None else set()
+    if bf16.missing():
+        absent.add("bf16")
+        functions.discard("opscope_bf16")
+    asked = {key for key in recorder.asked if key[1] not in absent}
     assert functions and asked, "there is native code"
     for name in sorted(sharing.WORKS, key=lambda name: name not in _RICH):
         if functions <= recorder.functions and asked <= recorder.kernels:

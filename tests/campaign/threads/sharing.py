@@ -28,6 +28,7 @@ import numpy as np
 
 from opscope import set_threads
 from opscope.framework.base.cpu import threads
+from opscope.operators.backends import bf16
 
 from . import shared_nets, shared_speech
 from .shared_nets import Results, Work
@@ -35,7 +36,11 @@ from .shared_nets import Results, Work
 THREADS = 8
 SWITCHES = 1e-4  # seconds after which a thread of Python lets another one go on
 WORKS: dict[str, Callable[[], Work]] = {**shared_nets.WORKS, **shared_speech.WORKS}
-LIBRARIES = ("packed,mkl,blas,xp", "packed,blas,xp")
+LIBRARIES = (
+    *(() if bf16.missing() else ("bf16,packed,mkl,blas,xp",)),
+    "packed,mkl,blas,xp",
+    "packed,blas,xp",
+)
 """Kernel libraries: where MKL is installed, its products take the place of NumPy's BLAS."""
 _CLOSE = 0.05
 """Difference allowed where products may be cut into other parts: updates such as Adam's turn a
@@ -140,7 +145,7 @@ def main(runs: int, makers: Mapping[str, Callable[[], Work]] = WORKS) -> int:
     sys.setswitchinterval(SWITCHES)
     works = {name: make() for name, make in makers.items()}
     settings = sorted({threads.most_threads(), 1})
-    shares = [runs // 3] * 2
+    shares = [runs // (len(LIBRARIES) + 1)] * len(LIBRARIES)
     wrong: list[str] = []
     wanted: Mapping[str, Results] = {}
     for libraries, share in zip(LIBRARIES, shares, strict=True):

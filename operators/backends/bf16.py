@@ -1,0 +1,141 @@
+"""Products of factors rounded to bfloat16, with sums in float32, by MKL.
+
+An option of a plan: OPSCOPE_LIBRARIES=bf16,packed,mkl,blas. Processors with AMX compute such a
+product 3 to 5 times as fast as one of float32; each factor is off by up to 2^-9 of itself. Values
+between operators, sums and parameters stay float32, so that a net trains as before.
+`opscope compare FILE --runtimes opscope bf16` tells the error, layer by layer.
+
+Products of at least `LEAST` rows, columns and summands are rounded. Smaller ones, the steps of
+loops, convolutions and stacks of products are those of the next library.
+
+Source: Intel oneMKL, cblas_gemm_bf16bf16f32; the format is that of the upper half of a float32.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError
+from ...framework.fusion import team
+from ...framework.fusion.compiler import Library, address
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import Kernel
+from . import mkl, parts
+
+LEAST = 16
+"""Rows, columns and summands from which rounding both factors first is worth it."""
+_HANDLE = 13  # words, of which the last two are alpha and beta
+
+_SOURCE = """\
+typedef int64_t word;
+typedef uint16_t half;
+EXPORT word opscope_bf16_there(void) {
+#if defined(__x86_64__) || defined(_M_X64)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return 0;
+#endif
+}
+/* The nearest, of two the even one; NaN stays NaN. */
+static void rounded(word rows, word cols, word step, const float *from, half *to) {
+  for (word i = 0; i < rows; i++) {
+    const uint32_t *bits = (const uint32_t *)(from + i * step);
+    for (word j = 0; j < cols; j++) {
+      uint32_t x = bits[j], up = x + 0x7fff + ((x >> 16) & 1);
+      to[i * cols + j] = (x & 0x7fffffff) > 0x7f800000 ? (x >> 16) | 0x40 : up >> 16;
+    }
+  }
+}
+typedef void product(int, int, int, int, int, int, float, const half *, int, const half *, int,
+                     float, float *, int);
+/* function, transposed a and b, m, n, k, lda, ldb, ldc, memory for a and b; then alpha and beta */
+EXPORT void opscope_bf16(const word *h, const float *a, const float *b, float *c) {
+  const double *factors = (const double *)(h + 11);
+  word m = h[3], n = h[4], k = h[5];
+  word a_rows = h[1] ? k : m, a_cols = h[1] ? m : k, b_rows = h[2] ? n : k, b_cols = h[2] ? k : n;
+  half *left = (half *)h[9], *right = (half *)h[10];
+  rounded(a_rows, a_cols, h[6], a, left);
+  rounded(b_rows, b_cols, h[7], b, right);
+  ((product *)h[0])(101, 111 + h[1], 111 + h[2], m, n, k, factors[0], left, a_cols, right, b_cols,
+                    factors[1], c, h[8]);
+}
+"""
+
+
+@functools.cache
+def missing() -> str:
+    """What this machine lacks for these products; "" where they are there."""
+    if mkl.library() is None or not hasattr(mkl.library(), "cblas_gemm_bf16bf16f32"):
+        return "the package mkl"
+    code = _code()
+    if code is None:
+        return "a C compiler"
+    there = code.handle["opscope_bf16_there"]
+    return "" if there() else "a processor with AVX512-BF16"
+
+
+@functools.cache
+def _code() -> Library | None:
+    return team.load(_SOURCE)
+
+
+class Gemm:
+    """A product of rounded factors as a function of four addresses; see `parts.Gemm`.
+
+    It has memory for both factors, so that each part of a product wants one of its own.
+    """
+
+    def __init__(
+        self,
+        dtype: str,
+        transposed: tuple[int, int],
+        factors: tuple[float, float],
+        sizes: tuple[int, ...],
+    ) -> None:
+        assert dtype == "float32", "registered for it alone"
+        code = _code()
+        assert code is not None, "the caller has seen that it is there"
+        m, n, k = sizes[:3]
+        self._memory = team.aligned(2 * m * k), team.aligned(2 * k * n)
+        self._words = np.zeros(_HANDLE, np.int64)
+        places = (memory.ctypes.data for memory in self._memory)
+        function = address(mkl.library()["cblas_gemm_bf16bf16f32"])
+        self._words[:-2] = function, *transposed, *sizes, *places
+        self._words[-2:].view(np.float64)[:] = factors
+        self.handle = self._words.ctypes.data
+        self.address = code.address("opscope_bf16")
+
+
+def product(
+    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
+) -> Call:
+    """See `matmul.product`; `mkl.product` serves small and empty sizes and unusual strides."""
+    arrays = a, b, out
+    how = None
+    if min(*out.shape, a.shape[1]) >= LEAST and (bias is None or by is None):
+        how = parts.layouts(arrays)
+    if how is None or out.dtype != np.float32:
+        return mkl.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
+    beta = 0.0 if bias is None and by is None else 1.0
+    return team.run_together([parts.product(Gemm, arrays, how, (alpha, beta), bias)[-1]])
+
+
+def kernel(bind: Callable[..., Call | None], *products: Callable[..., Call]) -> Kernel:
+    """The kernel `bind` with such products; loops prepare their weights, and have others.
+
+    Raises:
+        OpscopeError: when it is bound, that the machine lacks something for it.
+    """
+
+    def with_bf16(k: KernelArgs) -> Call | None:
+        if missing():
+            raise OpscopeError(
+                f"OPSCOPE_LIBRARIES names bf16, and this machine lacks {missing()}: leave bf16 out"
+            )
+        return None if k.prepared is not None else bind(k, *products)
+
+    return with_bf16

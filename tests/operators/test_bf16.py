@@ -1,0 +1,142 @@
+"""Products of factors in bfloat16: rounding, gradients, where float32 stays, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import opscope
+from kaldi_data import need
+from opscope import NetBuilder, OpContext, OpscopeError, Scope
+from opscope.framework.base.cpu.threads import threads_set
+from opscope.operators.backends import bf16
+
+with_bf16 = pytest.mark.skipif(
+    bool(bf16.missing()), reason=f"products of bfloat16 want {bf16.missing()}"
+)
+FIRST = "bf16,packed,mkl,blas"
+ROUNDING = 2.0**-8
+"""Of a product of two factors that are each off by at most 2^-9."""
+
+
+def rounded(array: np.ndarray) -> np.ndarray:
+    return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def made(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@with_bf16
+@pytest.mark.parametrize("m, k, n", [(16, 16, 16), (33, 70, 17), (300, 64, 500)])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
+def test_the_product_of_what_ml_dtypes_rounds(
+    m: int, k: int, n: int, threads: int, transposed: str
+) -> None:
+    a, b, bias, whole = made(m, k), made(k, n, seed=1), made(n, seed=2), made(m, n + 8, seed=3)
+    want = rounded(a) @ rounded(b)
+    left = np.asfortranarray(a) if "a" in transposed else a
+    right = np.asfortranarray(b) if "b" in transposed else b
+    with threads_set(threads):
+        out = whole[:, 3 : 3 + n]
+        borders = whole[:, :3].copy(), whole[:, 3 + n :].copy()
+        bf16.product(np, left, right, out, bias=bias)()
+        np.testing.assert_allclose(out, want + bias, rtol=1e-5, atol=1e-4)
+        bf16.product(np, left, right, out, alpha=0.5, by=np.empty_like(out))()
+    np.testing.assert_allclose(out, 1.5 * want + bias, rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(whole[:, :3], borders[0])
+    np.testing.assert_array_equal(whole[:, 3 + n :], borders[1])
+
+
+@with_bf16
+def test_half_way_numbers_infinity_and_nan() -> None:
+    bits = np.array([0x3F808000, 0x3F818000, 0x7F7FFFFF, 0x7F800000, 0x7F800001], np.uint32)
+    special = bits.view(np.float32)
+    a = np.zeros((16, 16), np.float32)
+    a[0, 0], a[1, 1], a[2, 2], a[3, 3], a[4, 4] = special
+    out = np.empty((16, 16), np.float32)
+    with np.errstate(invalid="ignore"):
+        bf16.product(np, a, np.eye(16, dtype=np.float32), out)()
+        want = rounded(a)
+    assert out[0, 0] == want[0, 0] == 1.0 and out[1, 1] == want[1, 1] > 1.01
+    assert out[2, 2] == want[2, 2] == np.inf and out[3, 3] == np.inf and np.isnan(out[4, 4])
+    assert np.isnan(out[3, 4]) and (out[5:, 5:] == 0).all()
+
+
+@with_bf16
+@pytest.mark.parametrize("m, k, n", [(15, 40, 40), (40, 15, 40), (40, 40, 15), (0, 20, 20)])
+def test_small_products_are_those_of_float32(m: int, k: int, n: int) -> None:
+    a, b, out = made(m, k), made(k, n, seed=1), np.empty((m, n), np.float32)
+    bf16.product(np, a, b, out)()
+    np.testing.assert_allclose(out, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def _trained(steps: int) -> dict[str, Any]:
+    """Costs of a net over some steps, and the gradients of the first."""
+    b = NetBuilder("layers")
+    x, label = b.input("x", [-1, 40]), b.input("label", [-1], "int64")
+    hidden = b.fc(x, size=64, activation="tanh", name="hidden")
+    cost = b.mean(b.softmax_cross_entropy(b.fc(hidden, size=20), label), name="cost")
+    b.backward_from(cost)
+    gradients = sorted(name for name in b.net.vars if name.endswith("@GRAD") and ".w" in name)
+    assert len(gradients) >= 2
+    b.add_optimization(0.5, "sgd")
+    scope, feed = Scope(), {"x": made(96, 40), "label": np.arange(96) % 20}
+    b.initialize(scope, OpContext(seed=4))
+    found = [b.run(scope, feed=feed, fetch=["cost", *gradients]) for _ in range(steps)]
+    return {"costs": np.array([float(each["cost"]) for each in found])} | {
+        name: found[0][name] for name in gradients
+    }
+
+
+@with_bf16
+def test_a_net_trains_as_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    want = _trained(60)
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
+    found = _trained(60)
+    for name, array in want.items():
+        error = np.abs(found[name] - array).max() / np.abs(array).max()
+        assert 0 < error < 4 * ROUNDING, name
+    assert found["costs"][-1] < 0.5 * found["costs"][0]
+
+
+@with_bf16
+def test_float64_is_not_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
+    b, x = NetBuilder("wide"), made(32, 32).astype(np.float64)
+    b.matmul(b.input("x", [-1, 32], "float64"), b.input("y", [32, 32], "float64"), name="out")
+    out = b.run(Scope(), feed={"x": x, "y": x}, fetch=["out"], need_backward=False)["out"]
+    np.testing.assert_allclose(out, x @ x, rtol=1e-12, atol=1e-12)
+
+
+@with_bf16
+def test_compare_tells_the_error_of_a_network_of_kaldis() -> None:
+    found = opscope.compare(need("trained", "tdnn", "model.raw"), runtimes=("opscope", "bf16"))
+    assert found.same and found.tolerance == 0.2
+    assert 1e-4 < found.largest < 0.1
+
+
+@pytest.mark.parametrize("what", ["the package mkl", "a processor with AVX512-BF16"])
+def test_what_a_machine_lacks_is_said(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
+    monkeypatch.setattr(bf16, "missing", lambda: what)
+    b = NetBuilder("small")
+    b.matmul(b.input("x", [-1, 32]), b.input("y", [32, 32]), name="out")
+    with pytest.raises(OpscopeError, match=f"names bf16, and this machine lacks {what}: leave"):
+        b.run(Scope(), feed={"x": made(20, 32), "y": made(32, 32)}, fetch=["out"])
+
+
+@with_bf16
+def test_products_of_bfloat16_are_another_library_than_mkls() -> None:
+    """Rounding happens only where it was asked for."""
+    a, b, out = made(32, 32), made(32, 32, seed=1), np.empty((32, 32), np.float32)
+    bf16.product(np, a, b, out)()
+    assert 1e-3 < np.abs(out - a @ b).max() < 0.5
+    net = NetBuilder("plain")
+    net.matmul(net.input("x", [-1, 32]), net.input("y", [32, 32]), name="out")
+    own = net.run(Scope(), feed={"x": a, "y": b}, fetch=["out"], need_backward=False)["out"]
+    np.testing.assert_allclose(own, a @ b, rtol=1e-5, atol=1e-5)
