@@ -99,6 +99,11 @@ def unscaled_name(grad: str) -> str:
     return f"{grad}@UNSCALED"
 
 
+def again_name(name: str) -> str:
+    """`name`, computed a second time for the gradients."""
+    return f"{name}@AGAIN"
+
+
 def next_name(name: str) -> str:
     """What an update that may be skipped has computed for `name`."""
     return f"{name}@NEXT"

@@ -28,6 +28,7 @@ class Objective:
         all_parameters: whether these are every trainable parameter, too.
         optimizers: what updates the parameters, one after the other.
         loss_scale: factor of the costs, for gradients in half precision.
+        recompute: whether cheap activations are computed again for the gradients.
     """
 
     costs: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Objective:
     all_parameters: bool = False
     optimizers: tuple[OptimizerAttrs, ...] = ()
     loss_scale: LossScale | None = None
+    recompute: bool = False
 
     def wrt_of(self, variables: Iterable[VarDecl]) -> list[str] | None:
         """What the costs are differentiated by, as `add_backward_ops` takes it."""

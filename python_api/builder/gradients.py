@@ -21,7 +21,11 @@ from .var import Var
 
 @running_method
 def backward_from(
-    builder: NetBuilder, cost: Var | str, wrt: Sequence[Var | str] | Var | str | None = None
+    builder: NetBuilder,
+    cost: Var | str,
+    wrt: Sequence[Var | str] | Var | str | None = None,
+    *,
+    recompute: bool = False,
 ) -> None:
     """Ask for gradients of `cost`, a single number (of the sum of all costs named so).
 
@@ -30,6 +34,9 @@ def backward_from(
             `PlainNet.add_backward_ops` takes any shape.
         wrt: variables to differentiate with respect to, or one of them; by default every trainable
             parameter. Variables of several calls add up.
+        recompute: whether cheap activations (of elementwise operators, dropout, normalisations of
+            rows, operators that move values) are computed again for the gradients instead of being
+            kept: less memory for some more time. It goes for the whole net.
 
     Raises:
         GradientError: now, where no gradient flows, or where `cost` is no single number.
@@ -43,7 +50,7 @@ def backward_from(
             f" {format_shape(shape)}; take its mean or its sum: b.mean({name}) or"
             f" b.reduce_sum({name})"
         )
-    _differentiate(builder, "backward_from", [str(cost)], wrt)
+    _differentiate(builder, "backward_from", [str(cost)], wrt, recompute)
 
 
 def _differentiate(
@@ -51,10 +58,11 @@ def _differentiate(
     method: str,
     costs: Sequence[str],
     wrt: Sequence[Var | str] | Var | str | None,
+    recompute: bool = False,
 ) -> None:
     """Add costs, and what to differentiate them by, to the objective; `method` was called."""
     before = builder.objective
-    wanted = replace(before, costs=(*before.costs, *costs))
+    wanted = replace(before, costs=(*before.costs, *costs), recompute=before.recompute or recompute)
     if wrt is None:
         wanted = replace(wanted, all_parameters=True)
     else:

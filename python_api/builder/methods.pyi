@@ -137,6 +137,8 @@ class BuilderMethods:
         self,
         cost: Var | str,
         wrt: Sequence[Var | str] | Var | str | None = None,
+        *,
+        recompute: bool = False,
     ) -> None:
         """Ask for gradients of `cost`, a single number (of the sum of all costs named so)."""
     def add_optimization(

@@ -196,6 +196,10 @@ class NetBuilder(BuilderMethods, Shown):
             if wanted.costs:
                 wrt, scale = wanted.wrt_of(net.vars.values()), wanted.loss_scale
                 gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
+                if wanted.recompute:
+                    from ...framework.passes.recompute import Recompute  # few nets want it
+
+                    net = PlainNet(Recompute().apply(net.op_list))
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
             self._whole = net, gradients
