@@ -52,6 +52,13 @@ SWITCHES = {
             "kernel libraries, best first; xp is always there",
         ),
         Switch(
+            "OPSCOPE_AMX",
+            "1",
+            "float32 products by AMX tiles of bf16 parts, as accurate as float32; needs its"
+            " instructions, Linux and a C compiler",
+            _FLAG,
+        ),
+        Switch(
             "OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"
         ),
         Switch(
