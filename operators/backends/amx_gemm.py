@@ -23,7 +23,7 @@ import numpy as np
 from ...framework.base.settings import is_on
 from ...framework.fusion import team
 
-FEWEST = 6
+FEWEST = 12
 """Rows of the first factor from which AMX is faster: below, reading the second one takes longest,
 and a packed element of it takes 6 bytes here."""
 
@@ -114,11 +114,9 @@ static void transpose(__m512i *x) {
   }
 }
 
-/* bf16 of 16 numbers in the upper halves of their lanes, rounded to the nearest even; the rest */
+/* the bf16 nearest to 16 numbers, in the upper halves of their lanes; what is left of these */
 static inline __m512i rounded(__m512 *x) {
-  const __m512i u = _mm512_castps_si512(*x), one = _mm512_set1_epi32(1);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
-  const __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i sum = _mm512_add_epi32(_mm512_castps_si512(*x), _mm512_set1_epi32(0x8000));
   const __m512i high = _mm512_and_si512(sum, _mm512_set1_epi32(0xffff0000));
   *x = _mm512_sub_ps(*x, _mm512_castsi512_ps(high));
   return high;
@@ -140,10 +138,13 @@ static int split(const float *x, word step, word apart, word count, word more, w
     a = _mm512_mul_ps(a, factor), b = _mm512_mul_ps(b, factor);
     top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(a), sign));
     top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(b), sign));
-    for (int part = 0; part < 3; part++) {
+    for (int part = 0; part < 2; part++) {
       const __m512i high = rounded(&b);
       parts[part][i] = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), high);
     }
+    /* at most 8 bits are left: these are a bf16 */
+    parts[2][i] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16),
+                                  _mm512_castps_si512(b));
   }
   for (int part = 0; part < 3; part++) {
     if (turned) transpose(parts[part]);

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     team.library() is None or amx_gemm.library() is None, reason="there is no AMX"
 )
 
-SIZES = [(6, 16, 16), (17, 31, 33), (32, 32, 32), (33, 100, 300), (64, 64, 512), (131, 40, 257)]
+SIZES = [(12, 16, 16), (17, 31, 33), (32, 32, 32), (33, 100, 300), (64, 64, 512), (131, 40, 257)]
 
 
 def in_threads(task: team.ParallelTask, threads: int) -> None:
