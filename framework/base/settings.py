@@ -53,6 +53,13 @@ SWITCHES = {
             " factors of large products to bfloat16",
         ),
         Switch(
+            "OPSCOPE_AMX",
+            "1",
+            "float32 products by AMX tiles of bf16 parts, as accurate as float32; needs its"
+            " instructions, Linux and a C compiler",
+            _FLAG,
+        ),
+        Switch(
             "OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"
         ),
         Switch(

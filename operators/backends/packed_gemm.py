@@ -20,6 +20,7 @@ import numpy as np
 
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call
+from . import amx_gemm
 
 _HEAD = """\
 #include <stdint.h>
@@ -174,6 +175,8 @@ _LARGE = 1 << 22
 """Multiplications from which a product is worth packing a factor for it alone."""
 _FEWEST = 64
 """Rows of the first factor from which packing the second is little work beside the product."""
+_NARROW = 16
+"""Columns and inner dimension from which AMX serves: it computes 32 of them in any case."""
 _BLOCK = 256
 """Inner dimension of one piece: its panels stay in the cache."""
 
@@ -206,12 +209,14 @@ def product(
     if library() is not None and _suited(a, b, out, bias, by):
         (m, k), n = a.shape, b.shape[1]
         begin = out if by is not None else bias
+        tiled = _by_tiles(m, n, k, out)
         if prepared.holds(b):
-            steps = (b.ctypes.data, b.shape, b.strides, b.dtype, alpha)
-            panels = prepared.get(steps, lambda: _pack(b, alpha, _room(b)))
-            task = _multiply(a, b, panels, out, begin)
+            steps = (b.ctypes.data, b.shape, b.strides, b.dtype, alpha, tiled)
+            make = _pack_tiles if tiled else _pack
+            panels = prepared.get(steps, lambda: make(b, alpha, None))
+            task = _multiply(a, b, panels, out, begin, alpha if tiled else None)
         elif m >= _FEWEST and m * n * k >= _LARGE:
-            task = _in_blocks(prepared, a, b, out, alpha, begin)
+            task = _in_blocks(prepared, a, b, out, alpha, begin, tiled)
     if task is not None:
         return team.run_together([task])
     return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
@@ -238,8 +243,24 @@ def _row_step(a: Any) -> tuple[int, int] | None:
     return (1, right) if down == 1 or a.shape[0] == 1 else None
 
 
-def _multiply(a: Any, b: Any, panels: Any, out: Any, begin: Any) -> team.ParallelTask:
-    """out = a b, plus `begin`: a row, an array like `out`, or None."""
+def _by_tiles(m: int, n: int, k: int, out: Any) -> bool:
+    """Whether AMX is there and faster."""
+    fits = out.dtype == np.float32 and m >= amx_gemm.FEWEST and min(n, k) >= _NARROW
+    return fits and amx_gemm.library() is not None
+
+
+def _multiply(
+    a: Any, b: Any, panels: Any, out: Any, begin: Any, tiled: float | None = None
+) -> team.ParallelTask:
+    """out = a b, plus `begin`: a row, an array like `out`, or None.
+
+    Args:
+        tiled: None where `panels` are those of this module; else they are tiles of b times this.
+    """
+    if tiled is not None:
+        row_step = _row_step(a)
+        assert row_step is not None, "other matrices are left to another product"
+        return amx_gemm.multiply(a, row_step, b, tiled, panels, out, begin)
     first, step = 0, 0
     if begin is not None:
         first = begin.ctypes.data
@@ -258,15 +279,17 @@ def _multiply(a: Any, b: Any, panels: Any, out: Any, begin: Any) -> team.Paralle
 
 
 def _in_blocks(
-    prepared: team.Prepared, a: Any, b: Any, out: Any, alpha: float, begin: Any
+    prepared: team.Prepared, a: Any, b: Any, out: Any, alpha: float, begin: Any, tiled: bool
 ) -> team.ParallelTask:
     """The product over pieces of the inner dimension, one after another through the same panels."""
-    panels = prepared.buffer(_room(b[:_BLOCK]))
+    room, pack = (amx_gemm.room, _pack_tiles) if tiled else (_room, _pack)
+    panels = prepared.buffer(room(b[:_BLOCK]))
     tasks = []
     for at in range(0, len(b), _BLOCK):
         rows = b[at : at + _BLOCK]
-        tasks.append(_pack(rows, alpha, panels)[1])
-        tasks.append(_multiply(a[:, at : at + _BLOCK], rows, panels, out, begin))
+        tasks.append(pack(rows, alpha, panels)[1])
+        factor = alpha if tiled else None
+        tasks.append(_multiply(a[:, at : at + _BLOCK], rows, panels, out, begin, factor))
         begin = out
     return team.ParallelTask(
         tuple(item for task in tasks for item in task.items),
@@ -281,9 +304,15 @@ def _room(b: Any) -> int:
     return -(-b.shape[1] // columns) * columns * len(b) * b.itemsize
 
 
+def _pack_tiles(b: Any, alpha: float, room: Any) -> tuple[Any, team.ParallelTask]:
+    """As `_pack`, for AMX."""
+    panels = team.aligned(amx_gemm.room(b)) if room is None else room
+    return panels, amx_gemm.pack(b, alpha, panels)
+
+
 def _pack(b: Any, alpha: float, room: Any) -> tuple[Any, team.ParallelTask]:
-    """The panels of alpha b and the task that fills them; `room` is their memory, or its size."""
-    panels = team.aligned(room) if isinstance(room, int) else room
+    """The panels of alpha b and the task that fills them; `room` is their memory; None: new."""
+    panels = team.aligned(_room(b)) if room is None else room
     factor = np.array([alpha], b.dtype)
     steps = (stride // b.itemsize for stride in b.strides)
     argument = np.array(

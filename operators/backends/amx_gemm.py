@@ -1,0 +1,365 @@
+"""Products of float32 matrices by AMX, which multiplies tiles of bf16 and adds them up in float32.
+
+A float32 number is the sum of three bf16 numbers, each the rounded rest of those before. Of the
+nine products of such parts six are computed; the other three are below float32's last bit. So the
+result is as accurate as one of float32 arithmetic, at two to three times the speed of AVX-512.
+
+Tiles of the second factor are packed side by side, once where it is constant; those of the first
+are split as a product goes on, 64 rows at a time. A chunk is 32 elements of the inner dimension;
+a lane of a tile holds a pair of them, j and j + 16. Values of 2^127 on, infinity and NaN cannot be
+split: parts of a product in which one occurs are computed as they are.
+
+Source: Intel's manual of instruction set extensions, chapter 3 (AMX); Henry, Tang and Heinecke,
+"Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", 2019.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.settings import is_on
+from ...framework.fusion import team
+
+FEWEST = 12
+"""Rows of the first factor from which AMX is faster: below, reading the second one takes longest,
+and a packed element of it takes 6 bytes here."""
+
+_SOURCE = """\
+typedef int64_t word;
+#if defined(__AMX_BF16__) && defined(__AVX512F__) && defined(__linux__)
+#include <immintrin.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { TILE = 1024, CHUNK = 6 * TILE, ROWS = 64, INNER = 8 };
+typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
+
+static word least(word a, word b) { return a < b ? a : b; }
+
+/* asks the system for the tiles; whether they may be used */
+EXPORT void opscope_amx(word *b) { b[0] = syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+
+/* rows of the tiles: 0, 1 and 4 are the upper ones, 2, 3 and 5 the lower ones */
+static void configure(word rows) {
+  tiles t;
+  memset(&t, 0, sizeof t);
+  t.palette = 1;
+  for (int i = 0; i < 8; i++) t.bytes[i] = 64, t.rows[i] = 16;
+  t.rows[0] = t.rows[1] = t.rows[4] = least(rows, 16);
+  if (rows > 16) t.rows[2] = t.rows[3] = t.rows[5] = rows - 16;
+  _tile_loadconfig(&t);
+}
+
+#define UPPER _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7);
+#define LOWER _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+#define A1(part) _tile_loadd(4, a + part * 2 * TILE, 64);
+#define A2(part) A1(part) _tile_loadd(5, a + part * 2 * TILE + TILE, 64);
+#define P(part)                                                                                  \\
+  _tile_loadd(6, p + part * 2 * TILE, 64); _tile_loadd(7, p + part * 2 * TILE + TILE, 64);
+
+/* After more than 5 chunks without one, the next stores of tiles took 300 ns where they were
+   measured; with one that nobody reads, every other chunk, 10. */
+#define STORE if (chunks & 1) _tile_stored(0, aside, 64);
+
+/* 17 to 32 rows and 32 columns, over some chunks */
+static void both(word chunks, const char *a, const char *p) {
+  char aside[TILE] __attribute__((aligned(64)));
+  for (; chunks--; a += CHUNK, p += CHUNK) {
+    P(0) A2(0) UPPER LOWER A2(1) UPPER LOWER A2(2) UPPER LOWER
+    P(1) A2(1) UPPER LOWER A2(0) UPPER LOWER
+    P(2) UPPER LOWER
+    STORE
+  }
+}
+
+/* up to 16 rows */
+static void upper(word chunks, const char *a, const char *p) {
+  char aside[TILE] __attribute__((aligned(64)));
+  for (; chunks--; a += CHUNK, p += CHUNK) {
+    P(0) A1(0) UPPER A1(1) UPPER A1(2) UPPER
+    P(1) A1(1) UPPER A1(0) UPPER
+    P(2) UPPER
+    STORE
+  }
+}
+
+/* a 16x16 matrix of 32 bits, transposed */
+static void transpose(__m512i *x) {
+  __m512i y[16];
+  for (int i = 0; i < 16; i += 2) {
+    y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+    y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
+    x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
+    x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
+    x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
+  }
+  for (int i = 0; i < 4; i++) {
+    y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
+    y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
+    y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
+    y[i + 12] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; i++) {
+    x[i] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88);
+    x[i + 4] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0x88);
+    x[i + 8] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0xdd);
+    x[i + 12] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0xdd);
+  }
+}
+
+/* the bf16 nearest to 16 numbers, in the upper halves of their lanes; what is left of these */
+static inline __m512i rounded(__m512 *x) {
+  const __m512i sum = _mm512_add_epi32(_mm512_castps_si512(*x), _mm512_set1_epi32(0x8000));
+  const __m512i high = _mm512_and_si512(sum, _mm512_set1_epi32(0xffff0000));
+  *x = _mm512_sub_ps(*x, _mm512_castsi512_ps(high));
+  return high;
+}
+
+/* The three parts of a tile: 16 vectors `step` apart, and 16 more `apart` from these. Of the first
+   ones `count` are there, `more` of the others; `lanes` of the elements of a vector are there, and
+   `further` of those of the others. Whether a number cannot be split. */
+static int split(const float *x, word step, word apart, word count, word more, word lanes,
+                 word further, float alpha, int turned, char *to) {
+  const __mmask16 first = (1u << (lanes < 0 ? 0 : least(lanes, 16))) - 1;
+  const __mmask16 second = (1u << (further < 0 ? 0 : least(further, 16))) - 1;
+  const __m512 factor = _mm512_set1_ps(alpha);
+  const __m512i sign = _mm512_set1_epi32(0x7fffffff);
+  __m512i parts[3][16], top = _mm512_setzero_si512();
+  for (int i = 0; i < 16; i++) {
+    __m512 a = _mm512_maskz_loadu_ps(i < count ? first : 0, x + i * step);
+    __m512 b = _mm512_maskz_loadu_ps(i < more ? second : 0, x + i * step + apart);
+    a = _mm512_mul_ps(a, factor), b = _mm512_mul_ps(b, factor);
+    top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(a), sign));
+    top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(b), sign));
+    for (int part = 0; part < 2; part++) {
+      const __m512i high = rounded(&b);
+      parts[part][i] = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), high);
+    }
+    /* at most 8 bits are left: these are a bf16 */
+    parts[2][i] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16),
+                                  _mm512_castps_si512(b));
+  }
+  for (int part = 0; part < 3; part++) {
+    if (turned) transpose(parts[part]);
+    for (int i = 0; i < 16; i++)
+      _mm512_store_si512(to + part * 2 * TILE + i * 64, parts[part][i]);
+  }
+  return _mm512_cmpge_epu32_mask(top, _mm512_set1_epi32(0x7f000000)) != 0;
+}
+
+/* the tiles of rows r0 to r1 of the first factor over chunks c0 to c1; whether one is unusual */
+static int split_rows(word r0, word r1, word c0, word c1, word k, const float *a, word lda,
+                      word next, char *to) {
+  int unusual = 0;
+  for (word r = r0; r < r1; r += 32)
+    for (word c = c0; c < c1; c++, to += CHUNK)
+      for (word i = r, half = 0; half < 2 && i < r1; half++, i += 16) {
+        const float *x = a + i * lda + c * 32 * next;
+        const word rows = r1 - i, left = k - c * 32;
+        char *own = to + half * TILE;
+        unusual |= next == 1
+                       ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
+                       : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
+      }
+  return unusual;
+}
+
+/* k n; factor, its steps along k and n; panels; what it is multiplied with. Behind the panels, of
+   32 columns each, there is for each of them whether one of its numbers is unusual. */
+EXPORT void pack_amx(const word *b, word t, word threads) {
+  const word k = b[0], n = b[1], down = b[3], right = b[4], chunks = (k + 31) / 32;
+  const word panels = (n + 31) / 32;
+  const float *from = (const float *)b[2], alpha = *(const float *)b[6];
+  word *unusual = (word *)(b[5] + panels * chunks * CHUNK);
+  for (word j = panels * t / threads; j < panels * (t + 1) / threads; j++) {
+    int found = 0;
+    for (word c = 0; c < chunks; c++)
+      for (int half = 0; half < 2; half++) {
+        const word col = j * 32 + half * 16, cols = n - col, left = k - c * 32;
+        const float *x = from + c * 32 * down + col * right;
+        char *to = (char *)b[5] + (j * chunks + c) * CHUNK + half * TILE;
+        found |= right == 1 ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
+                            : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
+      }
+    unusual[j] = found;
+  }
+}
+
+/* rows of a panel's columns, number by number: over the chunks that begin at k0 */
+static void plainly(word rows, word cols, word k0, word k1, const float *a, word lda, word next,
+                    const float *x, word down, word right, float alpha, float *c, word ldc,
+                    const float *from, word step) {
+  for (word i = 0; i < rows; i++) {
+    float s[32];
+    for (word j = 0; j < cols; j++) s[j] = from ? from[i * step + j] : 0;
+    for (word l = k0; l < k1; l++)
+      for (word j = 0; j < cols; j++)
+        s[j] += a[i * lda + l * next] * (alpha * x[l * down + j * right]);
+    memcpy(c + i * ldc, s, cols * sizeof(float));
+  }
+}
+
+/* up to 32 rows and 32 columns, through memory of the stack where they are fewer columns */
+static void block(word rows, word cols, word chunks, const char *a, const char *p, float *c,
+                  word ldc, const float *from, word step) {
+  float whole[32 * 32];
+  float *to = c;
+  word lines = ldc;
+  if (cols < 32) {
+    for (word i = 0; from && i < rows; i++)
+      memcpy(whole + i * 32, from + i * step, cols * sizeof(float));
+    to = whole, lines = 32;
+    if (from) from = whole, step = 32;
+  }
+  if (from) {
+    _tile_loadd(0, from, step * 4);
+    _tile_loadd(1, from + 16, step * 4);
+    if (rows > 16) {
+      _tile_loadd(2, from + 16 * step, step * 4);
+      _tile_loadd(3, from + 16 * step + 16, step * 4);
+    }
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  if (rows > 16) {
+    both(chunks, a, p);
+    _tile_stored(2, to + 16 * lines, lines * 4);
+    _tile_stored(3, to + 16 * lines + 16, lines * 4);
+  } else {
+    upper(chunks, a, p);
+  }
+  _tile_stored(0, to, lines * 4);
+  _tile_stored(1, to + 16, lines * 4);
+  for (word i = 0; cols < 32 && i < rows; i++)
+    memcpy(c + i * ldc, whole + i * 32, cols * sizeof(float));
+}
+
+/* m n k; a, its steps along m and k, one of them 1; panels; out and its step; what to begin with
+   (or 0) and its step; the second factor itself, its steps, what it is multiplied with */
+EXPORT void product_amx(const word *b, word t, word threads) {
+  const word m = b[0], n = b[1], k = b[2], lda = b[4], next = b[5], ldc = b[8];
+  const word panels = (n + 31) / 32, chunks = (k + 31) / 32;
+  const float *a = (const float *)b[3], alpha = *(const float *)b[14];
+  const char *packed = (const char *)b[6];
+  const word *unusual = (const word *)(packed + panels * chunks * CHUNK);
+  float *c = (float *)b[7];
+  char split[ROWS / 32 * INNER * CHUNK] __attribute__((aligned(64)));
+  word r0 = 0, r1 = m, p0 = 0, p1 = panels;
+  if (m >= ROWS * threads) {  /* rows to each thread, else columns */
+    const word high = (m + 31) / 32;
+    r0 = least(high * t / threads * 32, m), r1 = least(high * (t + 1) / threads * 32, m);
+  } else {
+    p0 = panels * t / threads, p1 = panels * (t + 1) / threads;
+  }
+  if (p0 == p1) return;
+  const word pieces = (chunks + INNER - 1) / INNER;
+  word configured = 0;
+  for (word r = r0; r < r1; r += ROWS) {
+    const word end = least(r + ROWS, r1);
+    for (word piece = 0; piece < pieces; piece++) {
+      const word c0 = chunks * piece / pieces, c1 = chunks * (piece + 1) / pieces;
+      const int odd = split_rows(r, end, c0, c1, k, a, lda, next, split);
+      const float *from = piece ? c : (const float *)b[9];
+      const word step = piece ? ldc : b[10];
+      for (word j = p0; j < p1; j++) {
+        const char *tiles = split;
+        const word cols = least(32, n - j * 32);
+        for (word i = r; i < end; i += 32, tiles += (c1 - c0) * CHUNK) {
+          const word rows = least(32, end - i);
+          float *to = c + i * ldc + j * 32;
+          const float *first = from ? from + i * step + j * 32 : 0;
+          if (odd || unusual[j]) {
+            const float *plain = (const float *)b[11] + j * 32 * b[13];
+            plainly(rows, cols, c0 * 32, least(c1 * 32, k), a + i * lda, lda, next, plain, b[12],
+                    b[13], alpha, to, ldc, first, step);
+            continue;
+          }
+          if (rows != configured) configure(configured = rows);
+          const char *panel = packed + (j * chunks + c0) * CHUNK;
+          block(rows, cols, c1 - c0, tiles, panel, to, ldc, first, step);
+        }
+      }
+    }
+  }
+  if (configured) _tile_release();
+}
+#else
+EXPORT void opscope_amx(word *b) { b[0] = 0; }
+EXPORT void pack_amx(const word *b, word t, word threads) {}
+EXPORT void product_amx(const word *b, word t, word threads) {}
+#endif
+"""
+
+_PANEL, _CHUNK, _CHUNK_BYTES = 32, 32, 6 * 1024
+
+
+@functools.cache
+def _library() -> Any:
+    found = team.load(_SOURCE)
+    if found is None:
+        return None
+    ready = np.zeros(1, np.int64)
+    found.function("opscope_amx")(ready.ctypes.data)
+    return found if ready[0] else None
+
+
+def library() -> Any:
+    """The compiled functions; None where compiler, processor or system have no AMX, or the switch
+    OPSCOPE_AMX is off."""
+    return _library() if is_on("OPSCOPE_AMX") else None
+
+
+def room(b: Any) -> int:
+    """Bytes that the packed tiles of b take."""
+    k, n = b.shape
+    panels = -(-n // _PANEL)
+    return panels * (-(-k // _CHUNK) * _CHUNK_BYTES + 8)
+
+
+def pack(b: Any, alpha: float, panels: Any) -> team.ParallelTask:
+    """The task that fills `panels` with the tiles of alpha b."""
+    factor = np.array([alpha], b.dtype)
+    steps = (stride // b.itemsize for stride in b.strides)
+    argument = np.array(
+        [*b.shape, b.ctypes.data, *steps, panels.ctypes.data, factor.ctypes.data], np.int64
+    )
+    item = (_library().address("pack_amx"), argument.ctypes.data)
+    return team.ParallelTask((item,), 4 * b.size, (argument, b, panels, factor))
+
+
+def multiply(
+    a: Any, steps: tuple[int, int], b: Any, alpha: float, panels: Any, out: Any, begin: Any
+) -> team.ParallelTask:
+    """The task out = alpha a b, plus `begin`: a row, an array like `out`, or None.
+
+    Args:
+        steps: distances of a's elements along both axes, one of them 1.
+        panels: the tiles of alpha b.
+    """
+    first, step = 0, 0
+    if begin is not None:
+        first = begin.ctypes.data
+        step = begin.strides[0] // out.itemsize if begin.ndim == 2 else 0
+    factor = np.array([alpha], b.dtype)
+    argument = np.array(
+        [
+            *(len(a), *b.shape[::-1], a.ctypes.data, *steps, panels.ctypes.data),
+            *(out.ctypes.data, out.strides[0] // out.itemsize, first, step),
+            *(b.ctypes.data, *(stride // b.itemsize for stride in b.strides)),
+            factor.ctypes.data,
+        ],
+        np.int64,
+    )
+    item = (_library().address("product_amx"), argument.ctypes.data)
+    work = out.size * len(b) // 2
+    return team.ParallelTask((item,), work, (argument, a, b, panels, out, begin, factor))
