@@ -40,6 +40,12 @@ SWITCHES = {
         Switch("OPSCOPE_REUSE", "1", "let temporaries share memory by liveness", _FLAG),
         Switch("OPSCOPE_INPLACE", "1", "let operators write over inputs nobody reads again", _FLAG),
         Switch(
+            "OPSCOPE_ROWS",
+            "1",
+            "do products and what follows them a block of rows after another",
+            _FLAG,
+        ),
+        Switch(
             "OPSCOPE_RECURRENT",
             "fast",
             "recurrent nets: over whole sequences where that is possible, or one scope a step",

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
-from . import compiler
+from . import compiler, row_blocks
 from .codegen import PARALLEL_WORK
+from .row_blocks import ByRows
 
 _SOURCE = """\
 #include <string.h>
@@ -149,6 +150,7 @@ EXPORT void opscope_parts(const word *b, word t, word n) {
   }
 }
 """
+_SOURCE += row_blocks.SOURCE
 
 ITEM_WORK = 100_000
 """Work that the items of a list must have on average to be worth threads, which wait for each
@@ -166,11 +168,13 @@ class ParallelTask:
         items: (address of a C function, address of its argument), one after another.
         work: a rough measure of the time it takes, in the units of codegen.py.
         memory: owners of everything that the addresses point to.
+        by_rows: the same in blocks of rows, where that is possible.
     """
 
     items: tuple[tuple[int, int], ...]
     work: int
     memory: Any
+    by_rows: ByRows | None = None
 
 
 @functools.cache
@@ -291,15 +295,64 @@ def in_order(*calls: Callable[[], Any] | None) -> Callable[[], Any]:
     return every
 
 
+def rows_task(by: ByRows, work: int) -> ParallelTask:
+    """The task of work that is done a block of rows after another."""
+    words = row_blocks.argument(by)
+    items = (*by.before, (function("opscope_blocks"), words.ctypes.data))
+    return ParallelTask(items, work, (words, by), by)
+
+
+def in_blocks(
+    calls: Sequence[Callable[[], Any]],
+) -> tuple[list[Callable[[], Any]], list[int]]:
+    """The calls, with neighbours made one that may do a block of rows after another; and the
+    number of the first call that each of them does."""
+    made: list[Callable[[], Any]] = []
+    firsts: list[int] = []
+    last: ParallelTask | None = None
+    for number, call in enumerate(calls):
+        task = task_of(call)
+        if task is not None and task.by_rows is None:
+            task = None
+        both = None if task is None or last is None else _joined([last, task])
+        if both is not None:
+            made[-1], last = run_together([both]), both
+            continue
+        made.append(call)
+        firsts.append(number)
+        last = task
+    return made, firsts
+
+
+def takes_blocks(calls: Sequence[Callable[[], Any]]) -> bool:
+    """Whether each of the calls can be done a block of rows after another."""
+    tasks = map(task_of, calls)
+    return all(task is not None and task.by_rows is not None for task in tasks)
+
+
+def _joined(tasks: Sequence[ParallelTask]) -> ParallelTask | None:
+    """The tasks as one that does all of a block of rows before the next; None where not right."""
+    parts = [task.by_rows for task in tasks if task.by_rows is not None]
+    if len(parts) < len(tasks) or not parts:
+        return None
+    joined = row_blocks.join(parts)
+    return None if joined is None else rows_task(joined, sum(task.work for task in tasks))
+
+
 def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     """One call that runs the tasks in this order."""
+    joined = _joined(tasks) if len(tasks) > 1 else None
+    if joined is not None:
+        tasks = [joined]
     items = [item for task in tasks for item in task.items]
     work = sum(task.work for task in tasks)
     words = np.array([len(items), *(word for item in items for word in item)], np.int64)
     threads = work >= PARALLEL_WORK and work >= len(items) * ITEM_WORK
     run = _runner("opscope_team" if threads else "opscope_alone")
     memory = (words, [task.memory for task in tasks])
-    return with_task(partial(run, words.ctypes.data), ParallelTask(tuple(items), work, memory))
+    by_rows = tasks[0].by_rows if len(tasks) == 1 else None
+    task = ParallelTask(tuple(items), work, memory, by_rows)
+    return with_task(partial(run, words.ctypes.data), task)
 
 
 @functools.cache

@@ -7,7 +7,6 @@ Binding gives every operator its arrays once and takes back one callable without
 from __future__ import annotations
 
 import contextvars
-import math
 import operator as _operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -21,19 +20,19 @@ from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, for
 from ..base.scope import Scope, Variable
 from ..base.shape import ArraySpec, Levels
 from ..base.untrusted.limits import limit
-from ..fusion.team import in_order, one_blas_thread
+from ..fusion.team import in_blocks, in_order, one_blas_thread
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .halves import in_float32
+from .memory import ScratchPool, as_view, fresh, fresh_array, padded
 from .plan import Plan, PlanStep
 
 FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
 """Binds a step of a plan as fused loops; None where its operator is better off with its kernel."""
 
-_ALIGN = 64
 _COPIED = 1 << 16
 _SMALL_RUN = 1 << 28  # bytes; smaller runs are not compared with the limit
 """Bytes up to which a replaced input is copied."""
@@ -93,6 +92,8 @@ class Frame:
         self._allocate()
         self._make_views()
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
+        self._joined: list[Callable[[], Any]] | None = None  # what runs where nobody looks on
+        self._first_steps: Sequence[int] = ()
         # Infinities are values here, not warnings. Entering a prepared context is ten times
         # cheaper than numpy.errstate.
         quiet = contextvars.copy_context()
@@ -153,7 +154,7 @@ class Frame:
             shape, dtype = plan.specs[name]
             array = self._variable(name).array
             if array is None or array.shape != shape or array.dtype != dtype:
-                array = xp.empty(shape, dtype)
+                array = fresh_array(xp, shape, dtype)
             self.arrays[name] = to_place(array, self.place)
 
     def _join(self, names: tuple[str, ...], block: Any) -> None:
@@ -170,9 +171,9 @@ class Frame:
         pool = self.scope.bound.setdefault(("blocks", self.place), [])
         for number, size in enumerate(self.plan.blocks):
             if number == len(pool):
-                pool.append(self.xp.empty(_padded(size), np.uint8))
+                pool.append(fresh(self.xp, padded(size), number))
             elif pool[number].nbytes < size:  # with some room, so that a little more is no new one
-                pool[number] = self.xp.empty(_padded(size + size // 8), np.uint8)
+                pool[number] = fresh(self.xp, padded(size + size // 8), number)
         return pool[: len(self.plan.blocks)]
 
     def _variable(self, name: str) -> Variable:
@@ -245,6 +246,7 @@ class Frame:
             if var.view is not None and var.view.base in replaced
         }
         self._make_views()
+        self._joined = None
         try:
             for index, step in enumerate(self.plan.steps):
                 if not (replaced | views).isdisjoint(step.reads):
@@ -300,12 +302,23 @@ class Frame:
                 self._blas[1](0)
 
     def _run_all(self) -> None:
-        rest = iter(self.calls)
+        calls = self._joined
+        if calls is None:
+            calls = self._joined = self._join_rows()
+        rest = iter(calls)
         try:
             for call in rest:
                 call()
         except Exception as error:
-            self._fail(len(self.calls) - 1 - _operator.length_hint(rest), error)
+            self._fail(self._first_steps[len(calls) - 1 - _operator.length_hint(rest)], error)
+
+    def _join_rows(self) -> list[Callable[[], Any]]:
+        """The calls, with neighbours made one that can do a block of rows after another."""
+        if not self.plan.options.rows:
+            self._first_steps = range(len(self.calls))
+            return self.calls
+        joined, self._first_steps = in_blocks(self.calls)
+        return joined
 
     def _run_watched(self, context: OpContext) -> None:
         hooks = context.hooks
@@ -335,44 +348,6 @@ class Frame:
 def frame_of(k: KernelArgs) -> Frame:
     """The whole frame that binds a kernel, with its plan: for operators that run inner nets."""
     return cast(Frame, k.frame)
-
-
-class ScratchPool:
-    """Memory that operators use one after the other: each starts again from the beginning."""
-
-    def __init__(self, xp: Any) -> None:
-        self._xp = xp
-        self._blocks: list[Any] = []
-        self._block = 0
-        self._used = 0
-
-    def restart(self) -> None:
-        self._block = self._used = 0
-
-    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        size = _padded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
-        while self._block < len(self._blocks):
-            block = self._blocks[self._block]
-            if self._used + size <= block.nbytes:
-                break
-            self._block, self._used = self._block + 1, 0
-        else:
-            largest = max((block.nbytes for block in self._blocks), default=0)
-            self._blocks.append(self._xp.empty(max(size, 2 * largest, 4096), np.uint8))
-        start = self._used
-        self._used += size
-        return as_view(self._blocks[self._block][start:], (shape, dtype))
-
-
-def _padded(size: int) -> int:
-    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
-
-
-def as_view(block: Any, spec: ArraySpec) -> Any:
-    """An array of a shape and dtype in the first bytes of a block of memory."""
-    shape, dtype = spec
-    size = math.prod(shape) * dtype.itemsize
-    return block[:size].view(dtype).reshape(shape)
 
 
 def bind_operator(

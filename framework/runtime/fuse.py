@@ -18,10 +18,11 @@ import numpy as np
 from ..base.backend import address
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
-from ..fusion import compiler
+from ..fusion import compiler, row_blocks
 from ..fusion.codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
+from ..fusion.row_blocks import ByRows, Span
 from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
@@ -29,6 +30,9 @@ from .plan import Chain, Plan, PlanStep
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
+
+_LARGE = 1 << 15
+"""Elements from which the loop of a lone cheap operator, too, may go along with others' rows."""
 
 
 class _Touched:
@@ -320,7 +324,9 @@ def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list
 
 def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
     if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
-        return []
+        shape = step.loops[0][0].shape
+        if not plan.options.rows or len(shape) != 2 or prod(shape) < _LARGE:
+            return []
     in_memory = set(step.writes)
     needed = [
         members
@@ -361,16 +367,44 @@ def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | N
     work = sum(
         int(block[0] * block[1]) * b.loop.work for b, block in zip(bound, blocks, strict=True)
     )
-    return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays)))
+    by_rows = _by_rows(bound[0], arrays[0], items[0]) if len(bound) == 1 else None
+    return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays), by_rows))
 
 
-def _words(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The argument of a compiled loop; None where an array's strides do not suit it."""
+def _by_rows(
+    bound: BoundLoop, arrays: Sequence[np.ndarray], item: tuple[int, int]
+) -> ByRows | None:
+    """A loop over the rows of matrices as work in blocks of them."""
+    shape = arrays[bound.loop.stores[0][0]].shape
+    if len(shape) != 2 or not row_blocks.enabled() or bound.columns not in (0, shape[1]):
+        return None
+    words = _words(bound, arrays, shape[1])
+    if words is None or words[0] < 2:
+        return None
+    stores = {operand for operand, _ in bound.loop.stores}
+    reads: list[Span] = []
+    writes: list[Span] = []
+    for number, (array, operand) in enumerate(zip(arrays, bound.loop.operands, strict=True)):
+        one = row_blocks.whole(array)
+        if operand.kind == FULL:
+            step = int(words[3 + 2 * number]) * array.itemsize
+            one = Span(one.start, step, shape[1] * array.itemsize)
+        (writes if number in stores else reads).append(one)
+    where = item[0], words.ctypes.data
+    return ByRows(shape[0], (where,), tuple(reads), tuple(writes), (words, arrays))
+
+
+def _words(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> np.ndarray | None:
+    """The argument of a compiled loop; None where an array's strides do not suit it.
+
+    Args:
+        width: columns of a row; 0: as many as can be taken as one row.
+    """
     shape = arrays[bound.loop.stores[0][0]].shape
     total = prod(shape)
     full = [a for a, o in zip(arrays, bound.loop.operands, strict=True) if o.kind == FULL]
-    if bound.columns:
-        columns = bound.columns
+    if width or bound.columns:
+        columns = width or bound.columns
     elif all(array.flags.c_contiguous for array in full):
         columns = max(total, 1)
     else:

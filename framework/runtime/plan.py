@@ -30,6 +30,7 @@ class PlanOptions:
     fuse: bool = True
     reuse: bool = True
     inplace: bool = True
+    rows: bool = True
     libraries: tuple[str, ...] = (REFERENCE,)
 
 
@@ -282,7 +283,7 @@ def _lay_out(plan: Plan, span: Range) -> None:
             if root in outside or root in plan.placement:
                 continue
             members, block = buckets.get(root, (root,)), None
-            if plan.options.inplace and root not in bases and root not in buckets:
+            if plan.options.inplace and root not in buckets and (name == root or root not in bases):
                 fixed = bases | buckets.keys()
                 block = _inplace_block(plan, step, root, index, last_use, outside, fixed)
             if block is None:
@@ -332,7 +333,7 @@ def _inplace_block(
             sharing = op.entry.output_slots[slot].inplace
             if name not in names or not sharing or len(names) != 1:
                 continue
-            for candidate in op.inputs.get(sharing, ())[:1]:
+            for candidate in _shared_along(step, op.inputs.get(sharing, ())[:1]):
                 reads = step.reads.count(candidate)
                 if (
                     candidate in plan.placement
@@ -346,6 +347,19 @@ def _inplace_block(
                 ):
                     return plan.placement[candidate]
     return None
+
+
+def _shared_along(step: PlanStep, names: tuple[str, ...]) -> tuple[str, ...]:
+    """An input that may be written over; of a value inside a fused loop, the one that its operator
+    may write over, and so on to what the loop reads."""
+    for op in reversed(step.operators):
+        for slot, own in op.outputs.items():
+            if own == names and len(step.operators) > 1 and names[0] not in step.reads:
+                sharing = op.entry.output_slots[slot].inplace
+                names = op.inputs.get(sharing, ())[:1] if sharing else ()
+                if not names:
+                    return ()
+    return names
 
 
 def _blocks_written(plan: Plan, step: PlanStep, name: str) -> set[int]:

@@ -367,6 +367,10 @@ scale_offset = operator(
     attrs=[AttrSpec("epsilon", "float", "least magnitude of a scale", 0.0, minimum=0.0)],
     source=_SOURCE,
     shape=_block_rule("scale", "offset"),
+    scalar=(
+        "x * (scale >= 0 ? (scale < epsilon ? epsilon : scale)"
+        " : (scale > -epsilon ? -epsilon : scale)) + offset"
+    ),
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
-from ...framework.fusion.team import in_order
+from ...framework.fusion.team import in_order, takes_blocks
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...operators.base.calls import reducing
@@ -275,14 +275,20 @@ def bind_tdnn(k: KernelArgs, product: Product = product) -> Call:
     (first, *others), (w_first, *w_others) = parts, _blocks(w, width)
     if not others:
         return product(k.xp, first, w.T, out, bias=k.get("b"))
-    spans, calls = _spans(k), []
-    by = k.scratch(out[spans[0]].shape, out.dtype)
-    for span in spans:
+    by = k.scratch(out.shape, out.dtype)
+
+    def in_span(span: slice) -> list[Call]:
         target = out[span]
-        calls.append(product(k.xp, first[span], w_first.T, target, bias=k.get("b")))
+        calls = [product(k.xp, first[span], w_first.T, target, bias=k.get("b"))]
         for part, block in zip(others, w_others, strict=True):
             calls.append(product(k.xp, part[span], block.T, target, by=by[: len(target)]))
-    return in_order(*calls)
+        return calls
+
+    spans = _spans(k)
+    whole = in_span(slice(0, len(out)))
+    if len(spans) == 1 or takes_blocks(whole):
+        return in_order(*whole)
+    return in_order(*(call for span in spans for call in in_span(span)))
 
 
 @tdnn.backward("x", "w", "b")

@@ -184,8 +184,18 @@ _BLOCK = 256
 @functools.cache
 def library() -> Any:
     """The compiled functions; None where there is no C compiler, or one that does not take them."""
+    return team.load(source())
+
+
+def source() -> str:
+    """The functions in C, for files that have more of them."""
     parts = [f"#define T {t}\n{_SOURCE.replace('_T', f'_{t}')}#undef T\n" for t in _TYPES.values()]
-    return team.load(_HEAD + "".join(parts))
+    return _HEAD + "".join(parts)
+
+
+def pack(b: Any, alpha: float) -> tuple[Any, team.ParallelTask]:
+    """Memory for the panels of alpha b, and the task that fills it."""
+    return _pack(b, alpha, _room(b))
 
 
 def product(

@@ -10,7 +10,8 @@ from ...base.backend import Place
 from ...base.scope import Scope
 from ...base.shape import ArraySpec, Levels
 from ...ir.operation import Operator
-from ...runtime.executor import Frame, as_view
+from ...runtime.executor import Frame
+from ...runtime.memory import as_view
 from ...runtime.plain_net import bind_chain, grouping
 from ...runtime.plan import Plan, PlanOptions, Range, make_plan
 from .analysis import Analysis, analysis_of

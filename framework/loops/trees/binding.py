@@ -13,7 +13,8 @@ from ...base.errors import OpscopeError, TreeError
 from ...base.python.bounded_cache import BoundedCache
 from ...base.shape import ArraySpec, Levels
 from ...ir.kernel_args import KernelArgs
-from ...runtime.executor import Frame, as_view, frame_of
+from ...runtime.executor import Frame, frame_of
+from ...runtime.memory import as_view
 from .bank import BoundBatch
 from .description import TreeMemory, TreeNet, TreeSpecs, tree_net
 from .forest import ForestSchedule, make_forest_schedule

@@ -1,0 +1,82 @@
+"""Memory of frames: blocks of bytes, and views of them as arrays.
+
+On the host a block begins with a cache line, as vectors that reach over two cost twice as much.
+Large blocks of one allocator all begin at the same place of a page, where a processor takes a read
+from one for a read of what was just written to another; so they are shifted against each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.shape import ArraySpec
+
+_ALIGN, _SHIFT, _PAGE = 64, 576, 4096
+_LARGE = 1 << 15
+"""Bytes from which it is worth saying where an array begins."""
+
+
+def fresh(xp: Any, size: int, number: int = 0) -> Any:
+    """New memory of so many bytes.
+
+    Args:
+        number: of the block among its neighbours, for its place within a page.
+    """
+    if xp is not np or size < _LARGE:
+        return xp.empty(size, np.uint8)
+    raw = np.empty(size + _PAGE, np.uint8)
+    start = -(raw.ctypes.data - _SHIFT * number) % _PAGE // _ALIGN * _ALIGN
+    start += -(raw.ctypes.data + start) % _ALIGN
+    return raw[start : start + size]
+
+
+def fresh_array(xp: Any, shape: Sequence[int], dtype: np.dtype) -> Any:
+    """A new array; its values are whatever was there."""
+    size = math.prod(shape) * dtype.itemsize
+    if xp is not np or size < _LARGE:
+        return xp.empty(shape, dtype)
+    raw = np.empty(size + _ALIGN, np.uint8)
+    start = -raw.ctypes.data % _ALIGN
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+class ScratchPool:
+    """Memory that operators use one after the other: each starts again from the beginning."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._blocks: list[Any] = []
+        self._block = 0
+        self._used = 0
+
+    def restart(self) -> None:
+        self._block = self._used = 0
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        size = padded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        while self._block < len(self._blocks):
+            block = self._blocks[self._block]
+            if self._used + size <= block.nbytes:
+                break
+            self._block, self._used = self._block + 1, 0
+        else:
+            largest = max((block.nbytes for block in self._blocks), default=0)
+            self._blocks.append(fresh(self._xp, max(size, 2 * largest, 4096), len(self._blocks)))
+        start = self._used
+        self._used += size
+        return as_view(self._blocks[self._block][start:], (shape, dtype))
+
+
+def padded(size: int) -> int:
+    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def as_view(block: Any, spec: ArraySpec) -> Any:
+    """An array of a shape and dtype in the first bytes of a block of memory."""
+    shape, dtype = spec
+    size = math.prod(shape) * dtype.itemsize
+    return block[:size].view(dtype).reshape(shape)

@@ -1,0 +1,45 @@
+"""The switches of a plan, as the environment sets them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..base import settings
+from ..base.errors import OpscopeError, nearest
+from ..ir.registry import REFERENCE, kernel_libraries, load_operators
+from .plan import PlanOptions
+
+
+def current_options() -> PlanOptions:
+    """Plan switches as the environment sets them now.
+
+    Raises:
+        OpscopeError: a switch has a value that it cannot have.
+    """
+    return PlanOptions(
+        fuse=settings.is_on("OPSCOPE_FUSE"),
+        reuse=settings.is_on("OPSCOPE_REUSE"),
+        inplace=settings.is_on("OPSCOPE_INPLACE"),
+        rows=settings.is_on("OPSCOPE_ROWS"),
+        libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
+    )
+
+
+@lru_cache(maxsize=64)
+def _listed_libraries(text: str) -> tuple[str, ...]:
+    """The kernel libraries that a text lists, separated by commas; the reference is always one.
+
+    Raises:
+        OpscopeError: no operator has a kernel of such a library.
+    """
+    names = tuple(name for part in text.split(",") if (name := part.strip()))
+    if not kernel_libraries().issuperset(names):
+        load_operators()
+    known = kernel_libraries()
+    for name in names:
+        if name not in known:
+            raise OpscopeError(
+                f"OPSCOPE_LIBRARIES={text}: no kernel library {name!r}{nearest(name, known)};"
+                f" there are {', '.join(sorted(known))}"
+            )
+    return names if REFERENCE in names else (*names, REFERENCE)
