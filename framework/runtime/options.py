@@ -21,6 +21,7 @@ def current_options() -> PlanOptions:
         reuse=settings.is_on("OPSCOPE_REUSE"),
         inplace=settings.is_on("OPSCOPE_INPLACE"),
         rows=settings.is_on("OPSCOPE_ROWS"),
+        amx=settings.is_on("OPSCOPE_AMX"),
         libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
     )
 

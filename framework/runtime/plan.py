@@ -31,6 +31,7 @@ class PlanOptions:
     reuse: bool = True
     inplace: bool = True
     rows: bool = True
+    amx: bool = True
     libraries: tuple[str, ...] = (REFERENCE,)
 
 

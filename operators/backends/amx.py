@@ -1,85 +1,95 @@
-"""Products of float32 matrices by AMX tiles, for operators outside of loops; see `amx_gemm`.
+"""Products of float32 matrices by AMX tiles, outside of loops; see `amx_gemm`.
 
-The second factor is packed for each product, a block of it at a time, since nobody knows whether
-it is the same in the next run; with 64 rows or more that is little beside the product.
+Nobody knows whether a factor is the same in the next run: the second one is packed for each
+product, which is little work beside one of 32 rows or more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...framework.fusion import team
-from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import Kernel
-from . import amx_gemm
+from ...framework.fusion import row_blocks, team
+from ...framework.fusion.row_blocks import ByRows
+from . import amx_gemm, parts
 
-LEAST, FEWEST = 1 << 21, 32
-"""Multiplications and rows from which a product gains by tiles."""
-_NARROW = 32
-"""Columns and inner dimension from which it does."""
+_LEAST, _FEWEST, _NARROWEST = 1 << 20, 64, 32
+"""Multiplications, rows, and columns and inner dimension from which a product gains by tiles."""
 _DEEP, _WIDE = 256, 512
 """Inner dimension and columns of a block: its tiles, 6 bytes a number, stay in the cache."""
 
 
-def product(
-    other: Callable[..., Call],
-    xp: Any,
-    a: Any,
-    b: Any,
-    out: Any,
-    *,
-    alpha: float = 1.0,
-    bias: Any = None,
-    by: Any = None,
-) -> Call:
-    """See `matmul.product`; `other` serves small sizes and unusual strides."""
-    steps = _suited(a, b, out, bias, by)
-    if steps is None:
-        return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
-    wide, deep = min(_WIDE, b.shape[1]), min(_DEEP, len(b))
-    panels = team.aligned(amx_gemm.room(b[:deep, :wide]))
-    tasks = []
-    for left in range(0, b.shape[1], wide):
-        cols = slice(left, left + wide)
-        begin = out[:, cols] if by is not None else None if bias is None else bias[cols]
-        for top in range(0, len(b), deep):
-            rows = b[top : top + deep, cols]
-            tasks.append(amx_gemm.pack(rows, alpha, panels))
-            part = a[:, top : top + deep]
-            block = out[:, cols]
-            tasks.append(amx_gemm.multiply(part, steps, rows, alpha, panels, block, begin))
-            begin = block
-    return team.run_together(tasks)
+def task(
+    arrays: parts.Arrays, how: parts.Layouts, factors: tuple[float, float], bias: Any
+) -> team.ParallelTask | None:
+    """The product as one task, in blocks of rows where that can be; None where others are better.
 
-
-def kernel(bind: Callable[..., Call | None], other: Callable[..., Call], *more: Any) -> Kernel:
-    """The kernel `bind` with such products, elsewhere with those of `other`."""
-
-    def with_tiles(k: KernelArgs) -> Call | None:
-        if amx_gemm.library() is None or k.prepared is not None:
-            return None
-
-        def multiply(*given: Any, **how: Any) -> Call:
-            return product(other, *given, **how)
-
-        return bind(k, multiply, *more)
-
-    return with_tiles
-
-
-def _suited(a: Any, b: Any, out: Any, bias: Any, by: Any) -> tuple[int, int] | None:
-    """The steps of a's elements, where the product is large and lies as tiles want it."""
+    Args:
+        how: see `parts.layouts`. factors: alpha and beta; with `bias` the latter is 1.
+    """
+    a, b, out = arrays
     (m, k), n = a.shape, b.shape[1]
-    if m < FEWEST or min(n, k) < _NARROW or m * n * k < LEAST or (bias is not None and by is not None):
+    if m < _FEWEST or min(n, k) < _NARROWEST or m * n * k < _LEAST:
         return None
-    if any(x.dtype != np.float32 or not x.flags.aligned for x in (a, b, out)):
+    if out.dtype != np.float32 or amx_gemm.library() is None:
         return None
-    if out.strides[1] != out.itemsize or out.strides[0] < 4 * n:
+    begin: Any = None
+    if bias is not None:
+        begin = np.ascontiguousarray(bias)
+    elif factors[1]:
+        begin = out
+    if not how[0][0] and row_blocks.enabled():
+        found = _by_rows(arrays, how, factors[0], begin)
+        if found is not None:
+            return found
+    return _in_blocks(arrays, how, factors[0], begin)
+
+
+def _steps(how: parts.Layouts) -> tuple[int, int]:
+    """Distances of the first factor's elements along rows and columns."""
+    return (1, how[1][0]) if how[0][0] else (how[1][0], 1)
+
+
+def _by_rows(
+    arrays: parts.Arrays, how: parts.Layouts, alpha: float, begin: Any
+) -> team.ParallelTask | None:
+    a, b, out = arrays
+    reads, writes = row_blocks.span(a), row_blocks.span(out)
+    if reads is None or writes is None:
         return None
-    down, right = (stride // 4 for stride in a.strides)
-    if 1 not in (down, right) or 1 not in (b.strides[0] // 4, b.strides[1] // 4):
-        return None
-    return down, right
+    panels = team.aligned(amx_gemm.room(b))
+    packing = amx_gemm.pack(b, alpha, panels)
+    work = amx_gemm.multiply(a, _steps(how), b, alpha, panels, out, begin, by_rows=True)
+    spans = [reads, row_blocks.whole(b)]  # the factor itself too: for what tiles cannot hold
+    if begin is not None:
+        spans.append(writes if begin is out else row_blocks.whole(begin))
+    memory = arrays, begin, packing.memory, work.memory
+    given = (row_blocks.whole(b),)
+    by = ByRows(len(a), work.items, tuple(spans), (writes,), memory, packing.items, given)
+    return team.rows_task(by, packing.work + work.work)
+
+
+def _in_blocks(
+    arrays: parts.Arrays, how: parts.Layouts, alpha: float, begin: Any
+) -> team.ParallelTask:
+    """The product over pieces of the inner dimension and of the columns, one after another."""
+    a, b, out = arrays
+    k, n = b.shape
+    panels = team.aligned(amx_gemm.room(b[:_DEEP, :_WIDE]))
+    tasks = []
+    for left in range(0, n, _WIDE):
+        cols = slice(left, left + _WIDE)
+        block = out[:, cols]
+        first = None if begin is None else begin[..., cols]
+        for top in range(0, k, _DEEP):
+            rows = b[top : top + _DEEP, cols]
+            tasks.append(amx_gemm.pack(rows, alpha, panels))
+            factor = a[:, top : top + _DEEP]
+            tasks.append(amx_gemm.multiply(factor, _steps(how), rows, alpha, panels, block, first))
+            first = block
+    return team.ParallelTask(
+        tuple(item for task in tasks for item in task.items),
+        sum(task.work for task in tasks),
+        [task.memory for task in tasks],
+    )

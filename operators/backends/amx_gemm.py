@@ -35,7 +35,7 @@ typedef int64_t word;
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TILE = 1024, CHUNK = 6 * TILE, ROWS = 64, INNER = 8 };
+enum { TILE = 1024, CHUNK = 6 * TILE, ROWS = 64, INNER = 8, WIDE = 24 };
 typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
 
 static word least(word a, word b) { return a < b ? a : b; }
@@ -245,58 +245,69 @@ static void block(word rows, word cols, word chunks, const char *a, const char *
 }
 
 /* m n k; a, its steps along m and k, one of them 1; panels; out and its step; what to begin with
-   (or 0) and its step; the second factor itself, its steps, what it is multiplied with */
-EXPORT void product_amx(const word *b, word t, word threads) {
-  const word m = b[0], n = b[1], k = b[2], lda = b[4], next = b[5], ldc = b[8];
+   (or 0) and its step; the second factor itself, its steps, what it is multiplied with.
+   Rows r0 to r1 of panels p0 to p1. */
+static void part_of(const word *b, word r0, word r1, word p0, word p1) {
+  const word n = b[1], k = b[2], lda = b[4], next = b[5], ldc = b[8];
   const word panels = (n + 31) / 32, chunks = (k + 31) / 32;
   const float *a = (const float *)b[3], alpha = *(const float *)b[14];
   const char *packed = (const char *)b[6];
   const word *unusual = (const word *)(packed + panels * chunks * CHUNK);
   float *c = (float *)b[7];
   char split[ROWS / 32 * INNER * CHUNK] __attribute__((aligned(64)));
-  word r0 = 0, r1 = m, p0 = 0, p1 = panels;
-  if (m >= ROWS * threads) {  /* rows to each thread, else columns */
-    const word high = (m + 31) / 32;
-    r0 = least(high * t / threads * 32, m), r1 = least(high * (t + 1) / threads * 32, m);
-  } else {
-    p0 = panels * t / threads, p1 = panels * (t + 1) / threads;
-  }
-  if (p0 == p1) return;
-  const word pieces = (chunks + INNER - 1) / INNER;
+  const word pieces = (chunks + INNER - 1) / INNER, wide = (p1 - p0 + WIDE - 1) / WIDE;
   word configured = 0;
-  for (word r = r0; r < r1; r += ROWS) {
-    const word end = least(r + ROWS, r1);
+  /* the tiles of a piece stay in the cache while all rows pass */
+  for (word w = 0; w < wide; w++)
     for (word piece = 0; piece < pieces; piece++) {
+      const word j0 = p0 + (p1 - p0) * w / wide, j1 = p0 + (p1 - p0) * (w + 1) / wide;
       const word c0 = chunks * piece / pieces, c1 = chunks * (piece + 1) / pieces;
-      const int odd = split_rows(r, end, c0, c1, k, a, lda, next, split);
       const float *from = piece ? c : (const float *)b[9];
       const word step = piece ? ldc : b[10];
-      for (word j = p0; j < p1; j++) {
-        const char *tiles = split;
-        const word cols = least(32, n - j * 32);
-        for (word i = r; i < end; i += 32, tiles += (c1 - c0) * CHUNK) {
-          const word rows = least(32, end - i);
-          float *to = c + i * ldc + j * 32;
-          const float *first = from ? from + i * step + j * 32 : 0;
-          if (odd || unusual[j]) {
-            const float *plain = (const float *)b[11] + j * 32 * b[13];
-            plainly(rows, cols, c0 * 32, least(c1 * 32, k), a + i * lda, lda, next, plain, b[12],
-                    b[13], alpha, to, ldc, first, step);
-            continue;
+      for (word r = r0; r < r1; r += ROWS) {
+        const word end = least(r + ROWS, r1);
+        const int odd = split_rows(r, end, c0, c1, k, a, lda, next, split);
+        for (word j = j0; j < j1; j++) {
+          const char *tiles = split;
+          const word cols = least(32, n - j * 32);
+          for (word i = r; i < end; i += 32, tiles += (c1 - c0) * CHUNK) {
+            const word rows = least(32, end - i);
+            float *to = c + i * ldc + j * 32;
+            const float *first = from ? from + i * step + j * 32 : 0;
+            if (odd || unusual[j]) {
+              const float *plain = (const float *)b[11] + j * 32 * b[13];
+              plainly(rows, cols, c0 * 32, least(c1 * 32, k), a + i * lda, lda, next, plain, b[12],
+                      b[13], alpha, to, ldc, first, step);
+              continue;
+            }
+            if (rows != configured) configure(configured = rows);
+            const char *panel = packed + (j * chunks + c0) * CHUNK;
+            block(rows, cols, c1 - c0, tiles, panel, to, ldc, first, step);
           }
-          if (rows != configured) configure(configured = rows);
-          const char *panel = packed + (j * chunks + c0) * CHUNK;
-          block(rows, cols, c1 - c0, tiles, panel, to, ldc, first, step);
         }
       }
     }
-  }
   if (configured) _tile_release();
+}
+
+EXPORT void product_amx(const word *b, word t, word threads) {
+  const word m = b[0], panels = (b[1] + 31) / 32, high = (m + 31) / 32;
+  if (m >= ROWS * threads)  /* rows to each thread, else columns */
+    part_of(b, least(high * t / threads * 32, m), least(high * (t + 1) / threads * 32, m), 0,
+            panels);
+  else
+    part_of(b, 0, m, panels * t / threads, panels * (t + 1) / threads);
+}
+
+/* a block of rows of several; see framework/fusion/row_blocks.py */
+EXPORT void rows_amx(const word *b, word c, word blocks) {
+  part_of(b, b[0] * c / blocks, b[0] * (c + 1) / blocks, 0, (b[1] + 31) / 32);
 }
 #else
 EXPORT void opscope_amx(word *b) { b[0] = 0; }
 EXPORT void pack_amx(const word *b, word t, word threads) {}
 EXPORT void product_amx(const word *b, word t, word threads) {}
+EXPORT void rows_amx(const word *b, word c, word blocks) {}
 #endif
 """
 
@@ -338,13 +349,21 @@ def pack(b: Any, alpha: float, panels: Any) -> team.ParallelTask:
 
 
 def multiply(
-    a: Any, steps: tuple[int, int], b: Any, alpha: float, panels: Any, out: Any, begin: Any
+    a: Any,
+    steps: tuple[int, int],
+    b: Any,
+    alpha: float,
+    panels: Any,
+    out: Any,
+    begin: Any,
+    by_rows: bool = False,
 ) -> team.ParallelTask:
     """The task out = alpha a b, plus `begin`: a row, an array like `out`, or None.
 
     Args:
         steps: distances of a's elements along both axes, one of them 1.
         panels: the tiles of alpha b.
+        by_rows: whether its item is for blocks of rows (see framework/fusion/row_blocks.py).
     """
     first, step = 0, 0
     if begin is not None:
@@ -360,6 +379,6 @@ def multiply(
         ],
         np.int64,
     )
-    item = (_library().address("product_amx"), argument.ctypes.data)
+    item = (_library().address("rows_amx" if by_rows else "product_amx"), argument.ctypes.data)
     work = out.size * len(b) // 2
     return team.ParallelTask((item,), work, (argument, a, b, panels, out, begin, factor))

@@ -195,7 +195,7 @@ def source() -> str:
 
 def pack(b: Any, alpha: float) -> tuple[Any, team.ParallelTask]:
     """Memory for the panels of alpha b, and the task that fills it."""
-    return _pack(b, alpha, _room(b))
+    return _pack(b, alpha, None)
 
 
 def product(

@@ -41,6 +41,8 @@ _VARIABLES = {  # a switch: its variable, the value that is on, and the one that
     "inplace": ("OPSCOPE_INPLACE", "1", "0"),
     "verify": ("OPSCOPE_VERIFY", "1", "0"),
     "whole sequences": ("OPSCOPE_RECURRENT", "fast", "steps"),
+    "rows": ("OPSCOPE_ROWS", "1", "0"),
+    "amx": ("OPSCOPE_AMX", "1", "0"),
 }
 _LIBRARIES = ("packed", "mkl", "blas")
 _THREADS = 2
