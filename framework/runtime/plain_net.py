@@ -24,7 +24,7 @@ from ..ir.messages import from_message, to_message, var_from_message
 from ..ir.names import LOSS_SCALE
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, SlotsGiven, expand_op, node_of
-from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries, load_operators
+from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries
 from ..parallel.handshake import agree
 from ..passes.backward import build_backward
 from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
@@ -472,9 +472,7 @@ def _listed_libraries(text: str) -> tuple[str, ...]:
         OpscopeError: no operator has a kernel of such a library.
     """
     names = tuple(name for part in text.split(",") if (name := part.strip()))
-    if not kernel_libraries().issuperset(names):
-        load_operators()
-    known = kernel_libraries()
+    known = kernel_libraries(names)
     for name in names:
         if name not in known:
             raise OpscopeError(

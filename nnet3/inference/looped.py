@@ -20,6 +20,7 @@ from ..compiler.reports import report_compiled, report_optimised
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest, IoSpecification
 from ..graph.topology import Topology
+from ..index.indexes import distinct
 from ..language.descriptor import ReplaceIndexForwardingDescriptor, RoundingForwardingDescriptor
 from ..lower.commands import lower_computation
 from ..optimize import OptimizeOptions
@@ -144,8 +145,8 @@ def loop_computation(
 
 def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:
     """How many chunks further a row may still be read, at most."""
-    chunk = len(np.unique(requests[1].inputs[0].indexes[:, 1]))
-    first = len(np.unique(requests[0].inputs[0].indexes[:, 1]))
+    chunk = len(distinct(requests[1].inputs[0].indexes[:, 1]))
+    first = len(distinct(requests[0].inputs[0].indexes[:, 1]))
     return 1 - (chunk - first - topology.reach) // chunk
 
 
