@@ -6,6 +6,7 @@ where these repeat and closes the loop. Source: Kaldi's nnet-compile-looped.cc.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
+from ..cache.on_disk import kept
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
 from ..compiler.reports import report_compiled, report_optimised
@@ -155,13 +157,24 @@ def compile_looped(
     topology: Topology,
     requests: list[ComputationRequest],
     optimize: bool | OptimizeOptions = True,
+    structure: Callable[[], str] | None = None,
 ) -> OpList:
     """The op list of `loop_computation`, for `SegmentComputer`.
 
     Args:
         optimize: True: all passes; False: none; or the options that choose them.
+        structure: a text of all that the topology stands for, by which the computation is kept on
+            disk; None: it is compiled anew.
     """
-    return lower_computation(loop_computation(topology, requests, looped_passes(optimize)))
+    passes = looped_passes(optimize)
+
+    def compiled() -> Computation:
+        return loop_computation(topology, requests, passes)
+
+    if structure is None:
+        return lower_computation(compiled())
+    told = f"looped {passes} {sorted(passes.skip)}"
+    return lower_computation(kept(structure, requests, told, topology, compiled))
 
 
 def looped_passes(optimize: bool | OptimizeOptions) -> OptimizeOptions:
