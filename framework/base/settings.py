@@ -98,7 +98,17 @@ SWITCHES = {
             " empty: there are none",
             ("", "mpi"),
         ),
-        Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
+        Switch(
+            "OPSCOPE_CACHE",
+            "",
+            "folder for compiled chains and computations; empty: the user's cache folder",
+        ),
+        Switch(
+            "OPSCOPE_KEEP_COMPUTATIONS",
+            "1",
+            "keep compiled nnet3 computations in that folder for the next process",
+            _FLAG,
+        ),
     )
 }
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from ..base import settings
 from ..base.errors import OpscopeError, nearest
-from ..ir.registry import REFERENCE, kernel_libraries, load_operators
+from ..ir.registry import REFERENCE, kernel_libraries
 from .plan import PlanOptions
 
 
@@ -33,9 +33,7 @@ def _listed_libraries(text: str) -> tuple[str, ...]:
         OpscopeError: no operator has a kernel of such a library.
     """
     names = tuple(name for part in text.split(",") if (name := part.strip()))
-    if not kernel_libraries().issuperset(names):
-        load_operators()
-    known = kernel_libraries()
+    known = kernel_libraries(names)
     for name in names:
         if name not in known:
             raise OpscopeError(

@@ -36,7 +36,6 @@ from ..optimize import OptimizeOptions
 from ..optimize import optimize as run_passes
 from .commands import Lowering, lower_computation
 from .composite_rows import split_composites
-from .step_net import LoopStep
 
 LONG = 64
 """Steps from which on a recurrence is one operator. With fewer, wide layers take longer: their
@@ -192,6 +191,8 @@ class _LoopLowering(Lowering):
         return {number: name.partition(":")[0] for number, name in names.items()}
 
     def _mark(self, c: Command) -> None:
+        from .step_net import LoopStep  # nets over sequences are slow to load
+
         run, nodes = self._runs.pop(0), self.nodes
         title = f"loop.{nodes[run.loop.members[0]].name}"
         step = LoopStep(self.computation.topology, run.loop, title, self._ops_of)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ...framework.base import installed
 from ...framework.base.cpu.threads import follow, most_threads
 from ...framework.fusion import team
 from ...framework.fusion.compiler import load_openmp
@@ -48,14 +49,9 @@ def library() -> Any:
 
     It shares GNU's thread pool with compiled loops, and takes as many threads as they do.
     """
-    import importlib.metadata  # slow to load
-
-    try:
-        files = importlib.metadata.files("mkl") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    paths = [str(f.locate()) for f in files if f.name.startswith(("libmkl_rt.", "mkl_rt."))]
-    for path in paths:
+    for path in installed.files("mkl") or []:
+        if not os.path.basename(path).startswith(("libmkl_rt.", "mkl_rt.")):
+            continue
         try:
             found = ctypes.CDLL(path)
             for needed in ("mkl_cblas_jit_create_sgemm", "MKL_Set_Num_Threads"):
