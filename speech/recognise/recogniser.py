@@ -14,6 +14,7 @@ from ...framework.base.errors import OpscopeError
 from ..fst.grammar import grammar_fst, phrase_labels
 from ..fst.graph import Graph, LookaheadGraph
 from ..ivector.silence import SilenceWeights
+from ..lattice.incremental import IncrementalLattice
 from ..search.decoder import Decoder
 from .endpoint import EndpointOptions, endpoint_detected
 from .front_end import FrontEnd
@@ -80,6 +81,10 @@ class Recogniser:
             self.model.config.search,
             outputs=self.model.network.output_dim,
         )
+        config = self.model.config
+        self._lattice = IncrementalLattice(
+            self._decoder, self.model.starts, config.lattice, config.chunks, _log.warning
+        )
         self._start_front()
         self._rest = np.empty(0, np.float32)
         self._start_utterance()
@@ -124,7 +129,7 @@ class Recogniser:
 
     def so_far(self) -> Utterance:
         """The utterance so far."""
-        return Utterance.of(self.model, self._decoder, self._start_time)
+        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
 
     def partial_text(self) -> str:
         """The words of the best path so far."""
@@ -179,6 +184,7 @@ class Recogniser:
                 self._start_front()
             self._start_utterance()
             self._decoder.reset()
+            self._lattice.reset()
         self._fresh, self.running = False, True
 
     @property
@@ -212,6 +218,7 @@ class Recogniser:
         loglikes = front.loglikes()
         if len(loglikes):
             self._decoder.accept(loglikes)
+            self._lattice.update()
 
     def _trace_back(self) -> None:
         """Give the weights the best path, back to the token where it meets the one before."""
@@ -236,4 +243,4 @@ class Recogniser:
     def _ended(self) -> Utterance:
         if self.frames_decoded:
             self._decoder.finalise()
-        return Utterance.of(self.model, self._decoder, self._start_time)
+        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
