@@ -38,6 +38,7 @@ class Recogniser:
             an utterance is looked for behind it, so that words hang on how the signal is cut.
             "steady": samples are gathered to blocks of 0.2 s, and the end is looked for behind
             each: the same signal gives the same words.
+        decoder: of another graph, in place of that of the model.
 
     Raises:
         OpscopeError: the sampling rate does not go with the model, no word of the grammar is in
@@ -51,6 +52,7 @@ class Recogniser:
         grammar: Sequence[str] | None = None,
         *,
         mode: str = "vosk",
+        decoder: Decoder | None = None,
     ) -> None:
         if mode not in MODES:
             raise OpscopeError(f"mode {mode!r} of a recogniser: want one of {', '.join(MODES)}")
@@ -60,7 +62,7 @@ class Recogniser:
         self._samples_before = self._samples = 0  # of earlier front ends, of this one
         self.running = False
         self._front: FrontEnd | None = None
-        self.set_grammar(grammar)
+        self._take(self._searching(grammar) if decoder is None else decoder)
 
     @property
     def frames_decoded(self) -> int:
@@ -75,20 +77,7 @@ class Recogniser:
         """
         if self.running:
             raise OpscopeError("a grammar cannot be set while an utterance is under way")
-        self._decoder = Decoder(
-            self._graph(grammar),
-            self.model.pdfs,
-            self.model.config.search,
-            outputs=self.model.network.output_dim,
-        )
-        config = self.model.config
-        self._lattice = IncrementalLattice(
-            self._decoder, self.model.starts, config.lattice, config.chunks, _log.warning
-        )
-        self._start_front()
-        self._rest = np.empty(0, np.float32)
-        self._start_utterance()
-        self._fresh = True
+        self._take(self._searching(grammar))
 
     def accept(self, samples: np.ndarray) -> bool:
         """Take samples, [count], on the scale of 16-bit integers.
@@ -146,6 +135,26 @@ class Recogniser:
         self.running = False
 
     # Inside
+
+    def _take(self, decoder: Decoder) -> None:
+        """Search with this decoder from now on."""
+        self._decoder = decoder
+        config = self.model.config
+        self._lattice = IncrementalLattice(
+            self._decoder, self.model.starts, config.lattice, config.chunks, _log.warning
+        )
+        self._start_front()
+        self._rest = np.empty(0, np.float32)
+        self._start_utterance()
+        self._fresh = True
+
+    def _searching(self, grammar: Sequence[str] | None) -> Decoder:
+        return Decoder(
+            self._graph(grammar),
+            self.model.pdfs,
+            self.model.config.search,
+            outputs=self.model.network.output_dim,
+        )
 
     def _graph(self, grammar: Sequence[str] | None) -> Graph:
         graph, words = self.model.graph, self.model.words

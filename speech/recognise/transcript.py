@@ -103,7 +103,7 @@ def transcribe(
         OpscopeError: samples are NaN or infinite, or the sampling rate does not go with the model.
     """
     model = model if isinstance(model, Model) else Model(model)
-    name, samples, rate = _samples(source, model, rate, channel)
+    name, samples, rate = samples_of(source, model, rate, channel)
     blocks = (samples[at : at + _BLOCK] for at in range(0, len(samples), _BLOCK))
     found = list(
         recognised(blocks, model, rate, grammar=grammar, alternatives=alternatives, phones=phones)
@@ -151,10 +151,10 @@ def recognised(
         yield from spoken(recogniser.finish())
 
 
-def _samples(
-    source: Source, model: Model, rate: float | None, channel: int
+def samples_of(
+    source: Source, model: Model, rate: float | None, channel: int, name: str = ""
 ) -> tuple[str, np.ndarray, float]:
-    """Name, samples and rate of a source."""
+    """Name, samples, [count], and rate of a source; see `transcribe`; `name` is for messages."""
     if isinstance(source, np.ndarray):
         if source.ndim != 1:
             raise ShapeError(f"samples of shape {source.shape}: those of one channel are wanted")
@@ -167,6 +167,6 @@ def _samples(
         return "samples", source, float(rate or model.features.options.sample_frequency)
     if rate is not None:
         raise OpscopeError("a rate goes with an array of samples; recordings have their own")
-    name = "audio" if isinstance(source, Audio) else os.fspath(source)
+    name = name or ("audio" if isinstance(source, Audio) else os.fspath(source))
     audio = source if isinstance(source, Audio) else read_audio(source)
     return name, audio.channel(channel, name), audio.rate
