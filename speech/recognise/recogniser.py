@@ -55,6 +55,11 @@ class Recogniser:
         mode: str = "vosk",
         decoder: Decoder | None = None,
     ) -> None:
+        if mode == "kaldi":
+            raise OpscopeError(
+                "the mode 'kaldi' is for whole recordings, see transcribe; a recogniser has"
+                f" {', '.join(MODES)}"
+            )
         if mode not in MODES:
             raise OpscopeError(f"mode {mode!r} of a recogniser: want one of {', '.join(MODES)}")
         self.model, self.rate, self.mode = model, float(rate), mode
@@ -151,23 +156,11 @@ class Recogniser:
 
     def _searching(self, grammar: Sequence[str] | None) -> Decoder:
         return Decoder(
-            self._graph(grammar),
+            graph_of(self.model, grammar),
             self.model.pdfs,
             self.model.config.search,
             outputs=self.model.network.output_dim,
         )
-
-    def _graph(self, grammar: Sequence[str] | None) -> Graph:
-        graph, words = self.model.graph, self.model.words
-        if grammar is None:
-            return graph
-        if not isinstance(graph, LookaheadGraph):
-            _log.warning(
-                "%s: the graph is HCLG.fst, in which no grammar can be put: it is left out",
-                self.model.path,
-            )
-            return graph
-        return graph.with_grammar(grammar_fst(phrase_labels(grammar, words)))
 
     def _start_front(self) -> None:
         self._samples_before += self._samples
@@ -239,3 +232,21 @@ class Recogniser:
         if self.frames_decoded:
             self._decoder.finalise()
         return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
+
+
+def graph_of(model: Model, grammar: Sequence[str] | None) -> Graph:
+    """The decoding graph of a model, or of phrases that are the only ones to be recognised.
+
+    Raises:
+        OpscopeError: no word of the phrases is in the model.
+    """
+    graph, words = model.graph, model.words
+    if grammar is None:
+        return graph
+    if not isinstance(graph, LookaheadGraph):
+        _log.warning(
+            "%s: the graph is HCLG.fst, in which no grammar can be put: it is left out",
+            model.path,
+        )
+        return graph
+    return graph.with_grammar(grammar_fst(phrase_labels(grammar, words)))
