@@ -1,5 +1,10 @@
 """Written by `python build.py stubs`; do not edit."""
 
+from .alignment.align import align as align
+from .alignment.path import AlignOptions as AlignOptions
+from .alignment.result import AlignedPhone as AlignedPhone
+from .alignment.result import AlignedWord as AlignedWord
+from .alignment.result import Alignment as Alignment
 from .audio.read import read_audio as read_audio
 from .audio.resample import Resampler as Resampler
 from .audio.resample import resample as resample

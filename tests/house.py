@@ -100,6 +100,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "search",
         "lattice",
         "recognise",
+        "alignment",
         "programs",
     ),
     "bridges": ("recognise", "onnx", "torch", "open", "view", "profile", "compare", "edit"),
