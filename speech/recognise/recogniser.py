@@ -14,6 +14,7 @@ from ...framework.base.errors import OpscopeError
 from ..fst.grammar import grammar_fst, phrase_labels
 from ..fst.graph import Graph, LookaheadGraph
 from ..ivector.silence import SilenceWeights
+from ..lattice.incremental import IncrementalLattice
 from ..search.decoder import Decoder
 from .endpoint import EndpointOptions, endpoint_detected
 from .front_end import FrontEnd
@@ -117,7 +118,7 @@ class Recogniser:
 
     def so_far(self) -> Utterance:
         """The utterance so far."""
-        return Utterance.of(self.model, self._decoder, self._start_time)
+        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
 
     def partial_text(self) -> str:
         """The words of the best path so far."""
@@ -138,6 +139,10 @@ class Recogniser:
     def _take(self, decoder: Decoder) -> None:
         """Search with this decoder from now on."""
         self._decoder = decoder
+        config = self.model.config
+        self._lattice = IncrementalLattice(
+            self._decoder, self.model.starts, config.lattice, config.chunks, _log.warning
+        )
         self._start_front()
         self._rest = np.empty(0, np.float32)
         self._start_utterance()
@@ -188,6 +193,7 @@ class Recogniser:
                 self._start_front()
             self._start_utterance()
             self._decoder.reset()
+            self._lattice.reset()
         self._fresh, self.running = False, True
 
     @property
@@ -221,6 +227,7 @@ class Recogniser:
         loglikes = front.loglikes()
         if len(loglikes):
             self._decoder.accept(loglikes)
+            self._lattice.update()
 
     def _trace_back(self) -> None:
         """Give the weights the best path, back to the token where it meets the one before."""
@@ -245,4 +252,4 @@ class Recogniser:
     def _ended(self) -> Utterance:
         if self.frames_decoded:
             self._decoder.finalise()
-        return Utterance.of(self.model, self._decoder, self._start_time)
+        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)

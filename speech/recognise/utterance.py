@@ -15,10 +15,9 @@ from ...nnet3.lattices.lattice import CompactLattice, top_sorted
 from ...nnet3.lattices.operations import with_one_end, without_epsilons
 from ..lattice.bayes_risk import minimum_bayes_risk
 from ..lattice.best_paths import n_best
-from ..lattice.phone_determinise import determinised
+from ..lattice.incremental import IncrementalLattice
 from ..lattice.word_align import word_aligned
 from ..search.decoder import Decoder
-from ..search.raw_lattice import RawLattice, raw_lattice
 from .model import Model
 
 _log = logging.getLogger(__name__)
@@ -69,7 +68,8 @@ class Utterance:
     """An utterance that is over, or what there is of one so far.
 
     Args:
-        model: of the recogniser. raw: lattice of the search; None: there was no frame.
+        model: of the recogniser. lattice: determinised, with costs as the search had them; None:
+            there was no frame.
         ids: transition-ids of the best path. start: seconds before the first frame.
         unfinished: the utterance goes on, so that its last word may be a part of one.
 
@@ -80,25 +80,27 @@ class Utterance:
     def __init__(
         self,
         model: Model,
-        raw: RawLattice | None,
+        lattice: CompactLattice | None,
         ids: Sequence[int],
         start: float,
         *,
         unfinished: bool = False,
     ) -> None:
-        self._model, self._raw, self._ids = model, raw, ids
+        self._model, self._lattice, self._ids = model, lattice, ids
         self._unfinished = unfinished
         self.start, self.end = start, start + len(ids) * model.frame_shift
-        self._lattice: CompactLattice | None = None
 
     @classmethod
-    def of(cls, model: Model, decoder: Decoder, start: float) -> Utterance:
+    def of(
+        cls, model: Model, decoder: Decoder, lattice: IncrementalLattice, start: float
+    ) -> Utterance:
         """What a decoder has heard; costs of ending count once it is finalised."""
         if not decoder.frames_decoded:
             return cls(model, None, [], start)
         final = decoder.finalised
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
-        return cls(model, raw_lattice(decoder, final), ids, start, unfinished=not final)
+        found = lattice.finished() if final else lattice.partial()
+        return cls(model, found, ids, start, unfinished=not final)
 
     @property
     def frames(self) -> int:
@@ -107,11 +109,6 @@ class Utterance:
 
     def lattice(self) -> CompactLattice | None:
         """The determinised lattice, with costs as the search had them; None: there was no frame."""
-        if self._lattice is None and self._raw is not None:
-            config = self._model.config
-            beam, starts = config.search.lattice_beam, self._model.starts
-            found = determinised(self._raw, beam, starts, config.lattice, _log.warning)
-            self._lattice = found.lattice
         return self._lattice
 
     def words(self) -> list[Word]:
@@ -119,7 +116,9 @@ class Utterance:
         lattice = self.lattice()
         if lattice is None:
             return []
-        found = minimum_bayes_risk(self._aligned(_scaled(lattice)))
+        if not self._unfinished:  # Vosk leaves the costs of partial results as they are
+            lattice = _scaled(lattice)
+        found = minimum_bayes_risk(self._aligned(lattice))
         return [
             Word(self._text(each.label), *self._times(each.begin, each.end), each.confidence)
             for each in found.words
