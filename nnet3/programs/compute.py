@@ -155,11 +155,16 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
 def tell_chunk(options: SimpleNamespace, computer: UtteranceComputer) -> None:
     """Log it where chunks are longer than `--frames-per-chunk` says."""
     if computer.frames_per_chunk != options.frames_per_chunk:
+        factor, modulus = options.frame_subsampling_factor, computer.nnet.modulus()
+        why = f"to make it a multiple of --frame-subsampling-factor={factor}"
+        if modulus > 1:
+            why = (
+                f"due to --frame-subsampling-factor={factor} and nnet shift-invariance modulus ="
+                f" {modulus}"
+            )
         options.program.log(
             f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
-            f" {computer.frames_per_chunk}, a multiple of --frame-subsampling-factor="
-            f"{options.frame_subsampling_factor} and of the network's modulus"
-            f" {computer.nnet.modulus()}"
+            f" {computer.frames_per_chunk} {why}"
         )
 
 

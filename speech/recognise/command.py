@@ -14,7 +14,7 @@ from ...framework.base.errors import OpscopeError
 from .batch import Batch, targets_of
 from .formats import ENDINGS, FORMATS, spoken_json
 from .model import Model
-from .transcript import recognised
+from .transcript import MODES, recognised
 from .transcript import transcribe as transcribed
 
 _BLOCK = 3200  # bytes of a stream that are read at once
@@ -30,6 +30,7 @@ class _Job:
     alternatives: int
     phones: bool
     channel: int
+    mode: str
 
     def __call__(self, path: str, model: Model) -> str:
         found = transcribed(
@@ -39,6 +40,7 @@ class _Job:
             grammar=self.grammar,
             alternatives=self.alternatives,
             phones=self.phones,
+            mode=self.mode,
         )
         return FORMATS[self.form](found)
 
@@ -61,6 +63,12 @@ class _Job:
 @click.option("--phrase", multiple=True, help="Recognise only such phrases; may be repeated.")
 @click.option("--alternatives", type=click.IntRange(0), default=0, help="List so many; json.")
 @click.option("--phones", is_flag=True, help="List phones, too; json or textgrid.")
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="steady",
+    help="kaldi: a recording is one utterance, as in Kaldi's offline programs; vosk: as in Vosk.",
+)
 def transcribe(
     model: str,
     files: tuple[str, ...],
@@ -73,6 +81,7 @@ def transcribe(
     phrase: tuple[str, ...],
     alternatives: int,
     phones: bool,
+    mode: str,
 ) -> None:
     """Print what is said in FILES, recordings in WAV or whatever soundfile reads.
 
@@ -90,7 +99,10 @@ def transcribe(
         raise click.UsageError("--rate is for raw samples from standard input (FILE is -)")
     if form in _ONE_EACH and len(files) > 1 and output is None:
         raise click.UsageError(f"a file of {form} has one recording: give -o FOLDER for several")
-    job = _Job(form, phrase or None, alternatives, phones, -1 if channel is None else channel)
+    if streamed and mode == "kaldi":
+        raise click.UsageError("--mode=kaldi is for whole recordings: there is no stream of them")
+    chosen = -1 if channel is None else channel
+    job = _Job(form, phrase or None, alternatives, phones, chosen, mode)
     if streamed:
         _stream(model, files, job, rate or 16000)
         return
@@ -120,6 +132,7 @@ def _stream(path: str, files: tuple[str, ...], job: _Job, rate: int) -> None:
             grammar=job.grammar,
             alternatives=job.alternatives,
             phones=job.phones,
+            mode=job.mode,
         )
         for each in found:
             if job.form == "json":

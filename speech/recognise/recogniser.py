@@ -19,6 +19,7 @@ from ..search.decoder import Decoder
 from .endpoint import EndpointOptions, endpoint_detected
 from .front_end import FrontEnd
 from .model import Model
+from .traced_silence import TracedSilence
 from .utterance import Utterance
 
 _log = logging.getLogger(__name__)
@@ -54,6 +55,11 @@ class Recogniser:
         mode: str = "vosk",
         decoder: Decoder | None = None,
     ) -> None:
+        if mode == "kaldi":
+            raise OpscopeError(
+                "the mode 'kaldi' is for whole recordings, see transcribe; a recogniser has"
+                f" {', '.join(MODES)}"
+            )
         if mode not in MODES:
             raise OpscopeError(f"mode {mode!r} of a recogniser: want one of {', '.join(MODES)}")
         self.model, self.rate, self.mode = model, float(rate), mode
@@ -150,23 +156,11 @@ class Recogniser:
 
     def _searching(self, grammar: Sequence[str] | None) -> Decoder:
         return Decoder(
-            self._graph(grammar),
+            graph_of(self.model, grammar),
             self.model.pdfs,
             self.model.config.search,
             outputs=self.model.network.output_dim,
         )
-
-    def _graph(self, grammar: Sequence[str] | None) -> Graph:
-        graph, words = self.model.graph, self.model.words
-        if grammar is None:
-            return graph
-        if not isinstance(graph, LookaheadGraph):
-            _log.warning(
-                "%s: the graph is HCLG.fst, in which no grammar can be put: it is left out",
-                self.model.path,
-            )
-            return graph
-        return graph.with_grammar(grammar_fst(phrase_labels(grammar, words)))
 
     def _start_front(self) -> None:
         self._samples_before += self._samples
@@ -175,13 +169,14 @@ class Recogniser:
 
     def _start_utterance(self) -> None:
         config = self.model.config
-        self._weights = SilenceWeights(
-            self.model.phones,
-            config.endpoint.silence_phones,
-            _SILENCE_WEIGHT,
-            subsampling=config.network.frame_subsampling_factor,
+        self._weights = TracedSilence(
+            SilenceWeights(
+                self.model.phones,
+                config.endpoint.silence_phones,
+                _SILENCE_WEIGHT,
+                subsampling=config.network.frame_subsampling_factor,
+            )
         )
-        self._known = np.empty(0, np.int64)  # tokens of the last traceback
 
     def _begin(self) -> None:
         """Get ready for samples: after an utterance another one begins."""
@@ -221,28 +216,12 @@ class Recogniser:
         front = self._front
         assert front is not None
         if front.takes_weights and self.model.config.endpoint.silence_phones:
-            self._trace_back()
             factor = self.model.config.network.frame_subsampling_factor
-            front.weigh(self._weights, self._offset * factor)
+            self._weights.weigh(front, self._decoder, self._offset * factor)
         loglikes = front.loglikes()
         if len(loglikes):
             self._decoder.accept(loglikes)
             self._lattice.update()
-
-    def _trace_back(self) -> None:
-        """Give the weights the best path, back to the token where it meets the one before."""
-        ids: list[int] = []
-        tokens: list[int] = []
-        begin, known = 0, self._known
-        for frame, number, token in self._decoder.trace_back():
-            if frame < len(known) and known[frame] == token:
-                begin = frame + 1
-                break
-            ids.append(number)
-            tokens.append(token)
-        path, fresh = np.array(ids[::-1], np.int64), np.array(tokens[::-1], np.int64)
-        self._weights.traceback(path, fresh, begin)
-        self._known = np.concatenate((known[:begin], fresh))
 
     def _is_over(self) -> bool:
         return endpoint_detected(
@@ -253,3 +232,21 @@ class Recogniser:
         if self.frames_decoded:
             self._decoder.finalise()
         return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
+
+
+def graph_of(model: Model, grammar: Sequence[str] | None) -> Graph:
+    """The decoding graph of a model, or of phrases that are the only ones to be recognised.
+
+    Raises:
+        OpscopeError: no word of the phrases is in the model.
+    """
+    graph, words = model.graph, model.words
+    if grammar is None:
+        return graph
+    if not isinstance(graph, LookaheadGraph):
+        _log.warning(
+            "%s: the graph is HCLG.fst, in which no grammar can be put: it is left out",
+            model.path,
+        )
+        return graph
+    return graph.with_grammar(grammar_fst(phrase_labels(grammar, words)))

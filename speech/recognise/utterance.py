@@ -52,7 +52,8 @@ class Alternative:
     """One of the best paths.
 
     Attributes:
-        words: their confidences are None. log_likelihood: of the path; graph costs count 0.9.
+        words: their confidences are None. log_likelihood: of the path; graph costs count 0.9 (in the mode
+            "kaldi", 1.0).
     """
 
     words: list[Word]
@@ -72,6 +73,7 @@ class Utterance:
             there was no frame.
         ids: transition-ids of the best path. start: seconds before the first frame.
         unfinished: the utterance goes on, so that its last word may be a part of one.
+        graph_scale: factor of graph costs, in what counts for words and alternatives.
 
     Attributes:
         start, end: in seconds.
@@ -85,9 +87,10 @@ class Utterance:
         start: float,
         *,
         unfinished: bool = False,
+        graph_scale: float = _GRAPH_SCALE,
     ) -> None:
         self._model, self._lattice, self._ids = model, lattice, ids
-        self._unfinished = unfinished
+        self._unfinished, self._graph_scale = unfinished, graph_scale
         self.start, self.end = start, start + len(ids) * model.frame_shift
 
     @classmethod
@@ -117,7 +120,7 @@ class Utterance:
         if lattice is None:
             return []
         if not self._unfinished:  # Vosk leaves the costs of partial results as they are
-            lattice = _scaled(lattice)
+            lattice = lattice.scaled(self._graph_scale)
         found = minimum_bayes_risk(self._aligned(lattice))
         return [
             Word(self._text(each.label), *self._times(each.begin, each.end), each.confidence)
@@ -129,7 +132,9 @@ class Utterance:
         lattice = self.lattice()
         if lattice is None:
             return []
-        return [self._alternative(path) for path in n_best(_scaled(lattice), count)]
+        return [
+            self._alternative(path) for path in n_best(lattice.scaled(self._graph_scale), count)
+        ]
 
     def phones(self) -> list[Phone]:
         """The phones of the best path, silence included."""
@@ -173,15 +178,3 @@ class Utterance:
     def _times(self, begin: float, end: float) -> tuple[float, float]:
         shift = self._model.frame_shift
         return self.start + begin * shift, self.start + end * shift
-
-
-def _scaled(lattice: CompactLattice) -> CompactLattice:
-    """With graph costs as Vosk's rescoring wants them."""
-    return CompactLattice(
-        lattice.start,
-        [
-            [arc._replace(weight=arc.weight.scaled(_GRAPH_SCALE, 1.0)) for arc in group]
-            for group in lattice.arcs
-        ],
-        [end and end.scaled(_GRAPH_SCALE, 1.0) for end in lattice.final],
-    )

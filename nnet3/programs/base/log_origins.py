@@ -251,7 +251,8 @@ _FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
         "Overall objective": 162,
     },
     ("", "CheckAndFixConfigs", "nnet-am-decodable-simple.cc"): {
-        "Increasing --frames-per-chunk": 300,
+        "Increasing --frames-per-chunk from {} due": 300,
+        "Increasing --frames-per-chunk": 294,
     },
     ("nnet3-get-egs", "ProcessFile", "nnet3-get-egs.cc"): {
         "Not producing egs for utterance": 54,
