@@ -13,7 +13,7 @@ import numpy as np
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call, KernelArgs
-from .conv_source import HEAD, SOURCE
+from . import conv_source, norm_source, pool_source
 
 TYPES = {"float32": "float", "float64": "double"}
 
@@ -21,8 +21,9 @@ TYPES = {"float32": "float", "float64": "double"}
 @functools.cache
 def library() -> Any:
     """The compiled functions; None where there is no C compiler, or one that does not take them."""
-    parts = [f"#define T {t}\n{SOURCE.replace('_T', f'_{t}')}#undef T\n" for t in TYPES.values()]
-    return team.load(HEAD + "".join(parts))
+    source = conv_source.SOURCE + norm_source.SOURCE + pool_source.SOURCE
+    parts = [f"#define T {t}\n{source.replace('_T', f'_{t}')}#undef T\n" for t in TYPES.values()]
+    return team.load(conv_source.HEAD + "".join(parts))
 
 
 def lanes(dtype: np.dtype) -> int:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.ir.registry import Kernel, lookup
+from ...framework.ir.registry import Kernel, OperatorDef, lookup
+from ..conv import conv as _conv
+from ..conv import pool as _pool
+from ..math import norm as _norm
+from . import batch_norm as _batch_norm
 from . import convolutions as _convolutions
+from . import pooling as _pooling
+
+_DTYPES = np.float32, np.float64
 
 
-def _register(op_type: str, kernel: Kernel) -> None:
-    lookup(op_type).kernel(
-        kernel, device="cpu", dtypes=(np.float32, np.float64), library="direct"
-    )
+def _register(entry: OperatorDef, forward: Kernel, backward: Kernel) -> None:
+    gradient = lookup(f"{entry.type}_grad")
+    for one, kernel in ((entry, forward), (gradient, backward)):
+        one.kernel(kernel, device="cpu", dtypes=_DTYPES, library="direct")
 
 
-for _rank in (1, 2):
-    _register(f"conv{_rank}d", _convolutions.conv)
-    _register(f"conv{_rank}d_grad", _convolutions.conv_grad)
+for _entry in (_conv.conv1d, _conv.conv2d):
+    _register(_entry, _convolutions.conv, _convolutions.conv_grad)
+for _entry in (_pool.max_pool1d, _pool.max_pool2d):
+    _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)
+for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):
+    _register(_entry, _pooling.avg_pool, _pooling.avg_pool_grad)
+_register(_norm.batch_norm, _batch_norm.batch_norm, _batch_norm.batch_norm_grad)

@@ -24,7 +24,7 @@ LAYOUTS = ("channels first", "channels last", "steps")
 
 def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
     """The same values in other memory."""
-    if array.ndim < 3 or layout == "channels first":
+    if array.ndim < 3 or layout in ("", "channels first"):
         return array
     if layout == "channels last":
         return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
@@ -132,3 +132,91 @@ def test_conv(seed: int, rank: int, dtype: Any) -> None:
                 taken += check(node, given, layout, train=seed % 2 == 0)
                 taken += check(backward, given | {"grad": grad}, layout)
     assert taken
+
+
+def pool_case(rng: np.random.Generator, rank: int) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """Shape of x and attributes of a pooling."""
+    kernel = [int(rng.integers(1, 5)) for _ in range(rank)]
+    attrs: dict[str, Any] = {"kernel": kernel, "ceil_mode": bool(rng.integers(2))}
+    if rng.random() < 0.6:
+        attrs["stride"] = [int(rng.integers(1, 4)) for _ in range(rank)]
+    if rng.random() < 0.3:
+        attrs["padding_algorithm"] = "same"
+    else:
+        attrs["padding"] = [int(rng.integers(0, k)) for k in kernel * 2]
+    sizes = [k + int(rng.integers(0, 9)) for k in kernel]
+    return (int(rng.integers(1, 5)), int(rng.choice([1, 3, 16, 21, 40])), *sizes), attrs
+
+
+def pool_nodes(kind: str, attrs: dict[str, Any]) -> tuple[OpNode, OpNode]:
+    """The pooling and its gradient."""
+    outputs, reads = {"out": ("out",)}, {"x": ("x",), "out_grad": ("grad",)}
+    if kind.startswith("max"):
+        outputs["index"] = reads["index"] = ("index",)
+    return OpNode(kind, {"x": ("x",)}, outputs, attrs), OpNode(
+        f"{kind}_grad", reads, {"x_grad": ("x_grad",)}, attrs
+    )
+
+
+@with_compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d"])
+@pytest.mark.parametrize("seed", range(12))
+def test_pool(seed: int, kind: str, dtype: Any) -> None:
+    rng = np.random.default_rng([seed, len(kind)])
+    shape, attrs = pool_case(rng, int(kind[-2]))
+    if kind.startswith("avg"):
+        attrs["count_include_pad"] = bool(rng.integers(2))
+    x = rng.integers(-4, 5, shape).astype(dtype)  # with equal values: the first one wins
+    holes = np.where(rng.random(shape) < 0.02, np.nan, x).astype(dtype)
+    forward, backward = pool_nodes(kind, attrs)
+    for layout in LAYOUTS:
+        mine, plain = run(forward, {"x": x}, "direct", layout), run(forward, {"x": x}, "xp", "")
+        with_nan = [run(forward, {"x": holes}, *how) for how in (("direct", layout), ("xp", ""))]
+        assert plain is not None
+        if all(size == 1 for size in attrs["kernel"]) and set(attrs.get("stride", [1])) == {1}:
+            assert mine is None  # a copy is no matter of this library
+            return
+        assert mine is not None
+        np.testing.assert_allclose(mine["out"], plain["out"], 1e-6)
+        np.testing.assert_allclose(*(each["out"] for each in with_nan if each), 1e-6)
+        grad = rng.standard_normal(plain["out"].shape).astype(dtype)
+        found = run(backward, {"x": x, "grad": grad} | mine, "direct", layout)
+        want = run(backward, {"x": x, "grad": grad} | plain, "xp", "")
+        assert found is not None and want is not None
+        np.testing.assert_allclose(found["x_grad"], want["x_grad"], 1e-5, 1e-6)
+
+
+@with_compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5, 3), (64, 40), (4, 3, 7, 5), (3, 16, 33, 40), (2, 37, 50)])
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("train", [False, True])
+def test_batch_norm(shape: tuple[int, ...], running: bool, train: bool, dtype: Any) -> None:
+    rng = np.random.default_rng(len(shape))
+    channels = shape[1]
+    given = {"x": rng.standard_normal(shape) * 3 + 20, "scale": rng.uniform(0.5, 2, channels)}
+    given |= {"bias": rng.standard_normal(channels), "mean": rng.standard_normal(channels) + 20}
+    given |= {"variance": rng.uniform(0.5, 2, channels)}
+    given = {name: array.astype(dtype) for name, array in given.items()}
+    slots = {name: (name,) for name in given}
+    made = ("out", "mean_out", "variance_out", "saved_mean", "saved_inv_std")
+    attrs = {"use_global_stats": running}
+    node = OpNode("batch_norm", slots, {name: (name,) for name in made}, attrs)
+    for layout in LAYOUTS[:2]:
+        for threads in (1, 2):
+            with threads_set(threads):
+                assert check(node, given, layout, train)
+                saved = run(node, given, "direct", "", train)
+                assert saved is not None
+                kept = {name: saved[name] for name in ("saved_mean", "saved_inv_std")}
+                grad = rng.standard_normal(shape).astype(dtype)
+                backward = OpNode(
+                    "batch_norm_grad",
+                    slots | {name: (name,) for name in kept} | {"out_grad": ("grad",)},
+                    {f"{name}_grad": (f"{name}_grad",) for name in ("x", "scale", "bias")},
+                    attrs,
+                )
+                assert check(backward, given | kept | {"grad": grad}, layout, train)
+    if len(shape) > 2:  # channels neither first nor last
+        assert run(node, given, "direct", "steps", train) is None
