@@ -45,6 +45,12 @@ SWITCHES = {
             "recurrent nets: over whole sequences where that is possible, or one scope a step",
             ("fast", "steps"),
         ),
+        Switch(
+            "OPSCOPE_CHANNELS_LAST",
+            "1",
+            "let images lie in memory with their channels last, where the operators take them so",
+            _FLAG,
+        ),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
             "OPSCOPE_LIBRARIES",

@@ -144,7 +144,8 @@ class Frame:
         plan, xp = self.plan, self.xp
         blocks = self._blocks()
         for name, block in plan.placement.items():
-            self.arrays[name] = as_view(blocks[block], plan.specs[name])
+            last = name in plan.channels_last
+            self.arrays[name] = as_view(blocks[block], plan.specs[name], channels_last=last)
         for names in plan.joined:
             self._join(names, blocks[plan.placement[names[0]]])
         for name in plan.live_out:
@@ -368,10 +369,13 @@ def _padded(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def as_view(block: Any, spec: ArraySpec) -> Any:
+def as_view(block: Any, spec: ArraySpec, *, channels_last: bool = False) -> Any:
     """An array of a shape and dtype in the first bytes of a block of memory."""
     shape, dtype = spec
     size = math.prod(shape) * dtype.itemsize
+    if channels_last:
+        stored = block[:size].view(dtype).reshape(shape[0], *shape[2:], shape[1])
+        return stored.transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
     return block[:size].view(dtype).reshape(shape)
 
 

@@ -319,7 +319,9 @@ def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list
 
 
 def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
-    if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
+    last = not plan.channels_last.isdisjoint((*step.reads, *step.writes))
+    lone = len(step.operators) == 1 and step.loops and not last
+    if lone and step.loops[0][0].cost() < least_cost:
         return []
     in_memory = set(step.writes)
     needed = [
@@ -331,7 +333,7 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
-    arrays = [[frame.arrays[name] for name in b.variables] for b in bound]
+    arrays = [_in_memory_order(b, [frame.arrays[name] for name in b.variables]) for b in bound]
     if not _no_overlap(bound, arrays):
         return None
     blocks = []
@@ -362,6 +364,17 @@ def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | N
         int(block[0] * block[1]) * b.loop.work for b, block in zip(bound, blocks, strict=True)
     )
     return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays)))
+
+
+def _in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[Any]:
+    """The arrays with their channels last, where all that the loop goes over lie so."""
+    full = [i for i, operand in enumerate(bound.loop.operands) if operand.kind == FULL]
+    if bound.columns or all(arrays[i].flags.c_contiguous for i in full):
+        return arrays
+    moved = {i: np.moveaxis(arrays[i], 1, -1) for i in full if arrays[i].ndim > 2}
+    if len(moved) < len(full) or not all(a.flags.c_contiguous for a in moved.values()):
+        return arrays
+    return [moved.get(i, array) for i, array in enumerate(arrays)]
 
 
 def _words(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> np.ndarray | None:

@@ -360,7 +360,7 @@ class PlainNet(Net):
         span = self._range(first, last, context.live_out)
         place = context.device or scope.place
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
-        options = current_options()
+        options = current_options(place)
         frames = scope.bound.setdefault("frames", {})
         frame_key = (key, self.version, signature, options)
         frame = frames.pop(frame_key, None)
@@ -450,8 +450,8 @@ class PlainNet(Net):
         return f"<PlainNet {self.name or '?'}: {len(self.operators)} operators>"
 
 
-def current_options() -> PlanOptions:
-    """Plan switches as the environment sets them now.
+def current_options(place: Place | None = None) -> PlanOptions:
+    """Plan switches as the environment sets them now, for plans on a place.
 
     Raises:
         OpscopeError: a switch has a value that it cannot have.
@@ -460,6 +460,7 @@ def current_options() -> PlanOptions:
         fuse=settings.is_on("OPSCOPE_FUSE"),
         reuse=settings.is_on("OPSCOPE_REUSE"),
         inplace=settings.is_on("OPSCOPE_INPLACE"),
+        channels_last=place is not None and place.kind == "cpu" and settings.is_on("OPSCOPE_CHANNELS_LAST"),
         libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
     )
 

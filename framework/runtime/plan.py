@@ -19,6 +19,7 @@ from ..ir.infer import declared_spec, infer_specs
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from ..ir.registry import REFERENCE
+from .layouts import channels_last
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
 
@@ -30,6 +31,7 @@ class PlanOptions:
     fuse: bool = True
     reuse: bool = True
     inplace: bool = True
+    channels_last: bool = False
     libraries: tuple[str, ...] = (REFERENCE,)
 
 
@@ -92,6 +94,7 @@ class Plan:
         blocks: sizes of blocks of memory, in bytes. placement: temporary -> number of its block.
         joined: temporaries that lie side by side in one block, in order (see `OperatorDef.joins`).
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
+        channels_last: temporaries whose channels lie last in memory (see layouts.py).
     """
 
     operators: list[Operator]
@@ -106,6 +109,7 @@ class Plan:
     joined: list[tuple[str, ...]] = field(default_factory=list)
     options: PlanOptions = PlanOptions()
     loops: dict[int, Any] = field(default_factory=dict)
+    channels_last: set[str] = field(default_factory=set)
 
     def nbytes(self, name: str) -> int:
         return _nbytes(self.specs[name])
@@ -273,6 +277,11 @@ def _lay_out(plan: Plan, span: Range) -> None:
     bases = set(views.values())
     plan.joined = _joined(plan, span, outside | bases | set(views))
     buckets = {name: names for names in plan.joined for name in names}
+    if plan.options.channels_last and plan.options.fuse:
+        fixed = outside | bases | set(views) | buckets.keys()
+        plan.channels_last = channels_last(
+            plan.steps, plan.specs, fixed, plan.options.libraries
+        )
     free = _FreeBlocks()
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
@@ -343,6 +352,7 @@ def _inplace_block(
                     and plan.specs[candidate][1] == plan.specs[name][1]
                     and _nbytes(plan.specs[candidate]) == _nbytes(plan.specs[name])
                     and plan.placement[candidate] not in _blocks_written(plan, step, name)
+                    and (candidate in plan.channels_last) == (name in plan.channels_last)
                 ):
                     return plan.placement[candidate]
     return None

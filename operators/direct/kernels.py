@@ -15,10 +15,21 @@ from . import pooling as _pooling
 _DTYPES = np.float32, np.float64
 
 
-def _register(entry: OperatorDef, forward: Kernel, backward: Kernel) -> None:
+_IMAGES = ("x",), ("out",), ("out_grad",), ("x_grad",)
+_ALIKE = (("x", "out", "out_grad", "x_grad"),)
+
+
+def _register(
+    entry: OperatorDef,
+    forward: Kernel,
+    backward: Kernel,
+    channels_last: tuple[tuple[str, ...], ...] = _IMAGES,
+) -> None:
     gradient = lookup(f"{entry.type}_grad")
     for one, kernel in ((entry, forward), (gradient, backward)):
-        one.kernel(kernel, device="cpu", dtypes=_DTYPES, library="direct")
+        one.kernel(
+            kernel, device="cpu", dtypes=_DTYPES, library="direct", channels_last=channels_last
+        )
 
 
 for _entry in (_conv.conv1d, _conv.conv2d):
@@ -27,4 +38,4 @@ for _entry in (_pool.max_pool1d, _pool.max_pool2d):
     _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):
     _register(_entry, _pooling.avg_pool, _pooling.avg_pool_grad)
-_register(_norm.batch_norm, _batch_norm.batch_norm, _batch_norm.batch_norm_grad)
+_register(_norm.batch_norm, _batch_norm.batch_norm, _batch_norm.batch_norm_grad, _ALIKE)
