@@ -32,6 +32,8 @@ static word least(word a, word b) { return a < b ? a : b; }
 SOURCE = """\
 enum { LANES_T = BYTES / sizeof(T) };
 typedef T vec_T __attribute__((vector_size(BYTES)));
+typedef __typeof__(_Generic((T)0, float: (int32_t)0, double: (int64_t)0)) flag_T;
+typedef flag_T flags_T __attribute__((vector_size(BYTES)));
 typedef T row_T __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 
 /* image: address, step; whether it is copied; channels, height, width and their steps; height and
@@ -105,54 +107,80 @@ EXPORT void pack_T(const word *b, word t, word threads) {
   }
 }
 
-/* `high` pixels (px: their places; even: they are `step` apart) times `wide` vectors of outputs */
-INLINE void tile_T(const int high, const int wide, const int even, word step, word taps,
+/* `high` pixels (px: their places) times `wide` vectors of outputs. apart: distance of the pixels
+   where that is known when this is compiled, as addresses then take no registers; -1: `step`; 0:
+   they lie anyhow */
+INLINE void tile_T(const int high, const int wide, const int apart, word step, word taps,
                    const word *tap, word c, const T *x, const word *px, const T *w, word panel,
                    const T *bias, word relu, T *out, const word *po, word outs) {
   vec_T s[16][4];
   word at[16];
+#pragma GCC unroll 16
   for (int i = 0; i < high; i++) {
-    at[i] = even ? i * step : px[i];
+    if (!apart) at[i] = px[i];
+#pragma GCC unroll 4
     for (int v = 0; v < wide; v++)
       s[i][v] = bias ? (vec_T) * (const row_T *)(bias + v * LANES_T) : (vec_T){0};
   }
-  if (even) x += px[0];
+  if (apart) x += px[0];
   for (word k = 0; k < taps; k++) {
     const T *base = x + tap[k];
     for (word j = 0; j < c; j++, w += LANES_T) {
       vec_T b[4];
+#pragma GCC unroll 4
       for (int v = 0; v < wide; v++) b[v] = *(const row_T *)(w + v * panel);
 #pragma GCC unroll 16
       for (int i = 0; i < high; i++) {
-        const T value = base[at[i] + j];
+        const T value = base[(apart > 0 ? i * apart : apart ? i * step : at[i]) + j];
 #pragma GCC unroll 4
         for (int v = 0; v < wide; v++) s[i][v] += value * b[v];
       }
     }
   }
+  if (relu)
+#pragma GCC unroll 16
+    for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++)
+        s[i][v] = (vec_T)((flags_T)s[i][v] & ~(s[i][v] < (vec_T){0}));
+  if (outs >= wide * LANES_T) {
+#pragma GCC unroll 16
+    for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) *(row_T *)(out + po[i] + v * LANES_T) = s[i][v];
+    return;
+  }
+  T part[high][wide * LANES_T];
+#pragma GCC unroll 16
   for (int i = 0; i < high; i++)
-    for (int v = 0; v < wide; v++) {
-      vec_T a = s[i][v];
-      if (relu)
-        for (int l = 0; l < LANES_T; l++) a[l] = a[l] < 0 ? 0 : a[l];
-      const word left = outs - v * LANES_T;
-      if (left >= LANES_T)
-        *(row_T *)(out + po[i] + v * LANES_T) = a;
-      else
-        memcpy(out + po[i] + v * LANES_T, &a, left * sizeof(T));
-    }
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) *(row_T *)(part[i] + v * LANES_T) = s[i][v];
+  for (int i = 0; i < high; i++) memcpy(out + po[i], part[i], outs * sizeof(T));
 }
 
 #define ARGS word step, word taps, const word *tap, word c, const T *x, const word *px,            \\
              const T *w, word panel, const T *bias, word relu, T *out, const word *po, word outs
 typedef void (*tiler_T)(ARGS);
-#define TILE(high, wide, even)                                                                     \\
-  static void tile_T_##high##_##wide##_##even(ARGS) {                                              \\
-    tile_T(high, wide, even, step, taps, tap, c, x, px, w, panel, bias, relu, out, po, outs);      \\
+#define TILE(high, wide, name, apart)                                                              \\
+  static void tile_T_##high##_##wide##_##name(ARGS) {                                              \\
+    tile_T(high, wide, apart, step, taps, tap, c, x, px, w, panel, bias, relu, out, po, outs);     \\
   }
-TILE(1, 1, 1) TILE(2, 1, 0) TILE(4, 1, 0) TILE(8, 1, 0) TILE(8, 1, 1) TILE(16, 1, 1)
-TILE(1, 2, 1) TILE(2, 2, 0) TILE(4, 2, 0) TILE(8, 2, 0) TILE(8, 2, 1)
-TILE(1, 4, 1) TILE(2, 4, 0) TILE(4, 4, 0) TILE(6, 4, 0) TILE(6, 4, 1)
+#define ROW(high, wide)                                                                            \\
+  TILE(high, wide, 1, 1) TILE(high, wide, 3, 3) TILE(high, wide, 16, 16) TILE(high, wide, 32, 32)  \\
+  TILE(high, wide, 64, 64) TILE(high, wide, even, -1)                                              \\
+  static tiler_T tiler_T_##high##_##wide(word step) {                                                \\
+    return step == 16   ? tile_T_##high##_##wide##_16                                              \\
+           : step == 32 ? tile_T_##high##_##wide##_32                                              \\
+           : step == 64 ? tile_T_##high##_##wide##_64                                              \\
+           : step == 1  ? tile_T_##high##_##wide##_1                                               \\
+           : step == 3  ? tile_T_##high##_##wide##_3                                               \\
+                        : tile_T_##high##_##wide##_even;                                           \\
+  }
+ROW(16, 1) ROW(12, 1) ROW(8, 1) ROW(8, 2) ROW(6, 4)
+#undef ROW
+TILE(1, 1, any, -1) TILE(2, 1, any, 0) TILE(4, 1, any, 0) TILE(8, 1, any, 0)
+TILE(1, 2, any, -1) TILE(2, 2, any, 0) TILE(4, 2, any, 0) TILE(8, 2, any, 0)
+TILE(1, 4, any, -1) TILE(2, 4, any, 0) TILE(4, 4, any, 0) TILE(6, 4, any, 0)
 #undef TILE
 
 /* pixels i0 to i1 of all outputs */
@@ -169,23 +197,29 @@ static void pixels_T(word i0, word i1, word step, word taps, const word *tap, wo
 #define EVEN(high) (px[i + high - 1] - px[i] == (high - 1) * step)
       if (wide == 4) {
         high = rest >= 6 ? 6 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
-        f = high == 6   ? (EVEN(6) ? tile_T_6_4_1 : tile_T_6_4_0)
-            : high == 4 ? tile_T_4_4_0
-            : high == 2 ? tile_T_2_4_0
-                        : tile_T_1_4_1;
+        f = high == 6   ? (EVEN(6) ? tiler_T_6_4(step) : tile_T_6_4_any)
+            : high == 4 ? tile_T_4_4_any
+            : high == 2 ? tile_T_2_4_any
+                        : tile_T_1_4_any;
       } else if (wide == 2) {
         high = rest >= 8 ? 8 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
-        f = high == 8   ? (EVEN(8) ? tile_T_8_2_1 : tile_T_8_2_0)
-            : high == 4 ? tile_T_4_2_0
-            : high == 2 ? tile_T_2_2_0
-                        : tile_T_1_2_1;
+        f = high == 8   ? (EVEN(8) ? tiler_T_8_2(step) : tile_T_8_2_any)
+            : high == 4 ? tile_T_4_2_any
+            : high == 2 ? tile_T_2_2_any
+                        : tile_T_1_2_any;
       } else {
-        high = rest >= 16 && EVEN(16) ? 16 : rest >= 8 ? 8 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
-        f = high == 16  ? tile_T_16_1_1
-            : high == 8 ? (EVEN(8) ? tile_T_8_1_1 : tile_T_8_1_0)
-            : high == 4 ? tile_T_4_1_0
-            : high == 2 ? tile_T_2_1_0
-                        : tile_T_1_1_1;
+        high = rest >= 16 && EVEN(16)   ? 16
+               : rest >= 12 && EVEN(12) ? 12
+               : rest >= 8              ? 8
+               : rest >= 4              ? 4
+               : rest >= 2              ? 2
+                                        : 1;
+        f = high == 16   ? tiler_T_16_1(step)
+            : high == 12 ? tiler_T_12_1(step)
+            : high == 8  ? (EVEN(8) ? tiler_T_8_1(step) : tile_T_8_1_any)
+            : high == 4  ? tile_T_4_1_any
+            : high == 2  ? tile_T_2_1_any
+                         : tile_T_1_1_any;
       }
 #undef EVEN
       f(step, taps, tap, c, x, px + i, panels, panel, begin, relu, out + o, po + i, outs - o);
@@ -230,12 +264,15 @@ EXPORT void conv_T(const word *b, word t, word threads) {
 INLINE void sums_T(const int high, const int wide, const int side, word count, const T *x,
                    const word *px, const word *at, const T *g, word gstep, T *to, word outs) {
   vec_T s[16][4];
+#pragma GCC unroll 16
   for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
     for (int v = 0; v < wide; v++) s[i][v] = *(const row_T *)(to + i * outs + v * LANES_T);
   const word first = at[0];
   for (word j = 0; j < count; j++) {
     const T *base = x + px[j];
     vec_T b[4];
+#pragma GCC unroll 4
     for (int v = 0; v < wide; v++) b[v] = *(const row_T *)(g + j * gstep + v * LANES_T);
 #pragma GCC unroll 16
     for (int i = 0; i < high; i++) {
@@ -244,7 +281,9 @@ INLINE void sums_T(const int high, const int wide, const int side, word count, c
       for (int v = 0; v < wide; v++) s[i][v] += value * b[v];
     }
   }
+#pragma GCC unroll 16
   for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
     for (int v = 0; v < wide; v++) *(row_T *)(to + i * outs + v * LANES_T) = s[i][v];
 }
 

@@ -7,6 +7,7 @@ lie so already), small enough for a cache; see `conv_source.py` for what is comp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ _FEWEST = 4
 """Channels or filters of a group from which a vector of them is worth its other lanes."""
 _CACHE = 24 << 10
 """Bytes of image and gradient that are gone over again and again for sums."""
+_FULL = 0.8
+"""Share of multiplications with what is no padding from which it is not worth leaving the others."""
 _PART = 1 << 16
 """Multiplications from which a part of an image is worth being one."""
 
@@ -93,14 +96,58 @@ def forward(k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any) -
         s.pixels(seen.row, seen.pixel, out.shape[2:]),
         _places(out, slice(None), slice(None)),
     )
-    _run(k, work, seen, [phase], s.right.stride * seen.pixel, out, b, parts, w[0].size)
+    reach = [s.down.span(tap, x.shape[2], out.shape[2])[0] for tap in range(s.down.kernel)]
+    phases = _without_padding(phase, reach, out.shape[2])
+    _run(k, work, seen, phases, s.right.stride * seen.pixel, out, b, parts, w[0].size)
 
 
+@dataclass(frozen=True)
 class _Phase:
-    """Outputs that the same taps go into: places of taps, their panels, places of pixels."""
+    """Outputs that the same taps go into.
 
-    def __init__(self, taps: Any, panels: Any, pixels: Any, places: Any) -> None:
-        self.taps, self.panels, self.pixels, self.places = taps, panels, pixels, places
+    Attributes:
+        taps: their places. panels: weights of these taps, and perhaps of more around them.
+        pixels: places in the image. places: in what is written. first: tap among the panels.
+    """
+
+    taps: Any
+    panels: Any
+    pixels: Any
+    places: Any
+    first: int = 0
+
+
+def _without_padding(phase: _Phase, reach: Sequence[slice], rows: int) -> list[_Phase]:
+    """The phase without the rows of taps that meet nothing but padding, where that pays.
+
+    Args:
+        reach: the rows of positions where each row of taps meets the image. rows: of positions.
+    """
+    met = sum(part.stop - part.start for part in reach)
+    if not reach or met > _FULL * rows * len(reach):
+        return [phase]
+    width, across = len(phase.pixels) // rows, len(phase.taps) // len(reach)
+    taken = [
+        [tap for tap, part in enumerate(reach) if part.start <= row < part.stop]
+        for row in range(rows)
+    ]
+    phases, begin = [], 0
+    for row in range(1, rows + 1):
+        if row < rows and taken[row] == taken[begin]:
+            continue
+        own, pixels = taken[begin], slice(begin * width, row * width)
+        first, end = (own[0] * across, (own[-1] + 1) * across) if own else (0, 0)
+        phases.append(
+            _Phase(
+                phase.taps[first:end],
+                phase.panels,
+                phase.pixels[pixels],
+                phase.places[pixels],
+                first,
+            )
+        )
+        begin = row
+    return phases
 
 
 def _parts(batch: int, work: int) -> int:
@@ -176,7 +223,8 @@ def _run(
         if not side_by_side:
             places = np.arange(len(places)) * outs
         panel = phase.panels[0].size
-        words += [len(phase.taps), work.words(phase.taps), work.keep(phase.panels), panel]
+        begin = work.keep(phase.panels) + phase.first * phase.panels[0, :1].nbytes
+        words += [len(phase.taps), work.words(phase.taps), begin, panel]
         words += [len(phase.pixels), work.words(phase.pixels), work.words(places)]
         words += [work.words(phase.places)]
     channels = phases[0].panels.shape[2]
@@ -276,14 +324,14 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
                            for _, dy in down for _, dx in right], np.int64)  # fmt: skip
             numbers = np.array([ky * w.shape[3] + kx for ky, _ in down for kx, _ in right], np.int64)
             pixels = np.arange(count[0])[:, None] * seen.row + np.arange(count[1]) * seen.pixel
-            phases.append(
-                _Phase(
-                    at,
-                    _pack(k, work, w, 1, numbers),
-                    pixels.reshape(-1),
-                    _places(x_grad, rows, columns),
-                )
+            phase = _Phase(
+                at,
+                _pack(k, work, w, 1, numbers),
+                pixels.reshape(-1),
+                _places(x_grad, rows, columns),
             )
+            reach = [_reach(shift, count[0], grad.shape[2]) for _, shift in down]
+            phases += _without_padding(phase, reach, count[0]) if right else [phase]
     depth = w.shape[0] * w[0, 0].size // max(len(phases), 1)
     _run(k, work, seen, phases, seen.pixel, x_grad, None, parts, depth)
 
@@ -296,6 +344,12 @@ def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:
         if distance % axis.stride == 0:
             found.append((tap, distance // axis.stride))
     return found
+
+
+def _reach(shift: int, count: int, size: int) -> slice:
+    """The rows j < count for which row j + shift of `size` rows is there."""
+    begin = min(max(-shift, 0), count)
+    return slice(begin, max(begin, min(count, size - shift)))
 
 
 def _span(taps: Sequence[Sequence[tuple[int, int]]], size: int, stride: int) -> tuple[int, int]:

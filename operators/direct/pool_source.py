@@ -4,10 +4,25 @@ The winners of a maximum are the numbers of their taps, row by row, in the order
 """
 
 SOURCE = """\
-typedef __typeof__(_Generic((T)0, float: (int32_t)0, double: (int64_t)0)) flag_T;
-typedef flag_T flags_T __attribute__((vector_size(BYTES)));
 typedef uint8_t bytes_T __attribute__((vector_size(LANES_T)));
 typedef uint8_t some_T __attribute__((vector_size(LANES_T), aligned(1), may_alias));
+
+INLINE vec_T gather_T(const T *x, word step) {
+  if (step == 1) return *(const row_T *)x;
+  vec_T a;
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES_T; l++) a[l] = x[l * step];
+  return a;
+}
+
+INLINE void scatter_T(T *x, word step, vec_T a) {
+  if (step == 1) {
+    *(row_T *)x = a;
+    return;
+  }
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES_T; l++) x[l * step] = a[l];
+}
 
 /* the taps of a window along one axis that lie inside */
 INLINE void span_T(word position, word stride, word before, word kernel, word size, word *first,
@@ -23,7 +38,7 @@ INLINE void span_T(word position, word stride, word before, word kernel, word si
 EXPORT void pool_T(const word *b, word t, word threads) {
   const word c = b[1], high = b[4], wide = b[5], kh = b[6], kw = b[7];
   const word *sx = b + 13, *so = b + 18;
-  const word side = sx[1] == 1 && so[1] == 1;
+  const word side = sx[1] == 1;  /* vectors of channels */
   const T *down = (const T *)b[24], *right = (const T *)b[25];
   for (word u = b[0] * high * t / threads; u < b[0] * high * (t + 1) / threads; u++) {
     const word n = u / high, p = u % high;
@@ -52,7 +67,8 @@ EXPORT void pool_T(const word *b, word t, word threads) {
               best = (vec_T)(((flags_T)a & taken) | ((flags_T)best & ~taken));
               won = (((flags_T){0} + (flag_T)(y * kw + z)) & more) | (won & ~more);
             }
-          *(row_T *)(out + i) = b[23] ? best * factor : best;
+          if (b[23]) best *= factor;
+          scatter_T(out + i * so[1], so[1], best);
           if (winner) *(some_T *)(winner + i) = __builtin_convertvector(won, bytes_T);
           continue;
         }
@@ -65,10 +81,10 @@ EXPORT void pool_T(const word *b, word t, word threads) {
               const T a = from[y * sx[2] + z * sx[3]];
               if (b[23])
                 best += a;
-              else if (a > best)
-                best = a, won = y * kw + z;
-              else if (a != a)
-                best = a;
+              else {
+                won = a > best ? y * kw + z : won;
+                best = (a > best) | (a != a) ? a : best;
+              }
             }
           out[j * so[1]] = b[23] ? best * factor : best;
           if (winner) winner[j] = won;
@@ -82,7 +98,7 @@ EXPORT void pool_T(const word *b, word t, word threads) {
 EXPORT void spread_T(const word *b, word t, word threads) {
   const word c = b[1], high = b[4], wide = b[5], kh = b[6], kw = b[7], tiles = b[26];
   const word *sx = b + 13, *so = b + 18;
-  const word side = sx[1] == 1 && so[1] == 1;
+  const word side = sx[1] == 1;  /* vectors of channels */
   const T *down = (const T *)b[24], *right = (const T *)b[25];
   for (word n = b[0] * t / threads; n < b[0] * (t + 1) / threads; n++) {
     T *whole = (T *)b[12] + n * sx[0];
@@ -100,7 +116,7 @@ EXPORT void spread_T(const word *b, word t, word threads) {
         const T factor = b[23] ? down[p] * right[q] : 1;
         for (word i = 0; i < c; i += LANES_T) {
           if (side && c - i >= LANES_T) {
-            const vec_T a = *(const row_T *)(g + i) * factor;
+            const vec_T a = gather_T(g + i * so[1], so[1]) * factor;
             flags_T won = {0};
             if (winner) won = __builtin_convertvector(*(const some_T *)(winner + i), flags_T);
             for (word y = y0; y < y1; y++)
