@@ -51,6 +51,12 @@ SWITCHES = {
             "let images lie in memory with their channels last, where the operators take them so",
             _FLAG,
         ),
+        Switch(
+            "OPSCOPE_TAILS",
+            "1",
+            "let kernels compute what follows them: a convolution its activation and its pooling",
+            _FLAG,
+        ),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
             "OPSCOPE_LIBRARIES",

@@ -70,6 +70,8 @@ class KernelEntry:
         in_loops: it serves in the steps of loops only, whose weights are prepared beforehand.
         channels_last: slots whose arrays [N, C, ...] it takes with their channels last in memory;
             those in one group lie alike (see runtime/layouts.py).
+        tails: types of operators that it computes along with its own, in this order, where they
+            alone read its result; any of them may be left out (see runtime/tails.py).
     """
 
     bind: Kernel
@@ -78,6 +80,7 @@ class KernelEntry:
     library: str
     in_loops: bool = False
     channels_last: tuple[tuple[str, ...], ...] = ()
+    tails: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -133,6 +136,7 @@ class OperatorDef:
         library: str = REFERENCE,
         in_loops: bool = False,
         channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Bind: ...
 
     @overload
@@ -144,6 +148,7 @@ class OperatorDef:
         library: str = REFERENCE,
         in_loops: bool = False,
         channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Callable[[Bind], Bind]: ...
 
     def kernel(
@@ -155,12 +160,15 @@ class OperatorDef:
         library: str = REFERENCE,
         in_loops: bool = False,
         channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Bind | Callable[[Bind], Bind]:
         """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
 
         def add(bind: Bind) -> Bind:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
-            entry = KernelEntry(bind, device, only, library, in_loops, channels_last)
+            entry = KernelEntry(
+                bind, device, only, library, in_loops, channels_last, tails
+            )
             self.kernels.append(entry)
             self._fitting.clear()
             return bind

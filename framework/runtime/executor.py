@@ -29,6 +29,7 @@ from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .halves import in_float32
 from .plan import Plan, PlanStep
+from .tails import bind_tailed
 
 FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
 """Binds a step of a plan as fused loops; None where its operator is better off with its kernel."""
@@ -266,11 +267,13 @@ class Frame:
             call = self._fused(self, step)
             if call is not None:
                 return call
-        return self._bind_one(step.operators[0])
-
-    def _bind_one(self, op: Operator) -> Callable[[], Any]:
         self._scratch.restart()
-        return bind_operator(op, self.arrays, self.plan.specs, self, self.plan.options.libraries)
+        if len(step.operators) > 1:
+            return bind_tailed(self, step, self._bind_one)
+        return self._bind_one(step.operators[0], self.arrays)
+
+    def _bind_one(self, op: Operator, arrays: Mapping[str, Any]) -> Callable[[], Any]:
+        return bind_operator(op, arrays, self.plan.specs, self, self.plan.options.libraries)
 
     # -- running -------------------------------------------------------------------------------
 

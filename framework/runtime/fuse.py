@@ -26,6 +26,7 @@ from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
 from .plan import Chain, Plan, PlanStep
+from .tails import with_tails
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
@@ -159,18 +160,21 @@ def group_chains(
     live_out: set[str],
     views: Mapping[str, str],
     device: str = "cpu",
+    libraries: Sequence[str] = (),
 ) -> list[Chain]:
     """Cut a list of operators into groups that run as one step each.
 
     Args:
         specs: shape and dtype of every variable. live_out: what must be in memory after the run.
         views: view variable -> its base. device: "cpu" or "gpu".
+        libraries: of kernels that may compute what follows them.
     """
     if device == "cpu" and not compiler.available():
         return [Chain([op]) for op in operators]
     memo: _Memo = {}
     operators = _with_epilogues(operators, specs, device, memo)
-    return _grouped(operators, specs, live_out, views, device, memo)
+    chains = _grouped(operators, specs, live_out, views, device, memo)
+    return with_tails(chains, live_out, views, device, libraries)
 
 
 def _with_epilogues(

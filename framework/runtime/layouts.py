@@ -97,12 +97,15 @@ def _of_loops(step: PlanStep, names: list[str], classes: _Classes) -> None:
 def _of_operator(
     step: PlanStep, names: list[str], classes: _Classes, libraries: tuple[str, ...]
 ) -> None:
-    (op,) = step.operators
+    first, last = step.operators[0], step.operators[-1]  # others are its tail
     slots = {
-        name: slot for each in (op.inputs, op.outputs) for slot, own in each.items() for name in own
+        name: slot
+        for each in (first.inputs, last.outputs)
+        for slot, own in each.items()
+        for name in own
     }
     taken: set[str] = set()
-    for kernel in op.entry.kernels:
+    for kernel in first.entry.kernels:
         if kernel.library not in libraries or kernel.device == "gpu":
             continue
         for group in kernel.channels_last:

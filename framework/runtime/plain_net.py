@@ -37,6 +37,7 @@ from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_pl
 _tokens = itertools.count()
 _MAX_PLANS = 64
 _MAX_FRAMES = 16
+_NO_TAILS = PlanOptions()
 
 
 @register_net(PLAIN)
@@ -419,7 +420,7 @@ class PlainNet(Net):
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
-                plan = make_plan(span, known, self.vars, options, grouping(place), offsets)
+                plan = make_plan(span, known, self.vars, options, grouping(place, options), offsets)
                 while len(self._plans) >= _MAX_PLANS:
                     self._plans.pop(next(iter(self._plans)))
                 self._plans[key] = plan
@@ -460,6 +461,7 @@ def current_options(place: Place | None = None) -> PlanOptions:
         fuse=settings.is_on("OPSCOPE_FUSE"),
         reuse=settings.is_on("OPSCOPE_REUSE"),
         inplace=settings.is_on("OPSCOPE_INPLACE"),
+        tails=settings.is_on("OPSCOPE_TAILS"),
         channels_last=place is not None and place.kind == "cpu" and settings.is_on("OPSCOPE_CHANNELS_LAST"),
         libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
     )
@@ -485,11 +487,12 @@ def _listed_libraries(text: str) -> tuple[str, ...]:
     return names if REFERENCE in names else (*names, REFERENCE)
 
 
-def grouping(place: Place) -> Grouping:
-    """`make_plan`'s function that groups operators into chains; fusion is loaded when needed."""
+def grouping(place: Place, options: PlanOptions = _NO_TAILS) -> Grouping:
+    """`make_plan`'s function that groups operators into chains, and with their tails by `options`."""
     from .fuse import group_chains
 
-    return partial(group_chains, device=place.kind)
+    libraries = options.libraries if options.tails else ()
+    return partial(group_chains, device=place.kind, libraries=libraries)
 
 
 def bind_chain(frame: Frame, step: PlanStep) -> Callable[[], Any] | None:

@@ -32,6 +32,7 @@ class PlanOptions:
     reuse: bool = True
     inplace: bool = True
     channels_last: bool = False
+    tails: bool = False
     libraries: tuple[str, ...] = (REFERENCE,)
 
 

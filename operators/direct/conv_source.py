@@ -232,7 +232,10 @@ static void pixels_T(word i0, word i1, word step, word taps, const word *tap, wo
    whole vectors, or 0), relu; out, steps of image and output; memory for outputs (or 0: channels
    of out lie side by side), elements of that for a thread; distance of neighbouring pixels; number
    of phases, their words: taps, places of taps, panels, elements of a panel, pixels, their places
-   in the image, in the memory (or out), and in out; then the image (15 words). */
+   in the image, in the memory (or out), and in out; then the image (15 words); words of a pooling
+   of one image from the memory into out (or 0). */
+EXPORT void pool_T(const word *b, word t, word threads);
+
 EXPORT void conv_T(const word *b, word t, word threads) {
   threads = least(threads, b[2]);
   if (t >= threads) return;
@@ -249,13 +252,21 @@ EXPORT void conv_T(const word *b, word t, word threads) {
       const word *po = (const word *)p[6], *places = (const word *)p[7];
       pixels_T(i0, i1, b[12], p[0], (const word *)p[1], c, x, (const word *)p[5],
                (const T *)p[2], p[3], bias, relu, b[10] ? own : out, po, outs);
-      if (b[10])
+      if (b[10] && !b[30])
         for (word o0 = 0; o0 < outs; o0 += 16)
           for (word i = i0; i < i1; i += 16)
             for (word o = o0; o < least(outs, o0 + 16); o++) {
               T *to = out + o * b[9];
               for (word j = i; j < least(i1, i + 16); j++) to[places[j]] = own[po[j] + o];
             }
+    }
+    if (b[30]) {
+      word pool[26];
+      memcpy(pool, (const word *)b[30], sizeof(pool));
+      pool[12] = (word)own;
+      pool[17] = (word)out;
+      if (pool[22]) pool[22] += n * pool[1] * pool[4] * pool[5];
+      pool_T(pool, 0, 1);
     }
   }
 }

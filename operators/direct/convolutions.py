@@ -16,6 +16,7 @@ from ...framework.fusion.team import aligned
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..conv.windows import Axis, make_axes
 from .images import Frame, Image, Work, image, lanes, steps, suited, threads
+from .tail import Tail
 
 _FEWEST = 4
 """Channels or filters of a group from which a vector of them is worth its other lanes."""
@@ -73,32 +74,62 @@ def _declines(k: KernelArgs, rank: int) -> bool:
 
 def conv(k: KernelArgs) -> Call | None:
     """Forward; None where the arrays or the shapes do not suit."""
-    x, w, b, out = k["x"], k["w"], k.get("b"), k["out"]
-    if _declines(k, x.ndim - 2) or not suited(x, w, b, out):
+    x, w, b, tail = k["x"], k["w"], k.get("b"), Tail(k)
+    if _declines(k, x.ndim - 2) or not suited(x, w, b, tail.out) or not tail.fits():
         return None
-    s, work = _Shapes(k, x, out, w), Work(x.dtype)
+    s, work = _Shapes(k, x, tail.out, w), Work(x.dtype)
     filters = w.shape[0] // s.groups
     for group in range(s.groups):
         own = slice(group * filters, (group + 1) * filters)
-        forward(k, work, s, group, s.w[own], None if b is None else b[own])
+        forward(k, work, s, group, s.w[own], None if b is None else b[own], tail)
     return work.call()
 
 
-def forward(k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any) -> None:
-    """The convolution of one group."""
+def forward(
+    k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any, tail: Tail
+) -> None:
+    """The convolution of one group, with its tail."""
     x, out = s.part(s.large, group), s.part(s.small, group)
-    parts = _parts(x.shape[0], out[0].size * w[0].size)
-    seen = image(k, work, x, s.frame(out.shape[2:]), at_once=parts > 1)
+    into = _Target(out, x.shape[0], tail.relu)
+    if tail.pool is not None:
+        shape = (1,) * s.lifted + tail.shape[2:]
+        memory = k.scratch((threads(), *shape, w.shape[0]), x.dtype)
+        image_of_one = memory[:1].transpose(0, 3, 1, 2)
+        pool = work.words(tail.words(work, image_of_one, out[:1]))
+        into = _Target(image_of_one, x.shape[0], tail.relu, pool, memory, out)
+    plane = into.array.shape[2:]
+    depth = w[0].size
+    parts = 1 if tail.pool is not None else _parts(x.shape[0], out[0].size * depth)
+    seen = image(k, work, x, s.frame(plane), at_once=parts > 1)
     panels = _pack(k, work, w, 0, np.arange(w[0, 0].size), keep=not k.train)
     phase = _Phase(
         s.taps(seen.row, seen.pixel),
         panels,
-        s.pixels(seen.row, seen.pixel, out.shape[2:]),
-        _places(out, slice(None), slice(None)),
+        s.pixels(seen.row, seen.pixel, plane),
+        _places(into.array, slice(None), slice(None)),
     )
-    reach = [s.down.span(tap, x.shape[2], out.shape[2])[0] for tap in range(s.down.kernel)]
-    phases = _without_padding(phase, reach, out.shape[2])
-    _run(k, work, seen, phases, s.right.stride * seen.pixel, out, b, parts, w[0].size)
+    reach = [s.down.span(tap, x.shape[2], plane[0])[0] for tap in range(s.down.kernel)]
+    phases = _without_padding(phase, reach, plane[0])
+    _run(k, work, seen, phases, s.right.stride * seen.pixel, into, b, parts, depth)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What a convolution writes.
+
+    Attributes:
+        array: the images; where a pooling follows, one image in a thread's memory.
+        batch: number of images. relu: whether the activation follows.
+        pool: address of the words of a pooling, or 0; `memory`: of all threads, for it; `pooled`:
+            what it writes.
+    """
+
+    array: Any
+    batch: int
+    relu: bool = False
+    pool: int = 0
+    memory: Any = None
+    pooled: Any = None
 
 
 @dataclass(frozen=True)
@@ -198,44 +229,39 @@ def _run(
     seen: Image,
     phases: Sequence[_Phase],
     step: int,
-    out: Any,
+    into: _Target,
     b: Any,
     parts: int,
     depth: int,
 ) -> None:
-    """out = the sums of all phases, plus the bias."""
-    (batch, outs), dtype, size = out.shape[:2], out.dtype, lanes(out.dtype)
+    """The sums of all phases, plus the bias."""
+    out, outs, dtype = into.array, into.array.shape[1], into.array.dtype
     sn, sc = steps(out)[:2]
     bias = 0
     if b is not None:
+        size = lanes(dtype)
         padded = k.scratch((-(-outs // size) * size,), dtype)
         work.add("pack", (outs, 1, 1, work.keep(b), *steps(b), 0, work.words([0]),
                           work.keep(padded), size, 0))  # fmt: skip
         bias = padded.ctypes.data
-    side_by_side = sc == 1 or outs == 1
-    own, room = 0, 0
-    if not side_by_side:
+    own, room, turned = 0, 0, sc != 1 and outs > 1
+    if into.pool:
+        own, room = work.keep(into.memory), into.memory[0].size
+        out, sn, turned = into.pooled, steps(into.pooled)[0], False
+    elif turned:
         room = max(len(phase.pixels) for phase in phases) * outs
         own = work.keep(k.scratch((threads(), room), dtype))
     words = []
     for phase in phases:
-        places = phase.places
-        if not side_by_side:
-            places = np.arange(len(places)) * outs
-        panel = phase.panels[0].size
+        places = np.arange(len(phase.places)) * outs if turned else phase.places
         begin = work.keep(phase.panels) + phase.first * phase.panels[0, :1].nbytes
-        words += [len(phase.taps), work.words(phase.taps), begin, panel]
+        words += [len(phase.taps), work.words(phase.taps), begin, phase.panels[0].size]
         words += [len(phase.pixels), work.words(phase.pixels), work.words(places)]
         words += [work.words(phase.places)]
-    channels = phases[0].panels.shape[2]
-    work.add(
-        "conv",
-        (
-            *(batch, parts, threads(), channels, outs, bias, 0, work.keep(out), sn, sc, own, room),
-            *(step, len(phases), work.words(words), *seen.words),
-        ),
-        out.size * depth,
-    )
+    given = into.batch, parts, threads(), phases[0].panels.shape[2], outs, bias, int(into.relu)
+    address = work.keep(out), sn, sc, own, room, step, len(phases), work.words(words)
+    total = into.batch * into.array[0].size * depth
+    work.add("conv", (*given, *address, *seen.words, into.pool), total)
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -333,7 +359,8 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
             reach = [_reach(shift, count[0], grad.shape[2]) for _, shift in down]
             phases += _without_padding(phase, reach, count[0]) if right else [phase]
     depth = w.shape[0] * w[0, 0].size // max(len(phases), 1)
-    _run(k, work, seen, phases, seen.pixel, x_grad, None, parts, depth)
+    into = _Target(x_grad, len(x_grad))
+    _run(k, work, seen, phases, seen.pixel, into, None, parts, depth)
 
 
 def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:

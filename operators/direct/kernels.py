@@ -24,16 +24,24 @@ def _register(
     forward: Kernel,
     backward: Kernel,
     channels_last: tuple[tuple[str, ...], ...] = _IMAGES,
+    tails: tuple[str, ...] = (),
 ) -> None:
     gradient = lookup(f"{entry.type}_grad")
-    for one, kernel in ((entry, forward), (gradient, backward)):
+    for one, kernel, after in ((entry, forward, tails), (gradient, backward, ())):
         one.kernel(
-            kernel, device="cpu", dtypes=_DTYPES, library="direct", channels_last=channels_last
+            kernel,
+            device="cpu",
+            dtypes=_DTYPES,
+            library="direct",
+            channels_last=channels_last,
+            tails=after,
         )
 
 
-for _entry in (_conv.conv1d, _conv.conv2d):
-    _register(_entry, _convolutions.conv, _convolutions.conv_grad)
+for _entry, _after in ((_conv.conv1d, _pool.max_pool1d), (_conv.conv2d, _pool.max_pool2d)):
+    _register(
+        _entry, _convolutions.conv, _convolutions.conv_grad, tails=("relu", _after.type)
+    )
 for _entry in (_pool.max_pool1d, _pool.max_pool2d):
     _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):

@@ -21,7 +21,7 @@ _WORK = 2
 """Work of one value of one window."""
 
 
-def _axes(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Axis, Axis] | None:
+def windows(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Axis, Axis] | None:
     """The windows of an input of that shape; None where the plain kernels serve."""
     kernel = spread(k.attrs["kernel"], len(shape) - 2)
     axes = make_axes(k.attrs, kernel, shape[2:])
@@ -31,7 +31,7 @@ def _axes(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Axis, Axis] | None:
     return found if 0 not in shape and found != (Axis(1), Axis(1)) else None
 
 
-def _is_read(k: KernelArgs, slot: str) -> bool:
+def is_read(k: KernelArgs, slot: str) -> bool:
     """Whether anybody reads an output after the kernel ran."""
     plan, (name,) = getattr(k.frame, "plan", None), k.op.outputs[slot]
     if plan is None or name in plan.live_out:
@@ -51,18 +51,18 @@ def _usable(k: KernelArgs, array: Any) -> tuple[Any, Call | None]:
     return copy, copying(k.xp, array, copy)
 
 
-def _words(work: Work, axes: tuple[Axis, Axis], large: Any, small: Any) -> list[int]:
+def words(work: Work, axes: tuple[Axis, Axis], large: Any, small: Any) -> list[int]:
     """The words that all functions begin with: up to the steps of the small array."""
     large, small = _lift(large), _lift(small)
     down, right = axes
-    words = [*large.shape, *small.shape[2:], down.kernel, right.kernel, down.stride, right.stride]
-    words += [down.before, right.before]
+    found = [*large.shape, *small.shape[2:], down.kernel, right.kernel, down.stride, right.stride]
+    found += [down.before, right.before]
     for array in (large, small):
         strides = steps(array)
         if array.shape[1] == 1:
             strides[1] = 1
-        words += [work.keep(array), *strides]
-    return words
+        found += [work.keep(array), *strides]
+    return found
 
 
 def _tiles(axes: tuple[Axis, Axis], large: Any, small: Any) -> bool:
@@ -85,13 +85,13 @@ def _run(
     means: bool,
 ) -> Call:
     work = Work(large.dtype)
-    words = _words(work, axes, large, small)
-    words += [0 if winners is None else work.keep(winners), int(means)]
-    words += _factors(k, work, axes, large, small) if means else [0, 0]
+    found = words(work, axes, large, small)
+    found += [0 if winners is None else work.keep(winners), int(means)]
+    found += _factors(k, work, axes, large, small) if means else [0, 0]
     if name == "spread":
-        words.append(int(_tiles(axes, large, small)))
+        found.append(int(_tiles(axes, large, small)))
     taps = axes[0].kernel * axes[1].kernel
-    work.add(name, words, small.size * taps * _WORK)
+    work.add(name, found, small.size * taps * _WORK)
     return work.call()
 
 
@@ -112,18 +112,18 @@ def _factors(
 
 def max_pool(k: KernelArgs) -> Call | None:
     """Forward; None for windows that are too large."""
-    axes = _axes(k, k.shape("x"))
+    axes = windows(k, k.shape("x"))
     if axes is None or not suited(k["out"]):
         return None
     x, copy = _usable(k, k["x"])
     index = k.get("index")
-    winners = index if index is not None and _is_read(k, "index") else None
+    winners = index if index is not None and is_read(k, "index") else None
     return in_order(copy, _run(k, "pool", axes, x, k["out"], winners, False))
 
 
 def max_pool_grad(k: KernelArgs) -> Call | None:
     """Gradient; None where the maximum was left to the plain kernel."""
-    axes = _axes(k, k.shape("x"))
+    axes = windows(k, k.shape("x"))
     if axes is None or not suited(k["x_grad"]):
         return None
     grad, copy = _usable(k, k["out_grad"])
@@ -132,7 +132,7 @@ def max_pool_grad(k: KernelArgs) -> Call | None:
 
 def avg_pool(k: KernelArgs) -> Call | None:
     """Forward; None for windows that are too large."""
-    axes = _axes(k, k.shape("x"))
+    axes = windows(k, k.shape("x"))
     if axes is None or not suited(k["x"], k["out"]):
         return None
     return _run(k, "pool", axes, k["x"], k["out"], None, True)
@@ -140,7 +140,7 @@ def avg_pool(k: KernelArgs) -> Call | None:
 
 def avg_pool_grad(k: KernelArgs) -> Call | None:
     """Gradient; None for windows that are too large."""
-    axes = _axes(k, k.shape("x"))
+    axes = windows(k, k.shape("x"))
     if axes is None or not suited(k["out_grad"], k["x_grad"]):
         return None
     return _run(k, "spread", axes, k["x_grad"], k["out_grad"], None, True)
