@@ -46,6 +46,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "collective",
         "control",
         "backends",
+        "direct",
         "all",
     ),
     "nnet3": (

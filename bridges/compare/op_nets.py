@@ -26,6 +26,8 @@ _PLAIN = {
     "OPSCOPE_FUSE": "0",
     "OPSCOPE_REUSE": "0",
     "OPSCOPE_INPLACE": "0",
+    "OPSCOPE_CHANNELS_LAST": "0",
+    "OPSCOPE_TAILS": "0",
     "OPSCOPE_RECURRENT": "steps",
     "OPSCOPE_LIBRARIES": "xp",
 }

@@ -166,9 +166,7 @@ class OperatorDef:
 
         def add(bind: Bind) -> Bind:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
-            entry = KernelEntry(
-                bind, device, only, library, in_loops, channels_last, tails
-            )
+            entry = KernelEntry(bind, device, only, library, in_loops, channels_last, tails)
             self.kernels.append(entry)
             self._fitting.clear()
             return bind

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
@@ -14,7 +14,7 @@ from ..base import settings
 from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
-from ..base.errors import OpscopeError, VariableError, nearest
+from ..base.errors import OpscopeError, VariableError
 from ..base.python.cached import new_lock
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec
@@ -24,7 +24,7 @@ from ..ir.messages import from_message, to_message, var_from_message
 from ..ir.names import LOSS_SCALE
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, SlotsGiven, expand_op, node_of
-from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries, load_operators
+from ..ir.registry import REGISTERED
 from ..parallel.handshake import agree
 from ..passes.backward import build_backward
 from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
@@ -32,7 +32,8 @@ from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, check_live_out, check_places, register_net
-from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_plan
+from .options import PlanOptions, current_options
+from .plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
 _MAX_PLANS = 64
@@ -451,44 +452,8 @@ class PlainNet(Net):
         return f"<PlainNet {self.name or '?'}: {len(self.operators)} operators>"
 
 
-def current_options(place: Place | None = None) -> PlanOptions:
-    """Plan switches as the environment sets them now, for plans on a place.
-
-    Raises:
-        OpscopeError: a switch has a value that it cannot have.
-    """
-    return PlanOptions(
-        fuse=settings.is_on("OPSCOPE_FUSE"),
-        reuse=settings.is_on("OPSCOPE_REUSE"),
-        inplace=settings.is_on("OPSCOPE_INPLACE"),
-        tails=settings.is_on("OPSCOPE_TAILS"),
-        channels_last=place is not None and place.kind == "cpu" and settings.is_on("OPSCOPE_CHANNELS_LAST"),
-        libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
-    )
-
-
-@lru_cache(maxsize=64)
-def _listed_libraries(text: str) -> tuple[str, ...]:
-    """The kernel libraries that a text lists, separated by commas; the reference is always one.
-
-    Raises:
-        OpscopeError: no operator has a kernel of such a library.
-    """
-    names = tuple(name for part in text.split(",") if (name := part.strip()))
-    if not kernel_libraries().issuperset(names):
-        load_operators()
-    known = kernel_libraries()
-    for name in names:
-        if name not in known:
-            raise OpscopeError(
-                f"OPSCOPE_LIBRARIES={text}: no kernel library {name!r}{nearest(name, known)};"
-                f" there are {', '.join(sorted(known))}"
-            )
-    return names if REFERENCE in names else (*names, REFERENCE)
-
-
 def grouping(place: Place, options: PlanOptions = _NO_TAILS) -> Grouping:
-    """`make_plan`'s function that groups operators into chains, and with their tails by `options`."""
+    """`make_plan`'s function that groups operators into chains, with tails where options say so."""
     from .fuse import group_chains
 
     libraries = options.libraries if options.tails else ()

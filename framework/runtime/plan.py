@@ -18,22 +18,10 @@ from ..ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ..ir.infer import declared_spec, infer_specs
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
-from ..ir.registry import REFERENCE
 from .layouts import channels_last
+from .options import PlanOptions
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """Switches that change how a plan runs, never what it computes."""
-
-    fuse: bool = True
-    reuse: bool = True
-    inplace: bool = True
-    channels_last: bool = False
-    tails: bool = False
-    libraries: tuple[str, ...] = (REFERENCE,)
 
 
 class Chain(list[Operator]):
@@ -280,9 +268,7 @@ def _lay_out(plan: Plan, span: Range) -> None:
     buckets = {name: names for names in plan.joined for name in names}
     if plan.options.channels_last and plan.options.fuse:
         fixed = outside | bases | set(views) | buckets.keys()
-        plan.channels_last = channels_last(
-            plan.steps, plan.specs, fixed, plan.options.libraries
-        )
+        plan.channels_last = channels_last(plan.steps, plan.specs, fixed, plan.options.libraries)
     free = _FreeBlocks()
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there

@@ -158,23 +158,23 @@ INLINE void tile_T(const int high, const int wide, const int apart, word step, w
   for (int i = 0; i < high; i++) memcpy(out + po[i], part[i], outs * sizeof(T));
 }
 
-#define ARGS word step, word taps, const word *tap, word c, const T *x, const word *px,            \\
+#define ARGS word step, word taps, const word *tap, word c, const T *x, const word *px, \\
              const T *w, word panel, const T *bias, word relu, T *out, const word *po, word outs
 typedef void (*tiler_T)(ARGS);
-#define TILE(high, wide, name, apart)                                                              \\
-  static void tile_T_##high##_##wide##_##name(ARGS) {                                              \\
-    tile_T(high, wide, apart, step, taps, tap, c, x, px, w, panel, bias, relu, out, po, outs);     \\
+#define TILE(high, wide, name, apart) \\
+  static void tile_T_##high##_##wide##_##name(ARGS) { \\
+    tile_T(high, wide, apart, step, taps, tap, c, x, px, w, panel, bias, relu, out, po, outs); \\
   }
-#define ROW(high, wide)                                                                            \\
-  TILE(high, wide, 1, 1) TILE(high, wide, 3, 3) TILE(high, wide, 16, 16) TILE(high, wide, 32, 32)  \\
-  TILE(high, wide, 64, 64) TILE(high, wide, even, -1)                                              \\
-  static tiler_T tiler_T_##high##_##wide(word step) {                                                \\
-    return step == 16   ? tile_T_##high##_##wide##_16                                              \\
-           : step == 32 ? tile_T_##high##_##wide##_32                                              \\
-           : step == 64 ? tile_T_##high##_##wide##_64                                              \\
-           : step == 1  ? tile_T_##high##_##wide##_1                                               \\
-           : step == 3  ? tile_T_##high##_##wide##_3                                               \\
-                        : tile_T_##high##_##wide##_even;                                           \\
+#define ROW(high, wide) \\
+  TILE(high, wide, 1, 1) TILE(high, wide, 3, 3) TILE(high, wide, 16, 16) TILE(high, wide, 32, 32) \\
+  TILE(high, wide, 64, 64) TILE(high, wide, even, -1) \\
+  static tiler_T tiler_T_##high##_##wide(word step) { \\
+    return step == 16   ? tile_T_##high##_##wide##_16 \\
+           : step == 32 ? tile_T_##high##_##wide##_32 \\
+           : step == 64 ? tile_T_##high##_##wide##_64 \\
+           : step == 1  ? tile_T_##high##_##wide##_1 \\
+           : step == 3  ? tile_T_##high##_##wide##_3 \\
+                        : tile_T_##high##_##wide##_even; \\
   }
 ROW(16, 1) ROW(12, 1) ROW(8, 1) ROW(8, 2) ROW(6, 4)
 #undef ROW
@@ -271,7 +271,7 @@ EXPORT void conv_T(const word *b, word t, word threads) {
   }
 }
 
-/* s[high][wide] += values at `at` (side: they lie side by side) of each pixel times its gradients */
+/* s[high][wide] += values at `at` (side: side by side) of each pixel times its gradients */
 INLINE void sums_T(const int high, const int wide, const int side, word count, const T *x,
                    const word *px, const word *at, const T *g, word gstep, T *to, word outs) {
   vec_T s[16][4];
@@ -298,12 +298,12 @@ INLINE void sums_T(const int high, const int wide, const int side, word count, c
     for (int v = 0; v < wide; v++) *(row_T *)(to + i * outs + v * LANES_T) = s[i][v];
 }
 
-#define ARGS word count, const T *x, const word *px, const word *at, const T *g, word gstep,       \\
+#define ARGS word count, const T *x, const word *px, const word *at, const T *g, word gstep, \\
              T *to, word outs
 typedef void (*summer_T)(ARGS);
-#define SUMS(high, wide, side)                                                                     \\
-  static void sums_T_##high##_##wide##_##side(ARGS) {                                              \\
-    sums_T(high, wide, side, count, x, px, at, g, gstep, to, outs);                                \\
+#define SUMS(high, wide, side) \\
+  static void sums_T_##high##_##wide##_##side(ARGS) { \\
+    sums_T(high, wide, side, count, x, px, at, g, gstep, to, outs); \\
   }
 SUMS(1, 1, 0) SUMS(4, 1, 0) SUMS(8, 1, 0) SUMS(16, 1, 1)
 SUMS(1, 2, 0) SUMS(4, 2, 0) SUMS(8, 2, 0) SUMS(8, 2, 1)
@@ -369,7 +369,7 @@ EXPORT void sums_of_T(const word *b, word t, word threads) {
 }
 
 /* parts, rows, outs of whole vectors, sums; then rows and outs that are wanted: gradient by the
-   weights (or 0), places of the rows in it, step of an out; gradient by the bias (or 0), its step */
+   weights (or 0), places of the rows in it, step of an out; that by the bias (or 0), its step */
 EXPORT void total_T(const word *b, word t, word threads) {
   const word parts = b[0], rows = b[1], outs = b[2], all = (rows + 1) * outs;
   T *sums = (T *)b[3];

@@ -23,7 +23,7 @@ _FEWEST = 4
 _CACHE = 24 << 10
 """Bytes of image and gradient that are gone over again and again for sums."""
 _FULL = 0.8
-"""Share of multiplications with what is no padding from which it is not worth leaving the others."""
+"""Share of multiplications with what is no padding from which the others are not left out."""
 _PART = 1 << 16
 """Multiplications from which a part of an image is worth being one."""
 
@@ -85,9 +85,7 @@ def conv(k: KernelArgs) -> Call | None:
     return work.call()
 
 
-def forward(
-    k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any, tail: Tail
-) -> None:
+def forward(k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any, tail: Tail) -> None:
     """The convolution of one group, with its tail."""
     x, out = s.part(s.large, group), s.part(s.small, group)
     into = _Target(out, x.shape[0], tail.relu)
@@ -344,11 +342,15 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
     for row, down in enumerate(taps[0]):
         for column, right in enumerate(taps[1]):
             rows, columns = slice(row, None, s.down.stride), slice(column, None, s.right.stride)
-            count = [len(range(*part.indices(size)))
-                     for part, size in zip((rows, columns), x_grad.shape[2:], strict=True)]  # fmt: skip
+            count = [
+                len(range(*part.indices(size)))
+                for part, size in zip((rows, columns), x_grad.shape[2:], strict=True)
+            ]
             at = np.array([(dy + top) * seen.row + (dx + left) * seen.pixel
                            for _, dy in down for _, dx in right], np.int64)  # fmt: skip
-            numbers = np.array([ky * w.shape[3] + kx for ky, _ in down for kx, _ in right], np.int64)
+            numbers = np.array(
+                [ky * w.shape[3] + kx for ky, _ in down for kx, _ in right], np.int64
+            )
             pixels = np.arange(count[0])[:, None] * seen.row + np.arange(count[1]) * seen.pixel
             phase = _Phase(
                 at,

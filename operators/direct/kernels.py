@@ -39,9 +39,7 @@ def _register(
 
 
 for _entry, _after in ((_conv.conv1d, _pool.max_pool1d), (_conv.conv2d, _pool.max_pool2d)):
-    _register(
-        _entry, _convolutions.conv, _convolutions.conv_grad, tails=("relu", _after.type)
-    )
+    _register(_entry, _convolutions.conv, _convolutions.conv_grad, tails=("relu", _after.type))
 for _entry in (_pool.max_pool1d, _pool.max_pool2d):
     _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):

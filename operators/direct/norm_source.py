@@ -69,7 +69,8 @@ static void plane_moments_T(const T *x, word size, double *sum) {
       q += a * a;
     }
     squares = total_of_T(q);
-    for (word i = whole * LANES_T; i < count; i++) squares += (x[at + i] - mean) * (x[at + i] - mean);
+    for (word i = whole * LANES_T; i < count; i++)
+      squares += (x[at + i] - mean) * (x[at + i] - mean);
     join_T(sum, count, mean, squares);
   }
 }

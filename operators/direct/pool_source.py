@@ -112,7 +112,8 @@ EXPORT void spread_T(const word *b, word t, word threads) {
         span_T(q, b[9], b[11], kw, b[3], &x0, &x1);
         T *x = whole + (p * b[8] - b[10]) * sx[2] + (q * b[9] - b[11]) * sx[3];
         const T *g = (const T *)b[17] + n * so[0] + p * so[2] + q * so[3];
-        const uint8_t *winner = b[22] ? (const uint8_t *)b[22] + ((n * high + p) * wide + q) * c : 0;
+        const uint8_t *winner = (const uint8_t *)b[22];
+        if (winner) winner += ((n * high + p) * wide + q) * c;
         const T factor = b[23] ? down[p] * right[q] : 1;
         for (word i = 0; i < c; i += LANES_T) {
           if (side && c - i >= LANES_T) {

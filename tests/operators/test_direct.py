@@ -60,9 +60,7 @@ def run(
     return {name: arrays[name] for name in op.output_vars()}
 
 
-def check(
-    node: OpNode, given: Mapping[str, np.ndarray], layout: str, train: bool = True
-) -> bool:
+def check(node: OpNode, given: Mapping[str, np.ndarray], layout: str, train: bool = True) -> bool:
     """Compare with the plain kernel in float64; whether the library took it."""
     found = run(node, given, "direct", layout, train)
     if found is None:
