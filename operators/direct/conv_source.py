@@ -228,12 +228,43 @@ static void pixels_T(word i0, word i1, word step, word taps, const word *tap, wo
 }
 #undef ARGS
 
+/* as pixels, where each output has one channel of its own */
+static void depthwise_T(word i0, word i1, word taps, const word *tap, const T *x, const word *px,
+                        const T *w, word panel, const T *bias, word relu, T *out, const word *po,
+                        word outs) {
+  for (word o = 0; o < outs; o += LANES_T, w += panel) {
+    const vec_T begin = bias ? (vec_T) * (const row_T *)(bias + o) : (vec_T){0};
+    const word lanes = least(LANES_T, outs - o);
+    for (word i = i0; i < i1; i += 4) {
+      const word *at = px + i, few = least(4, i1 - i);
+      vec_T s[4] = {begin, begin, begin, begin};
+      if (few == 4)
+        for (word k = 0; k < taps; k++) {
+          const vec_T b = *(const row_T *)(w + k * LANES_T);
+          const T *base = x + tap[k] + o;
+          for (int j = 0; j < 4; j++) s[j] += *(const row_T *)(base + at[j]) * b;
+        }
+      else
+        for (word j = 0; j < few; j++)
+          for (word k = 0; k < taps; k++)
+            s[j] += *(const row_T *)(x + tap[k] + o + at[j]) * *(const row_T *)(w + k * LANES_T);
+      for (word j = 0; j < few; j++) {
+        if (relu) s[j] = (vec_T)((flags_T)s[j] & ~(s[j] < (vec_T){0}));
+        if (lanes == LANES_T)
+          *(row_T *)(out + po[i + j] + o) = s[j];
+        else
+          memcpy(out + po[i + j] + o, s + j, lanes * sizeof(T));
+      }
+    }
+  }
+}
+
 /* images, parts of an image; threads that have memory; channels, outs, bias (padded with zeros to
    whole vectors, or 0), relu; out, steps of image and output; memory for outputs (or 0: channels
    of out lie side by side), elements of that for a thread; distance of neighbouring pixels; number
    of phases, their words: taps, places of taps, panels, elements of a panel, pixels, their places
    in the image, in the memory (or out), and in out; then the image (15 words); words of a pooling
-   of one image from the memory into out (or 0). */
+   of one image from the memory into out (or 0); whether each output has one channel of its own. */
 EXPORT void pool_T(const word *b, word t, word threads);
 
 EXPORT void conv_T(const word *b, word t, word threads) {
@@ -250,8 +281,13 @@ EXPORT void conv_T(const word *b, word t, word threads) {
     for (word phase = 0; phase < b[13]; phase++, p += 8) {
       const word i0 = p[4] * part / parts, i1 = p[4] * (part + 1) / parts;
       const word *po = (const word *)p[6], *places = (const word *)p[7];
-      pixels_T(i0, i1, b[12], p[0], (const word *)p[1], c, x, (const word *)p[5],
-               (const T *)p[2], p[3], bias, relu, b[10] ? own : out, po, outs);
+      if (b[31]) {
+        depthwise_T(i0, i1, p[0], (const word *)p[1], x, (const word *)p[5], (const T *)p[2], p[3],
+                    bias, relu, b[10] ? own : out, po, outs);
+      } else {
+        pixels_T(i0, i1, b[12], p[0], (const word *)p[1], c, x, (const word *)p[5],
+                 (const T *)p[2], p[3], bias, relu, b[10] ? own : out, po, outs);
+      }
       if (b[10] && !b[30])
         for (word o0 = 0; o0 < outs; o0 += 16)
           for (word i = i0; i < i1; i += 16)
@@ -311,9 +347,28 @@ SUMS(1, 4, 0) SUMS(4, 4, 0) SUMS(4, 4, 1)
 #undef SUMS
 #undef ARGS
 
+/* to[high] += values at `at` of each pixel times its gradients, lane by lane */
+static void products_T(word high, word count, const T *x, const word *px, const word *at,
+                       const T *g, word gstep, T *to, word outs) {
+  vec_T s[8];
+  word place[8];
+  for (int i = 0; i < 8; i++) {
+    s[i] = (vec_T){0};
+    place[i] = at[i < high ? i : 0];
+  }
+  for (word j = 0; j < count; j++) {
+    const T *base = x + px[j];
+    const vec_T b = *(const row_T *)(g + j * gstep);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) s[i] += *(const row_T *)(base + place[i]) * b;
+  }
+  for (int i = 0; i < high; i++) *(row_T *)(to + i * outs) += s[i];
+}
+
 /* parts, images; threads that have memory; rows (tap, channel) and their places; pixels, their
    places; outs (of whole vectors); pixels that are taken at a time; sums: rows + 1 for each part;
-   step of a pixel's gradients; then the image (15 words) and the gradients as an image (15) */
+   step of a pixel's gradients; then the image (15 words) and the gradients as an image (15);
+   whether each out has one channel of its own: rows are taps then */
 EXPORT void sums_of_T(const word *b, word t, word threads) {
   threads = least(threads, b[2]);
   if (t >= threads) return;
@@ -331,7 +386,11 @@ EXPORT void sums_of_T(const word *b, word t, word threads) {
         for (word o = 0, wide; o < outs; o += wide * LANES_T) {
           const word left = (outs - o) / LANES_T;
           wide = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-          for (word r = 0, high; r < rows; r += high) {
+          for (word r = 0; b[41] && r < rows; r += 8)
+            for (word v = o; v < o + wide * LANES_T; v += LANES_T)
+              products_T(least(8, rows - r), few, x + v, pixel, at + r, from + v, gstep,
+                         sums + r * outs + v, outs);
+          for (word r = 0, high; !b[41] && r < rows; r += high) {
             const word rest = rows - r;
             summer_T f;
 #define SIDE(high) (at[r + high - 1] - at[r] == high - 1)

@@ -37,6 +37,9 @@ class _Shapes:
         self.down, self.right = (Axis(1), *axes) if self.lifted else axes
         self.groups = k.attrs["groups"]
         self.large, self.small, self.w = map(self.lift, (large, small, w))
+        self.deep = self.groups > 1 and w.shape[1] == 1 and self.groups == w.shape[0]
+        if self.deep:  # all groups at once, lane by lane
+            self.groups = 1
 
     def lift(self, array: Any) -> Any:
         return array[:, :, None] if array is not None and self.lifted else array
@@ -69,7 +72,9 @@ def _declines(k: KernelArgs, rank: int) -> bool:
     """Whether the convolution is better off with matrix products."""
     filters, channels = k.shape("w")[:2]
     groups = k.attrs["groups"]
-    return rank > 2 or min(filters // groups, channels if groups > 1 else filters) < _FEWEST
+    deep = groups == filters > _FEWEST and channels == 1
+    few = min(filters // groups, channels if groups > 1 else filters) < _FEWEST
+    return rank > 2 or (few and not deep)
 
 
 def conv(k: KernelArgs) -> Call | None:
@@ -88,17 +93,18 @@ def conv(k: KernelArgs) -> Call | None:
 def forward(k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any, tail: Tail) -> None:
     """The convolution of one group, with its tail."""
     x, out = s.part(s.large, group), s.part(s.small, group)
-    into = _Target(out, x.shape[0], tail.relu)
+    into = _Target(out, x.shape[0], tail.relu, deep=s.deep)
     if tail.pool is not None:
         shape = (1,) * s.lifted + tail.shape[2:]
         memory = k.scratch((threads(), *shape, w.shape[0]), x.dtype)
         image_of_one = memory[:1].transpose(0, 3, 1, 2)
         pool = work.words(tail.words(work, image_of_one, out[:1]))
-        into = _Target(image_of_one, x.shape[0], tail.relu, pool, memory, out)
+        into = _Target(image_of_one, x.shape[0], tail.relu, pool, memory, out, s.deep)
     plane = into.array.shape[2:]
     depth = w[0].size
     parts = 1 if tail.pool is not None else _parts(x.shape[0], out[0].size * depth)
-    seen = image(k, work, x, s.frame(plane), at_once=parts > 1)
+    ragged = s.deep and x.shape[1] % lanes(x.dtype) != 0  # vectors reach beyond the array
+    seen = image(k, work, x, s.frame(plane), at_once=parts > 1, copy=ragged)
     panels = _pack(k, work, w, 0, np.arange(w[0, 0].size), keep=not k.train)
     phase = _Phase(
         s.taps(seen.row, seen.pixel),
@@ -120,6 +126,7 @@ class _Target:
         batch: number of images. relu: whether the activation follows.
         pool: address of the words of a pooling, or 0; `memory`: of all threads, for it; `pooled`:
             what it writes.
+        deep: each output has one channel of its own.
     """
 
     array: Any
@@ -128,6 +135,7 @@ class _Target:
     pool: int = 0
     memory: Any = None
     pooled: Any = None
+    deep: bool = False
 
 
 @dataclass(frozen=True)
@@ -259,7 +267,7 @@ def _run(
     given = into.batch, parts, threads(), phases[0].panels.shape[2], outs, bias, int(into.relu)
     address = work.keep(out), sn, sc, own, room, step, len(phases), work.words(words)
     total = into.batch * into.array[0].size * depth
-    work.add("conv", (*given, *address, *seen.words, into.pool), total)
+    work.add("conv", (*given, *address, *seen.words, into.pool, int(into.deep)), total)
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -272,9 +280,9 @@ def conv_grad(k: KernelArgs) -> Call | None:
     x = k["x"] if w_grad is not None else None
     if _declines(k, grad.ndim - 2) or not suited(grad, w, x, x_grad, w_grad, b_grad):
         return None
-    if x_grad is not None and k.shape("w")[1] < _FEWEST:
-        return None
     s, work = _Shapes(k, x if x is not None else x_grad, grad, w), Work(grad.dtype)
+    if x_grad is not None and w.shape[1] < _FEWEST and not s.deep:
+        return None
     filters = w.shape[0] // s.groups
     for group in range(s.groups):
         own = slice(group * filters, (group + 1) * filters)
@@ -298,8 +306,9 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
         step = 0
     else:
         x = s.part(s.large, group)
-        seen = image(k, work, x, s.frame(shape), at_once=False)
-        channels = np.arange(x.shape[1])
+        ragged = s.deep and room != outs
+        seen = image(k, work, x, s.frame(shape), at_once=False, copy=ragged)
+        channels = np.arange(1 if s.deep else x.shape[1])
         at = (s.taps(seen.row, seen.pixel)[:, None] + channels).reshape(-1)
         so, si, down, right = steps(w_grad)
         taps = np.arange(w_grad[0, 0].size)
@@ -315,7 +324,7 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
         "sums_of",
         (
             *(parts, batch, threads(), len(at), work.words(at), len(pixels), work.words(pixels)),
-            *(room, few, work.keep(sums), given.pixel, *seen.words, *given.words),
+            *(room, few, work.keep(sums), given.pixel, *seen.words, *given.words, int(s.deep)),
         ),
         grad.size * len(at),
     )
@@ -337,7 +346,9 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
              zip(taps, x_grad.shape[2:], (s.down, s.right), strict=True)]  # fmt: skip
     (top, high), (left, wide) = spans
     parts = _parts(grad.shape[0], grad[0].size * w[0].size)
-    seen = image(k, work, grad, Frame(high, wide, top, left), at_once=parts > 1)
+    ragged = s.deep and grad.shape[1] % lanes(grad.dtype) != 0
+    frame = Frame(high, wide, top, left)
+    seen = image(k, work, grad, frame, at_once=parts > 1, copy=ragged)
     phases = []
     for row, down in enumerate(taps[0]):
         for column, right in enumerate(taps[1]):
@@ -354,14 +365,14 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
             pixels = np.arange(count[0])[:, None] * seen.row + np.arange(count[1]) * seen.pixel
             phase = _Phase(
                 at,
-                _pack(k, work, w, 1, numbers),
+                _pack(k, work, w, 0 if s.deep else 1, numbers),
                 pixels.reshape(-1),
                 _places(x_grad, rows, columns),
             )
             reach = [_reach(shift, count[0], grad.shape[2]) for _, shift in down]
             phases += _without_padding(phase, reach, count[0]) if right else [phase]
-    depth = w.shape[0] * w[0, 0].size // max(len(phases), 1)
-    into = _Target(x_grad, len(x_grad))
+    depth = (1 if s.deep else w.shape[0]) * w[0, 0].size // max(len(phases), 1)
+    into = _Target(x_grad, len(x_grad), deep=s.deep)
     _run(k, work, seen, phases, seen.pixel, into, None, parts, depth)
 
 

@@ -83,6 +83,8 @@ def conv_case(rng: np.random.Generator, rank: int, dtype: Any) -> tuple[Any, Any
     """Random shapes of a convolution: x, w, attributes."""
     groups = int(rng.choice([1, 1, 1, 2]))
     channels, filters = (groups * int(rng.choice([1, 3, 4, 8, 16, 17, 33, 64])) for _ in range(2))
+    if rng.random() < 0.3:  # a filter for each channel
+        groups = channels = filters = int(rng.choice([5, 16, 23, 64]))
     kernel = [int(rng.integers(1, 5)) for _ in range(rank)]
     attrs: dict[str, Any] = {
         "stride": [int(rng.integers(1, 4)) for _ in range(rank)],
