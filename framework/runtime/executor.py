@@ -269,7 +269,9 @@ class Frame:
                 return call
         self._scratch.restart()
         if len(step.operators) > 1:
-            return bind_tailed(self, step, self._bind_one)
+            plan = self.plan
+            libraries = plan.options.libraries
+            return bind_tailed(step, self.arrays, plan.specs, self, libraries, self._bind_one)
         return self._bind_one(step.operators[0], self.arrays)
 
     def _bind_one(self, op: Operator, arrays: Mapping[str, Any]) -> Callable[[], Any]:

@@ -9,7 +9,6 @@ everybody who reads or writes it takes it, and everybody whom it must lie alike 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,7 @@ from ..base.shape import ArraySpec
 from ..fusion import compiler
 from ..fusion.codegen import FULL, ONE
 from ..ir.registry import REFERENCE
-
-if TYPE_CHECKING:
-    from .plan import PlanStep
+from .steps import PlanStep
 
 _DTYPES = np.dtype(np.float32), np.dtype(np.float64)
 _RANKS = 3, 4

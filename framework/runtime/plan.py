@@ -20,39 +20,15 @@ from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .layouts import channels_last
 from .options import PlanOptions
+from .steps import Chain, PlanStep
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
-
-
-class Chain(list[Operator]):
-    """Operators that run as one step, and the loops that they fuse into.
-
-    Attributes:
-        loops: the fused loops, for fuse.py; empty where the operators do not fuse.
-    """
-
-    def __init__(self, operators: Iterable[Operator], loops: Sequence[Sequence[Any]] = ()) -> None:
-        super().__init__(operators)
-        self.loops = loops
 
 
 Grouping = Callable[
     [Sequence[Operator], Mapping[str, ArraySpec], set[str], Mapping[str, str]], list[Chain]
 ]
 """(operators, specs, live_out, view -> base) -> chains of operators that run as one step each."""
-
-
-@dataclass(frozen=True)
-class PlanStep:
-    """One callable of the loop: a single operator, or several that are fused into one kernel.
-
-    `reads` and `writes` leave out what stays inside a fused chain; `loops` is that of the chain.
-    """
-
-    operators: tuple[Operator, ...]
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    loops: Sequence[Sequence[Any]] = ()
 
 
 @dataclass

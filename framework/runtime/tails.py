@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..base.shape import ArraySpec
 from ..fusion.team import in_order
-from ..ir.kernel_args import KernelArgs
+from ..ir.kernel_args import KernelArgs, KernelFrame
 from ..ir.operation import Operator
-
-if TYPE_CHECKING:
-    from .executor import Frame
-    from .plan import Chain, PlanStep
+from .steps import Chain, PlanStep
 
 
 def with_tails(
@@ -66,24 +64,30 @@ def _tails(op: Operator, device: str, libraries: Sequence[str]) -> tuple[str, ..
 
 
 def bind_tailed(
-    frame: Frame, step: PlanStep, bind: Callable[[Operator, Mapping[str, Any]], Callable[[], Any]]
+    step: PlanStep,
+    known: Mapping[str, Any],
+    specs: Mapping[str, ArraySpec],
+    frame: KernelFrame,
+    libraries: Sequence[str],
+    bind: Callable[[Operator, Mapping[str, Any]], Callable[[], Any]],
 ) -> Callable[[], Any]:
     """One call for an operator and its tail.
 
     Args:
+        known: arrays of the variables that are in memory. specs: shapes and dtypes of all.
+        libraries: of kernels, the best first.
         bind: makes the call of one operator for some arrays.
     """
     first, *tail = step.operators
-    specs = frame.plan.specs
     dtype = specs[step.writes[0]][1]
-    for kernel in first.entry.kernels_for("cpu", dtype, frame.plan.options.libraries):
+    for kernel in first.entry.kernels_for("cpu", dtype, libraries):
         if kernel.tails:
-            args = KernelArgs(first, frame.arrays, specs, frame)
-            args.tail = tuple(KernelArgs(op, frame.arrays, specs, frame) for op in tail)
+            args = KernelArgs(first, known, specs, frame)
+            args.tail = tuple([KernelArgs(op, known, specs, frame) for op in tail])
             call = kernel.bind(args)
             if call is not None:
                 return call
-    arrays = dict(frame.arrays)
+    arrays = dict(known)
     for op in step.operators:
         for name in op.output_vars():
             if name not in arrays:

@@ -22,6 +22,10 @@ _FEWEST = 4
 """Channels or filters of a group from which a vector of them is worth its other lanes."""
 _CACHE = 24 << 10
 """Bytes of image and gradient that are gone over again and again for sums."""
+_LEAST = 128
+"""Pixels that are gone over at least, as all sums pass by for each such piece."""
+_MANY = 512
+"""Channels of image and gradient together from which it is twice as many."""
 _FULL = 0.8
 """Share of multiplications with what is no padding from which the others are not left out."""
 _PART = 1 << 16
@@ -319,7 +323,8 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
     parts = min(batch, threads())
     pixels = s.pixels(seen.row, seen.pixel, shape)
     sums = k.scratch((parts, len(at) + 1, room), dtype)
-    few = max(_CACHE // dtype.itemsize // (x.shape[1] + room), 16)
+    depth = x.shape[1] + room
+    few = max(_CACHE // dtype.itemsize // depth, _LEAST * (2 if depth >= _MANY else 1))
     work.add(
         "sums_of",
         (
