@@ -47,6 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "control",
         "backends",
         "common",
+        "direct",
         "all",
     ),
     "nnet3": (

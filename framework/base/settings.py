@@ -51,10 +51,22 @@ SWITCHES = {
             "recurrent nets: over whole sequences where that is possible, or one scope a step",
             ("fast", "steps"),
         ),
+        Switch(
+            "OPSCOPE_CHANNELS_LAST",
+            "1",
+            "let images lie in memory with their channels last, where the operators take them so",
+            _FLAG,
+        ),
+        Switch(
+            "OPSCOPE_TAILS",
+            "1",
+            "let kernels compute what follows them: a convolution its activation and its pooling",
+            _FLAG,
+        ),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
             "OPSCOPE_LIBRARIES",
-            "packed,mkl,blas,xp",
+            "packed,direct,mkl,blas,xp",
             "kernel libraries, best first; xp is always there. bf16 before them rounds the"
             " factors of large products to bfloat16",
         ),

@@ -70,6 +70,10 @@ class KernelEntry:
         bind: makes the call. device: "cpu", "gpu", or "" for both.
         dtypes: None for all. library: `REFERENCE`, or the name of a faster one ("mkl").
         in_loops: it serves in the steps of loops only, whose weights are prepared beforehand.
+        channels_last: slots whose arrays [N, C, ...] it takes with their channels last in memory;
+            those in one group lie alike (see runtime/layouts.py).
+        tails: types of operators that it computes along with its own, in this order, where they
+            alone read its result; any of them may be left out (see runtime/tails.py).
     """
 
     bind: Kernel
@@ -77,6 +81,8 @@ class KernelEntry:
     dtypes: frozenset[np.dtype] | None
     library: str
     in_loops: bool = False
+    channels_last: tuple[tuple[str, ...], ...] = ()
+    tails: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -131,6 +137,8 @@ class OperatorDef:
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
         in_loops: bool = False,
+        channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Bind: ...
 
     @overload
@@ -141,6 +149,8 @@ class OperatorDef:
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
         in_loops: bool = False,
+        channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Callable[[Bind], Bind]: ...
 
     def kernel(
@@ -151,12 +161,15 @@ class OperatorDef:
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
         in_loops: bool = False,
+        channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Bind | Callable[[Bind], Bind]:
         """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
 
         def add(bind: Bind) -> Bind:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
-            self.kernels.append(KernelEntry(bind, device, only, library, in_loops))
+            entry = KernelEntry(bind, device, only, library, in_loops, channels_last, tails)
+            self.kernels.append(entry)
             self._fitting.clear()
             return bind
 

@@ -29,6 +29,7 @@ from ..ir.operation import Operator
 from .halves import in_float32
 from .memory import ScratchPool, as_view, fresh, fresh_array, padded
 from .plan import Plan, PlanStep
+from .tails import bind_tailed
 
 FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
 """Binds a step of a plan as fused loops; None where its operator is better off with its kernel."""
@@ -145,7 +146,8 @@ class Frame:
         plan, xp = self.plan, self.xp
         blocks = self._blocks()
         for name, block in plan.placement.items():
-            self.arrays[name] = as_view(blocks[block], plan.specs[name])
+            last = name in plan.channels_last
+            self.arrays[name] = as_view(blocks[block], plan.specs[name], channels_last=last)
         for names in plan.joined:
             self._join(names, blocks[plan.placement[names[0]]])
         for name in plan.live_out:
@@ -267,11 +269,15 @@ class Frame:
             call = self._fused(self, step)
             if call is not None:
                 return call
-        return self._bind_one(step.operators[0])
-
-    def _bind_one(self, op: Operator) -> Callable[[], Any]:
         self._scratch.restart()
-        return bind_operator(op, self.arrays, self.plan.specs, self, self.plan.options.libraries)
+        if len(step.operators) > 1:
+            plan = self.plan
+            libraries = plan.options.libraries
+            return bind_tailed(step, self.arrays, plan.specs, self, libraries, self._bind_one)
+        return self._bind_one(step.operators[0], self.arrays)
+
+    def _bind_one(self, op: Operator, arrays: Mapping[str, Any]) -> Callable[[], Any]:
+        return bind_operator(op, arrays, self.plan.specs, self, self.plan.options.libraries)
 
     # -- running -------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
 from .plan import Chain, Plan, PlanStep
+from .tails import with_tails
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
@@ -163,18 +164,21 @@ def group_chains(
     live_out: set[str],
     views: Mapping[str, str],
     device: str = "cpu",
+    libraries: Sequence[str] = (),
 ) -> list[Chain]:
     """Cut a list of operators into groups that run as one step each.
 
     Args:
         specs: shape and dtype of every variable. live_out: what must be in memory after the run.
         views: view variable -> its base. device: "cpu" or "gpu".
+        libraries: of kernels that may compute what follows them.
     """
     if device == "cpu" and not compiler.available():
         return [Chain([op]) for op in operators]
     memo: _Memo = {}
     operators = _with_epilogues(operators, specs, device, memo)
-    return _grouped(operators, specs, live_out, views, device, memo)
+    chains = _grouped(operators, specs, live_out, views, device, memo)
+    return with_tails(chains, live_out, views, device, libraries)
 
 
 def _with_epilogues(
@@ -323,7 +327,9 @@ def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list
 
 
 def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
-    if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
+    last = not plan.channels_last.isdisjoint((*step.reads, *step.writes))
+    lone = len(step.operators) == 1 and step.loops and not last
+    if lone and step.loops[0][0].cost() < least_cost:
         shape = step.loops[0][0].shape
         if not plan.options.rows or len(shape) != 2 or prod(shape) < _LARGE:
             return []
@@ -337,7 +343,7 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
-    arrays = [[frame.arrays[name] for name in b.variables] for b in bound]
+    arrays = [_in_memory_order(b, [frame.arrays[name] for name in b.variables]) for b in bound]
     if not _no_overlap(bound, arrays):
         return None
     blocks = []
@@ -392,6 +398,17 @@ def _by_rows(
         (writes if number in stores else reads).append(one)
     where = item[0], words.ctypes.data
     return ByRows(shape[0], (where,), tuple(reads), tuple(writes), (words, arrays))
+
+
+def _in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[Any]:
+    """The arrays with their channels last, where all that the loop goes over lie so."""
+    full = [i for i, operand in enumerate(bound.loop.operands) if operand.kind == FULL]
+    if bound.columns or all(arrays[i].flags.c_contiguous for i in full):
+        return arrays
+    moved = {i: np.moveaxis(arrays[i], 1, -1) for i in full if arrays[i].ndim > 2}
+    if len(moved) < len(full) or not all(a.flags.c_contiguous for a in moved.values()):
+        return arrays
+    return [moved.get(i, array) for i, array in enumerate(arrays)]
 
 
 def _words(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> np.ndarray | None:

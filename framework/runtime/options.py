@@ -1,17 +1,31 @@
-"""The switches of a plan, as the environment sets them."""
+"""The options of plans, as the environment sets them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from ..base import settings
+from ..base.backend import Place
 from ..base.errors import OpscopeError, nearest
 from ..ir.registry import REFERENCE, kernel_libraries
-from .plan import PlanOptions
 
 
-def current_options() -> PlanOptions:
-    """Plan switches as the environment sets them now.
+@dataclass(frozen=True)
+class PlanOptions:
+    """Switches that change how a plan runs, never what it computes."""
+
+    fuse: bool = True
+    reuse: bool = True
+    inplace: bool = True
+    rows: bool = True
+    channels_last: bool = False
+    tails: bool = False
+    libraries: tuple[str, ...] = (REFERENCE,)
+
+
+def current_options(place: Place | None = None) -> PlanOptions:
+    """Plan switches as the environment sets them now, for plans on a place.
 
     Raises:
         OpscopeError: a switch has a value that it cannot have.
@@ -21,6 +35,10 @@ def current_options() -> PlanOptions:
         reuse=settings.is_on("OPSCOPE_REUSE"),
         inplace=settings.is_on("OPSCOPE_INPLACE"),
         rows=settings.is_on("OPSCOPE_ROWS"),
+        tails=settings.is_on("OPSCOPE_TAILS"),
+        channels_last=place is not None
+        and place.kind == "cpu"
+        and settings.is_on("OPSCOPE_CHANNELS_LAST"),
         libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
     )
 

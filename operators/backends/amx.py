@@ -73,7 +73,12 @@ def kernel(bind: Callable[..., Call | None], other: Callable[..., Call], *more: 
 def _suited(a: Any, b: Any, out: Any, bias: Any, by: Any) -> tuple[int, int] | None:
     """The steps of a's elements, where the product is large and lies as tiles want it."""
     (m, k), n = a.shape, b.shape[1]
-    if m < FEWEST or min(n, k) < _NARROW or m * n * k < LEAST or (bias is not None and by is not None):
+    if (
+        m < FEWEST
+        or min(n, k) < _NARROW
+        or m * n * k < LEAST
+        or (bias is not None and by is not None)
+    ):
         return None
     if any(x.dtype != np.float32 or not x.flags.aligned for x in (a, b, out)):
         return None
