@@ -60,6 +60,11 @@ SWITCHES = {
             "threads of all that computes; empty: OMP_NUM_THREADS, or the cores that are free",
         ),
         Switch(
+            "OPSCOPE_SPIN",
+            "100",
+            "microseconds that an idle thread looks for work before it sleeps; 0: it sleeps at once",
+        ),
+        Switch(
             "OPSCOPE_PIPES",
             "0",
             "commands that may run: 1: those in file names of a command line; files: also those"
