@@ -1,0 +1,313 @@
+"""C functions over the rows of a matrix: softmax and normalisation, shared between threads.
+
+NumPy makes a pass over memory for each step of a softmax; here a row stays in the cache for all of
+them. A row (or a column, for sums over rows) is computed by one thread in one order, so that no
+result follows the number of threads. Sums are taken in float32 over `BLOCK` elements, and in
+double over these.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...framework.fusion import team
+from ...framework.ir.kernel_args import Call
+
+TYPES = {"float32": "float", "float64": "double"}
+
+_HEAD = """\
+#include <math.h>
+#include <string.h>
+typedef int64_t word;
+enum { BLOCK = 512, TILE = 64 };
+#define INLINE static inline __attribute__((always_inline))
+#define exp_float expf
+#define exp_double exp
+#define log_float logf
+#define log_double log
+static word least(word a, word b) { return a < b ? a : b; }
+static double real(word w) { double d; memcpy(&d, &w, 8); return d; }
+"""
+
+_SOURCE = """\
+INLINE T top_T(const T *x, word n) {
+  T top = -INFINITY;
+#pragma omp simd reduction(max : top)
+  for (word j = 0; j < n; j++) top = x[j] > top ? x[j] : top;
+  return top;
+}
+
+/* sums of f over 0 to n - 1 */
+#define SUM_T(total, n, f)                                              \\
+  double total = 0;                                                     \\
+  for (word start_ = 0; start_ < (n); start_ += BLOCK) {                \\
+    const word end_ = least((n), start_ + BLOCK);                       \\
+    T part_ = 0;                                                        \\
+    _Pragma("omp simd reduction(+ : part_)")                            \\
+    for (word j = start_; j < end_; j++) part_ += (f);                  \\
+    total += part_;                                                     \\
+  }
+
+/* y = exp(x - top); the sum of them */
+INLINE double powers_T(const T *x, T *y, word n, T top) {
+  double total = 0;
+  for (word at = 0; at < n; at += BLOCK) {
+    const word end = least(n, at + BLOCK);
+    T part = 0;
+#pragma omp simd reduction(+ : part)
+    for (word j = at; j < end; j++) {
+      const T e = exp_T(x[j] - top);
+      y[j] = e;
+      part += e;
+    }
+    total += part;
+  }
+  return total;
+}
+
+/* rows, columns, x, out; whether the logarithm is wanted */
+EXPORT void softmax_T(const word *b, word t, word parts) {
+  const word n = b[1];
+  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
+    const T *x = (const T *)b[2] + i * n;
+    T *y = (T *)b[3] + i * n;
+    const T top = top_T(x, n);
+    if (b[4]) {
+      SUM_T(total, n, exp_T(x[j] - top))
+      const T whole = log_T((T)total);
+#pragma omp simd
+      for (word j = 0; j < n; j++) y[j] = (x[j] - top) - whole;
+    } else {
+      const T share = 1 / powers_T(x, y, n, top);
+#pragma omp simd
+      for (word j = 0; j < n; j++) y[j] *= share;
+    }
+  }
+}
+
+/* rows, columns, out, out_grad, x_grad; whether out is the logarithm */
+EXPORT void softmax_grad_T(const word *b, word t, word parts) {
+  const word n = b[1];
+  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
+    const T *y = (const T *)b[2] + i * n, *g = (const T *)b[3] + i * n;
+    T *to = (T *)b[4] + i * n;
+    if (b[5]) {
+      SUM_T(total, n, g[j])
+      const T all = total;
+#pragma omp simd
+      for (word j = 0; j < n; j++) to[j] = g[j] - exp_T(y[j]) * all;
+    } else {
+      SUM_T(total, n, g[j] * y[j])
+      const T all = total;
+#pragma omp simd
+      for (word j = 0; j < n; j++) to[j] = (g[j] - all) * y[j];
+    }
+  }
+}
+
+/* rows, columns, x, out, scale, bias, mean, inverse deviation, epsilon, whether it is centred;
+   0 for what is not there */
+EXPORT void norm_T(const word *b, word t, word parts) {
+  const word n = b[1];
+  const T *scale = (const T *)b[4], *bias = (const T *)b[5];
+  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
+    const T *x = (const T *)b[2] + i * n;
+    T *y = (T *)b[3] + i * n, mean = 0;
+    if (b[9]) {
+      SUM_T(total, n, x[j])
+      mean = total / n;
+    }
+    SUM_T(squares, n, (x[j] - mean) * (x[j] - mean))
+    const T inverse = 1 / sqrt(squares / n + real(b[8]));
+    if (b[6]) ((T *)b[6])[i] = mean;
+    if (b[7]) ((T *)b[7])[i] = inverse;
+    if (scale && bias) {
+#pragma omp simd
+      for (word j = 0; j < n; j++) y[j] = (x[j] - mean) * inverse * scale[j] + bias[j];
+    } else {
+#pragma omp simd
+      for (word j = 0; j < n; j++) y[j] = (x[j] - mean) * inverse;
+      for (word j = 0; scale && j < n; j++) y[j] *= scale[j];
+      for (word j = 0; bias && j < n; j++) y[j] += bias[j];
+    }
+  }
+}
+
+/* rows, columns, x, out_grad, x_grad, scale, mean or 0, inverse deviation */
+EXPORT void norm_grad_T(const word *b, word t, word parts) {
+  const word n = b[1];
+  const T *scale = (const T *)b[5], *means = (const T *)b[6];
+  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
+    const T *x = (const T *)b[2] + i * n, *g = (const T *)b[3] + i * n;
+    T *to = (T *)b[4] + i * n;
+    const T mean = means ? means[i] : 0, inverse = ((const T *)b[7])[i];
+    T shift = 0;
+    if (scale) {
+#pragma omp simd
+      for (word j = 0; j < n; j++) to[j] = g[j] * scale[j];
+      g = to;
+    }
+    if (means) {
+      SUM_T(total, n, g[j])
+      shift = total / n;
+    }
+    SUM_T(along, n, g[j] * (x[j] - mean))
+    const T slope = along / n * inverse * inverse;
+#pragma omp simd
+    for (word j = 0; j < n; j++) to[j] = inverse * (g[j] - shift - (x[j] - mean) * slope);
+  }
+}
+
+/* rows, columns, x, out_grad, scale_grad, bias_grad, mean or 0, inverse deviation */
+EXPORT void norm_sums_T(const word *b, word t, word parts) {
+  const word rows = b[0], n = b[1], tiles = (n + TILE - 1) / TILE;
+  const T *means = (const T *)b[6], *inverses = (const T *)b[7];
+  for (word tile = tiles * t / parts; tile < tiles * (t + 1) / parts; tile++) {
+    const word c = tile * TILE, width = least(TILE, n - c);
+    double scales[TILE] = {0}, biases[TILE] = {0};
+    for (word r = 0; r < rows; r += BLOCK) {
+      T along[TILE] = {0}, plain[TILE] = {0};
+      for (word i = r; i < least(rows, r + BLOCK); i++) {
+        const T *x = (const T *)b[2] + i * n + c, *g = (const T *)b[3] + i * n + c;
+        const T mean = means ? means[i] : 0, inverse = inverses[i];
+#pragma omp simd
+        for (word j = 0; j < width; j++) {
+          along[j] += g[j] * ((x[j] - mean) * inverse);
+          plain[j] += g[j];
+        }
+      }
+      for (word j = 0; j < width; j++) scales[j] += along[j], biases[j] += plain[j];
+    }
+    for (word j = 0; b[4] && j < width; j++) ((T *)b[4])[c + j] = scales[j];
+    for (word j = 0; b[5] && j < width; j++) ((T *)b[5])[c + j] = biases[j];
+  }
+}
+
+/* samples, channels, elements of a channel, x, out, scale, bias, running mean and variance and
+   their new values (or 0), mean and inverse deviation that were used, momentum, epsilon, whether
+   those of the batch are used */
+EXPORT void channels_T(const word *b, word t, word parts) {
+  const word samples = b[0], channels = b[1], n = b[2], size = samples * n, step = channels * n;
+  for (word c = channels * t / parts; c < channels * (t + 1) / parts; c++) {
+    const T *from = (const T *)b[3] + c * n;
+    T *to = (T *)b[4] + c * n;
+    const T was_mean = ((const T *)b[7])[c], was_variance = ((const T *)b[8])[c];
+    double mean = was_mean, variance = was_variance;
+    T new_mean = was_mean, new_variance = was_variance;
+    if (b[15]) {
+      double total = 0, squares = 0;
+      for (word i = 0; i < samples; i++) {
+        const T *x = from + i * step;
+        SUM_T(part, n, x[j])
+        total += part;
+      }
+      mean = total / size;
+      const T middle = mean;
+      for (word i = 0; i < samples; i++) {
+        const T *x = from + i * step;
+        SUM_T(part, n, (x[j] - middle) * (x[j] - middle))
+        squares += part;
+      }
+      variance = squares / size;
+      const double momentum = real(b[13]);
+      new_mean = (1 - momentum) * was_mean + momentum * mean;
+      new_variance = (1 - momentum) * was_variance + momentum * squares / (size - 1);
+    }
+    const T middle = mean, inverse = 1 / sqrt(variance + real(b[14]));
+    const T factor = ((const T *)b[5])[c] * inverse, term = ((const T *)b[6])[c];
+    for (word i = 0; i < samples; i++) {
+      const T *x = from + i * step;
+      T *y = to + i * step;
+#pragma omp simd
+      for (word j = 0; j < n; j++) y[j] = (x[j] - middle) * factor + term;
+    }
+    if (b[9]) ((T *)b[9])[c] = new_mean;
+    if (b[10]) ((T *)b[10])[c] = new_variance;
+    if (b[11]) ((T *)b[11])[c] = middle;
+    if (b[12]) ((T *)b[12])[c] = inverse;
+  }
+}
+
+/* samples, channels, elements of a channel, x, out_grad, x_grad, scale, mean, inverse deviation,
+   scale_grad, bias_grad, whether the statistics are those of the batch; 0 for no gradient */
+EXPORT void channels_grad_T(const word *b, word t, word parts) {
+  const word samples = b[0], channels = b[1], n = b[2], size = samples * n, step = channels * n;
+  for (word c = channels * t / parts; c < channels * (t + 1) / parts; c++) {
+    const T mean = ((const T *)b[7])[c], inverse = ((const T *)b[8])[c];
+    double plain = 0, along = 0;
+    for (word i = 0; i < samples; i++) {
+      const T *x = (const T *)b[3] + c * n + i * step, *g = (const T *)b[4] + c * n + i * step;
+      SUM_T(one, n, g[j])
+      SUM_T(other, n, g[j] * (x[j] - mean))
+      plain += one, along += other;
+    }
+    if (b[9]) ((T *)b[9])[c] = along * inverse;
+    if (b[10]) ((T *)b[10])[c] = plain;
+    const T factor = ((const T *)b[6])[c] * inverse, shift = b[11] ? plain / size : 0;
+    const T slope = b[11] ? along / size * inverse * inverse : 0;
+    for (word i = 0; b[5] && i < samples; i++) {
+      const T *x = (const T *)b[3] + c * n + i * step, *g = (const T *)b[4] + c * n + i * step;
+      T *to = (T *)b[5] + c * n + i * step;
+#pragma omp simd
+      for (word j = 0; j < n; j++) to[j] = factor * (g[j] - shift - (x[j] - mean) * slope);
+    }
+  }
+}
+#undef SUM_T
+"""
+
+
+@functools.cache
+def library() -> Any:
+    """The compiled functions; None where there is no C compiler, or one that does not take them."""
+    return team.load(for_types(_HEAD, _SOURCE))
+
+
+def for_types(head: str, source: str) -> str:
+    """The C text of functions of both floating types; `_T` ends what has one for each."""
+    texts = [f"#define T {t}\n{source.replace('_T', f'_{t}')}#undef T\n" for t in TYPES.values()]
+    return head + "".join(texts)
+
+
+def suits(dtype: np.dtype, *arrays: Any) -> bool:
+    """Whether arrays of NumPy lie in memory as the functions want them; None is not looked at."""
+    return all(
+        array is None
+        or (
+            type(array) is np.ndarray
+            and array.dtype == dtype
+            and array.flags.c_contiguous
+            and array.flags.aligned
+        )
+        for array in arrays
+    )
+
+
+def task(name: str, dtype: np.dtype, arguments: Sequence[Any], work: int) -> team.ParallelTask:
+    """A function of the library with its arguments.
+
+    Args:
+        arguments: whole numbers, floats (passed as the bits of a double), arrays, and None for 0.
+        work: see framework/fusion/codegen.py.
+    """
+    argument = np.array([_word(one) for one in arguments], np.int64)
+    item = library().address(f"{name}_{TYPES[dtype.name]}"), argument.ctypes.data
+    return team.ParallelTask((item,), work, (argument, list(arguments)))
+
+
+def call(*tasks: team.ParallelTask) -> Call:
+    """A call that runs tasks one after the other."""
+    return team.run_together(tasks)
+
+
+def _word(argument: Any) -> int:
+    if argument is None:
+        return 0
+    if isinstance(argument, float):
+        return struct.unpack("q", struct.pack("d", argument))[0]
+    return argument if isinstance(argument, int) else argument.ctypes.data
