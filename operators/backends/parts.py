@@ -123,14 +123,15 @@ def stacked(make: MakeGemm, most: int | None, a: Any, b: Any, out: Any) -> Call 
     if how is None or (most is not None and m * n * k >= most):
         return None
     gemm, _ = one(make, first, how, (1.0, 0.0))
-    starts = [_addresses(array, places) for array in arrays]
+    starts = [addresses_in(array, places) for array in arrays]
     found = [team.Part(gemm.address, (gemm.handle, *three)) for three in zip(*starts, strict=True)]
     task = team.parts_task(found, len(places) * m * n * k, (gemm, arrays))
     assert task is not None, "there is a C compiler"
     return team.run_together([task])
 
 
-def _addresses(stack: Any, places: list[tuple[int, ...]]) -> list[int]:
+def addresses_in(stack: Any, places: list[tuple[int, ...]]) -> list[int]:
+    """Where the arrays at some places of a stack begin."""
     start = stack.ctypes.data
     return [
         start + sum(index * step for index, step in zip(place, stack.strides, strict=False))

@@ -20,7 +20,7 @@ from ...framework.ir.kernel_args import Call
 
 TYPES = {"float32": "float", "float64": "double"}
 
-_HEAD = """\
+HEAD = """\
 #include <math.h>
 #include <string.h>
 typedef int64_t word;
@@ -33,8 +33,9 @@ enum { BLOCK = 512, TILE = 64 };
 static word least(word a, word b) { return a < b ? a : b; }
 static double real(word w) { double d; memcpy(&d, &w, 8); return d; }
 """
+"""Before `ROWS`."""
 
-_SOURCE = """\
+ROWS = """\
 INLINE T top_T(const T *x, word n) {
   T top = -INFINITY;
 #pragma omp simd reduction(max : top)
@@ -70,6 +71,10 @@ INLINE double powers_T(const T *x, T *y, word n, T top) {
   return total;
 }
 
+"""
+"""Functions of a row, for texts of other modules."""
+
+_SOURCE = """\
 /* rows, columns, x, out; whether the logarithm is wanted */
 EXPORT void softmax_T(const word *b, word t, word parts) {
   const word n = b[1];
@@ -258,20 +263,20 @@ EXPORT void channels_grad_T(const word *b, word t, word parts) {
     }
   }
 }
-#undef SUM_T
 """
 
 
 @functools.cache
 def library() -> Any:
     """The compiled functions; None where there is no C compiler, or one that does not take them."""
-    return team.load(for_types(_HEAD, _SOURCE))
+    return team.load(for_types(ROWS + _SOURCE))
 
 
-def for_types(head: str, source: str) -> str:
+def for_types(source: str) -> str:
     """The C text of functions of both floating types; `_T` ends what has one for each."""
+    source += "#undef SUM_T\n"
     texts = [f"#define T {t}\n{source.replace('_T', f'_{t}')}#undef T\n" for t in TYPES.values()]
-    return head + "".join(texts)
+    return HEAD + "".join(texts)
 
 
 def suits(dtype: np.dtype, *arrays: Any) -> bool:
@@ -295,7 +300,7 @@ def task(name: str, dtype: np.dtype, arguments: Sequence[Any], work: int) -> tea
         arguments: whole numbers, floats (passed as the bits of a double), arrays, and None for 0.
         work: see framework/fusion/codegen.py.
     """
-    argument = np.array([_word(one) for one in arguments], np.int64)
+    argument = np.array([word(one) for one in arguments], np.int64)
     item = library().address(f"{name}_{TYPES[dtype.name]}"), argument.ctypes.data
     return team.ParallelTask((item,), work, (argument, list(arguments)))
 
@@ -305,7 +310,8 @@ def call(*tasks: team.ParallelTask) -> Call:
     return team.run_together(tasks)
 
 
-def _word(argument: Any) -> int:
+def word(argument: Any) -> int:
+    """A whole number, the bits of a double, or the address of an array, 0 for None."""
     if argument is None:
         return 0
     if isinstance(argument, float):
