@@ -62,7 +62,7 @@ SWITCHES = {
         Switch(
             "OPSCOPE_SPIN",
             "100",
-            "microseconds that an idle thread looks for work before it sleeps; 0: it sleeps at once",
+            "microseconds that an idle thread looks for work before it sleeps; 0: at once",
         ),
         Switch(
             "OPSCOPE_PIPES",

@@ -126,6 +126,9 @@ ITEM_WORK = 100_000
 """Work that the items of a list must have on average to be worth threads, which wait for each
 other after each of them."""
 
+_PIECE = 1024
+"""Elements in a row of a filled array, as one copy."""
+
 _COPY_WORK = 8
 """Work of copying one row, beside a quarter for each byte."""
 
@@ -318,8 +321,27 @@ def fill_task(target: Any, value: float) -> ParallelTask | None:
     """The task target[...] = value; None where the array does not suit."""
     if type(target) is not np.ndarray or not target.ndim:
         return None
+    if target.flags.c_contiguous and target.size >= _PIECE:
+        target = target.reshape(-1)
+        left = target.size % _PIECE  # elements before the first whole piece
+        start, pieces = target[None, :left], target[left:].reshape(-1, _PIECE)
+        tasks = [_repeat(start, value)] if left else []
+        return _joined([*tasks, _repeat(pieces, value)])
+    return _repeat(target, value)
+
+
+def _repeat(target: Any, value: float) -> ParallelTask | None:
     row = np.full((1, *target.shape[1:]), value, target.dtype)
     return copy_task(target, row, None, np.zeros(len(target), np.int64))
+
+
+def _joined(tasks: Sequence[ParallelTask | None]) -> ParallelTask | None:
+    """Tasks one after the other as one; None where one of them is missing."""
+    found = [task for task in tasks if task is not None]
+    if len(found) < len(tasks):
+        return None
+    items = tuple(item for task in found for item in task.items)
+    return ParallelTask(items, sum(task.work for task in found), [task.memory for task in found])
 
 
 @dataclass(frozen=True)

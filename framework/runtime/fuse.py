@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import address
+from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
 from ..fusion import compiler
@@ -29,6 +30,9 @@ from .plan import Chain, Plan, PlanStep
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
+
+_SHARED = 1 << 16
+"""Elements from which an operator that runs alone is compiled, so that threads may share it."""
 
 
 class _Touched:
@@ -319,8 +323,10 @@ def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list
 
 
 def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
-    if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
-        return []
+    if len(step.operators) == 1 and step.loops:
+        member = step.loops[0][0]
+        if member.cost() < least_cost and not (device == "cpu" and _is_shared(member)):
+            return []
     in_memory = set(step.writes)
     needed = [
         members
@@ -328,6 +334,11 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
         if any(not in_memory.isdisjoint(member.writes) for member in members)
     ]
     return [build_loop(members, in_memory) for members in needed]
+
+
+def _is_shared(member: Pointwise) -> bool:
+    """Whether threads gain by a loop of this operator alone, which NumPy computes on one."""
+    return prod(member.shape) >= _SHARED and most_threads() > 1
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:

@@ -72,9 +72,9 @@ EXPORT void attend_T(const word *b, word t, word wanted) {
   }
 }
 
-/* heads, memory, bytes for each thread, how many may have some; queries, keys, columns of out; steps
-   of out and out_grad. Of each head: four products, query, key, value, out, out_grad, weights, the
-   gradients of query, key and value */
+/* heads, memory, bytes for each thread, how many may have some; queries, keys, columns of out;
+   steps of out and out_grad. Of each head: four products, query, key, value, out, out_grad,
+   weights, the gradients of query, key and value */
 EXPORT void attend_grad_T(const word *b, word t, word wanted) {
   const word n = least(wanted, b[3]), width = b[6];
   if (t >= n) return;

@@ -103,7 +103,9 @@ def product(
         how = parts.layouts(arrays)
         if how is not None and out.dtype.name in _LETTERS:
             beta = 0.0 if bias is None and by is None else 1.0
-            return team.run_together([parts.product(make_gemm, arrays, how, (alpha, beta), bias)[-1]])
+            return team.run_together(
+                [parts.product(make_gemm, arrays, how, (alpha, beta), bias)[-1]]
+            )
     return matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 
 

@@ -33,10 +33,10 @@ _JIT_ERROR = 2  # as in mkl_types.h
 _SHARED = 1 << 22
 """Multiplications from which threads are worth waking for a product."""
 _LARGE = 1 << 25
-"""Multiplications for each thread from which a product is left to NumPy's library on processors that
-are not Intel's: MKL generates no code for it, and its ordinary product is slower there (the gradient
-of a TDNN, on two cores of an EPYC, takes 0.39 s by OpenBLAS and 0.62 s by MKL; on two of a Xeon
-OpenBLAS takes 1.1 times as long as MKL)."""
+"""Multiplications for each thread from which a product is left to NumPy's library where the
+processor is not Intel's: MKL generates no code for it, and its ordinary product is slower there
+(the gradient of a TDNN, on two cores of an EPYC, takes 0.39 s by OpenBLAS and 0.62 s by MKL; on two
+of a Xeon OpenBLAS takes 1.1 times as long as MKL)."""
 _NARROW, _PIECE = 160, 96
 """Columns up to which a product with a transposed first factor (a gradient of weights) is cut along
 its inner dimension, and the length of a piece: MKL takes 5.3 ms for the whole of 1024x1920 by

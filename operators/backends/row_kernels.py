@@ -1,4 +1,4 @@
-"""Softmax and normalisation by C functions over rows and channels (library "native")."""
+"""Softmax, normalisation and filling by C functions over rows (library "native")."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from math import prod
 
 import numpy as np
 
+from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
-from ..math.norm import batch_norm, layer_norm, rms_norm
+from ..math.norm import layer_norm, rms_norm
 from ..math.softmax import log_softmax, softmax
+from ..tensor.fill import fill_constant, fill_like
 from . import rows
 
 _EXP = 60
 """Work of an element of a softmax, in the units of codegen.py."""
 _NORM = 40
-_FEWEST = 8
-"""Elements of a channel from which the loop over them is worth its beginning and end."""
+_LARGE = 1 << 18
+"""Bytes from which threads share the filling of an array."""
 
 
 def _last_axis(k: KernelArgs, slot: str) -> tuple[int, int] | None:
@@ -97,39 +99,9 @@ def _norm_grad(stats: tuple[str, ...]) -> Kernel:
     return kernel
 
 
-def _by_channels(k: KernelArgs) -> tuple[int, int, int] | None:
-    """Samples, channels and elements of a channel; None where there are few of these."""
-    samples, channels, *spatial = k.shape("x")
-    size = prod(spatial)
-    return (samples, channels, size) if size >= _FEWEST and samples and channels else None
-
-
-def _of_batch(k: KernelArgs) -> bool:
-    return k.train and not k.attrs["use_global_stats"]
-
-
-def _batch_norm(k: KernelArgs) -> Call | None:
-    x, sizes, of_batch = k["x"], _by_channels(k), _of_batch(k)
-    slots = "x", "out", "scale", "bias", "mean", "variance"
-    results = "mean_out", "variance_out", "saved_mean", "saved_inv_std"
-    arrays = [k[slot] for slot in slots] + [k.get(slot) for slot in results]
-    if sizes is None or not rows.suits(x.dtype, *arrays):
-        return None
-    if of_batch and x.size // sizes[1] < 2:
-        return None  # which the reference refuses
-    numbers = [float(k.attrs["momentum"]), float(k.attrs["epsilon"]), int(of_batch)]
-    return rows.call(rows.task("channels", x.dtype, [*sizes, *arrays, *numbers], _NORM * x.size))
-
-
-def _batch_norm_grad(k: KernelArgs) -> Call | None:
-    x, sizes = k["x"], _by_channels(k)
-    given = [k[slot] for slot in ("scale", "saved_mean", "saved_inv_std")]
-    grads = [k.get(slot) for slot in ("scale_grad", "bias_grad")]
-    arrays = [x, k["out_grad"], k.get("x_grad"), *given, *grads]
-    if sizes is None or not rows.suits(x.dtype, *arrays):
-        return None
-    arguments = [*sizes, *arrays, int(_of_batch(k))]
-    return rows.call(rows.task("channels_grad", x.dtype, arguments, 2 * _NORM * x.size))
+def _fill(k: KernelArgs) -> Call | None:
+    task = team.fill_task(k["out"], k.attrs["value"]) if k["out"].nbytes >= _LARGE else None
+    return None if task is None else rows.call(task)
 
 
 def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Kernel:
@@ -142,9 +114,13 @@ for _entry, _bind, _bind_grad in (
     (log_softmax, _softmax(True), _softmax_grad(True)),
     (layer_norm, _norm(_LAYER), _norm_grad(_LAYER)),
     (rms_norm, _norm(_RMS), _norm_grad(_RMS)),
-    (batch_norm, _batch_norm, _batch_norm_grad),
 ):
     for _one, _kernel in ((_entry, _bind), (lookup(f"{_entry.type}_grad"), _bind_grad)):
         _one.kernel(
-            _where_compiled(_kernel), device="cpu", dtypes=(np.float32, np.float64), library="native"
+            _where_compiled(_kernel),
+            device="cpu",
+            dtypes=(np.float32, np.float64),
+            library="native",
         )
+for _entry in (fill_constant, fill_like):
+    _entry.kernel(_where_compiled(_fill), device="cpu", library="native")
