@@ -326,7 +326,7 @@ def fill_task(target: Any, value: float) -> ParallelTask | None:
         left = target.size % _PIECE  # elements before the first whole piece
         start, pieces = target[None, :left], target[left:].reshape(-1, _PIECE)
         tasks = [_repeat(start, value)] if left else []
-        return _joined([*tasks, _repeat(pieces, value)])
+        return _in_turn([*tasks, _repeat(pieces, value)])
     return _repeat(target, value)
 
 
@@ -335,7 +335,7 @@ def _repeat(target: Any, value: float) -> ParallelTask | None:
     return copy_task(target, row, None, np.zeros(len(target), np.int64))
 
 
-def _joined(tasks: Sequence[ParallelTask | None]) -> ParallelTask | None:
+def _in_turn(tasks: Sequence[ParallelTask | None]) -> ParallelTask | None:
     """Tasks one after the other as one; None where one of them is missing."""
     found = [task for task in tasks if task is not None]
     if len(found) < len(tasks):

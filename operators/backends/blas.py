@@ -90,8 +90,14 @@ class Gemm:
         self.address = found.code.address(f"opscope_{_LETTERS[dtype]}{found.blas.bits}")
 
 
-make_gemm = functools.lru_cache(maxsize=512)(Gemm)
-"""A `Gemm`, or the one that was made before for the same arguments."""
+_gemm = functools.lru_cache(maxsize=512)(Gemm)
+
+
+def make_gemm(
+    dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> Gemm:
+    """A `Gemm`, or the one that was made before for the same arguments."""
+    return _gemm(dtype, transposed, factors, sizes)
 
 
 def product(
@@ -103,9 +109,7 @@ def product(
         how = parts.layouts(arrays)
         if how is not None and out.dtype.name in _LETTERS:
             beta = 0.0 if bias is None and by is None else 1.0
-            return team.run_together(
-                [parts.product(make_gemm, arrays, how, (alpha, beta), bias)[-1]]
-            )
+            return team.run_together([parts.product(_gemm, arrays, how, (alpha, beta), bias)[-1]])
     return matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 
 
@@ -113,7 +117,7 @@ def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
     """See `_calls.stacked`; products of small matrices are shared between threads one by one."""
     call = None
     if out.dtype.name in _LETTERS and out.size * a.shape[-1] > _ALONE and library() is not None:
-        call = parts.stacked(make_gemm, None, a, b, out)
+        call = parts.stacked(_gemm, None, a, b, out)
     return call or _calls.stacked(xp, a, b, out)
 
 

@@ -123,8 +123,14 @@ class Gemm:
             self._destroy()
 
 
-make_gemm = functools.lru_cache(maxsize=512)(Gemm)
-"""A `Gemm`, or the one that was made before for the same arguments."""
+_gemm = functools.lru_cache(maxsize=512)(Gemm)
+
+
+def make_gemm(
+    dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> Gemm:
+    """A `Gemm`, or the one that was made before for the same arguments."""
+    return _gemm(dtype, transposed, factors, sizes)
 
 
 def product(
@@ -156,7 +162,7 @@ def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
     """See `calls.stacked`; products of small matrices are shared between threads one by one."""
     call = None
     if out.dtype.name in _TYPES:
-        call = parts.stacked(make_gemm, _LARGE, a, b, out)
+        call = parts.stacked(_gemm, _LARGE, a, b, out)
     return call or blas.stacked(xp, a, b, out)
 
 
@@ -172,9 +178,9 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     if teams and how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE:
         return team.run_together([_in_pieces(arrays, how, factors, bias)])
     if not teams:
-        gemm, addresses = parts.one(make_gemm, arrays, how, factors)
+        gemm, addresses = parts.one(_gemm, arrays, how, factors)
         return in_order(*parts.copying_bias(out, bias, _GemmCall(gemm, addresses, arrays)))
-    gemms, addresses, task = parts.product(make_gemm, arrays, how, factors, bias)
+    gemms, addresses, task = parts.product(_gemm, arrays, how, factors, bias)
     if len(gemms) == 1 and bias is None:
         return team.with_task(_GemmCall(gemms[0], addresses[0], arrays), task)
     return team.run_together([task])
@@ -193,7 +199,7 @@ def _in_pieces(
     tasks: list[team.ParallelTask] = []
     for at in range(0, len(b), _PIECE):
         piece = a[:, at : at + _PIECE], b[at : at + _PIECE], out
-        tasks.append(parts.product(make_gemm, piece, how, factors, bias)[-1])
+        tasks.append(parts.product(_gemm, piece, how, factors, bias)[-1])
         factors, bias = (factors[0], 1.0), None
     return team.ParallelTask(
         tuple(item for task in tasks for item in task.items),

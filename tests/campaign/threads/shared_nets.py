@@ -89,6 +89,26 @@ def kind(name: str, dtype: str) -> Work:
     return _training(b, feed)
 
 
+def rows_and_heads(dtype: str) -> Work:
+    """Attention, softmax and normalisation, with their gradients, large enough for threads."""
+    b = NetBuilder("rows", dtype)
+    x = b.input("x", [4, 40, 96])
+    hidden = b.transformer_encoder_layer(x, heads=3, feedforward=160, dropout=0.0)
+    hidden = b.rms_norm(b.mul(hidden, b.softmax(hidden)))
+    b.mean(b.square(b.log_softmax(hidden)), name="cost")
+    b.backward_from("cost")
+    b.add_optimization(0.01, "sgd")
+    rng = np.random.default_rng(7)
+    return _training(b, {"x": rng.normal(size=(4, 40, 96)).astype(dtype)})
+
+
+def filled() -> Work:
+    """A large array of one value."""
+    b = NetBuilder("filled")
+    b.fill_constant(shape=(300, 1000), value=0.5, name="y")
+    return lambda: b.run(Scope(), fetch=["y"])
+
+
 def optimizers() -> Work:
     """A net for every optimizer."""
     load_operators()
@@ -308,6 +328,9 @@ WORKS: dict[str, Callable[[], Work]] = {
         for dtype in ("float32", "bfloat16")
     },
     "mlp, float16": partial(kind, "mlp", "float16"),
+    "rows and heads": partial(rows_and_heads, "float32"),
+    "rows and heads, double": partial(rows_and_heads, "float64"),
+    "filled": filled,
     "optimizers": optimizers,
     "convolutions": partial(convolutions, "float32"),
     "convolutions, double": partial(convolutions, "float64"),
