@@ -19,6 +19,10 @@ from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call
 
 TYPES = {"float32": "float", "float64": "double"}
+_ROWS, _MOST = 128, 64
+"""Rows of a block whose columns are summed, at least, and the most blocks that there are."""
+_READ = 20
+"""Work of an element of such a block: it is read from memory."""
 
 HEAD = """\
 #include <math.h>
@@ -192,6 +196,38 @@ EXPORT void norm_sums_T(const word *b, word t, word parts) {
     for (word j = 0; b[5] && j < width; j++) ((T *)b[5])[c + j] = biases[j];
   }
 }
+
+/* rows, columns, x, y, sums of blocks of rows, blocks: of each column the sums of x and of x y */
+EXPORT void moments_T(const word *b, word t, word parts) {
+  const word n = b[1];
+  for (word block = b[5] * t / parts; block < b[5] * (t + 1) / parts; block++) {
+    T *plain = (T *)b[4] + 2 * n * block, *along = plain + n;
+    memset(plain, 0, 2 * n * sizeof(T));
+    for (word i = b[0] * block / b[5]; i < b[0] * (block + 1) / b[5]; i++) {
+      const T *x = (const T *)b[2] + i * n, *y = (const T *)b[3] + i * n;
+#pragma omp simd
+      for (word j = 0; j < n; j++) {
+        plain[j] += x[j];
+        along[j] += x[j] * y[j];
+      }
+    }
+  }
+}
+
+/* blocks, columns of the result, sums, columns of x (some times as many); where the sums of x are
+   added up, and those of x y; factors of both */
+EXPORT void added_T(const word *b, word t, word parts) {
+  const word width = b[1];
+  for (word j = width * t / parts; j < width * (t + 1) / parts; j++) {
+    double plain = 0, along = 0;
+    for (word half = 0; half < 2; half++)
+      for (word i = 0; i < b[0]; i++)
+        for (word c = j; c < b[3]; c += width)
+          *(half ? &along : &plain) += ((const T *)b[2])[(2 * i + half) * b[3] + c];
+    ((T *)b[4])[j] = plain * real(b[6]);
+    ((T *)b[5])[j] = along * real(b[7]);
+  }
+}
 """
 
 
@@ -232,6 +268,27 @@ def task(name: str, dtype: np.dtype, arguments: Sequence[Any], work: int) -> tea
     argument = np.array([word(one) for one in arguments], np.int64)
     item = library().address(f"{name}_{TYPES[dtype.name]}"), argument.ctypes.data
     return team.ParallelTask((item,), work, (argument, list(arguments)))
+
+
+def moments(
+    x: Any, y: Any, results: tuple[Any, Any], factors: tuple[float, float]
+) -> list[team.ParallelTask]:
+    """Tasks that put factors times the sums of x and of x y over all rows into two vectors.
+
+    Blocks of rows are summed apart, and these sums in double; how many there are follows from the
+    sizes alone.
+
+    Args:
+        x, y: [N, D], see `suits`. results: [W] both; columns W apart are added up; D is B times W.
+    """
+    blocks = max(min(len(x) // _ROWS, _MOST), 1)
+    sums = np.empty((blocks, 2, x.shape[1]), x.dtype)
+    first, second = results
+    words = [blocks, first.size, sums, x.shape[1], first, second, *factors]
+    return [
+        task("moments", x.dtype, [*x.shape, x, y, sums, blocks], _READ * x.size),
+        task("added", x.dtype, words, max(4 * sums.size, team.ITEM_WORK)),
+    ]
 
 
 def call(*tasks: team.ParallelTask) -> Call:
