@@ -15,6 +15,7 @@ from opscope.cntk.base.mersenne import Mersenne64
 from opscope.framework.fusion import compiler, conversions, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
+from opscope.operators.backends import rows
 from rnn_layers import feed_for, layer_net, parameters
 from scalar_loops import loop_of
 
@@ -313,6 +314,23 @@ def copies() -> Work:
     return run
 
 
+def sums_of_columns() -> Work:
+    """Sums over rows of both types, in blocks for several threads."""
+    rng = np.random.default_rng(13)
+    x, y = rng.normal(size=(2, 700, 192))
+
+    def run() -> Results:
+        found = {}
+        for dtype in (np.float32, np.float64):
+            sums = np.empty((2, 96), dtype)
+            given = x.astype(dtype), y.astype(dtype)
+            rows.call(*rows.moments(*given, (sums[0], sums[1]), (0.5, 2.0)))()
+            found[dtype.__name__] = sums
+        return found
+
+    return run
+
+
 def random_integers() -> Work:
     """CNTK's random generator, many turns at once."""
     return lambda: {"drawn": Mersenne64(5).draw(20_000)}
@@ -348,5 +366,6 @@ WORKS: dict[str, Callable[[], Work]] = {
     "every loop": partial(every_loop, "float32"),
     "every loop, double": partial(every_loop, "float64"),
     "copies": copies,
+    "sums of columns": sums_of_columns,
     "random integers": random_integers,
 }
