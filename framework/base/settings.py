@@ -66,7 +66,7 @@ SWITCHES = {
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
             "OPSCOPE_LIBRARIES",
-            "packed,direct,mkl,blas,xp",
+            "packed,direct,mkl,blas,native,xp",
             "kernel libraries, best first; xp is always there. bf16 before them rounds the"
             " factors of large products to bfloat16",
         ),
@@ -84,6 +84,11 @@ SWITCHES = {
             "OPSCOPE_THREADS",
             "",
             "threads of all that computes; empty: OMP_NUM_THREADS, or the cores that are free",
+        ),
+        Switch(
+            "OPSCOPE_SPIN",
+            "100",
+            "microseconds that an idle thread looks for work before it sleeps; 0: at once",
         ),
         Switch(
             "OPSCOPE_PIPES",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import address
+from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
 from ..fusion import compiler, row_blocks
@@ -34,6 +35,8 @@ _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 
 _LARGE = 1 << 15
 """Elements from which the loop of a lone cheap operator, too, may go along with others' rows."""
+_SHARED = 1 << 16
+"""Elements from which an operator that runs alone is compiled, so that threads may share it."""
 
 
 class _Touched:
@@ -330,8 +333,9 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
     last = not plan.channels_last.isdisjoint((*step.reads, *step.writes))
     lone = len(step.operators) == 1 and step.loops and not last
     if lone and step.loops[0][0].cost() < least_cost:
-        shape = step.loops[0][0].shape
-        if not plan.options.rows or len(shape) != 2 or prod(shape) < _LARGE:
+        member = step.loops[0][0]
+        rows = plan.options.rows and len(member.shape) == 2 and prod(member.shape) >= _LARGE
+        if not rows and not (device == "cpu" and _is_shared(member)):
             return []
     in_memory = set(step.writes)
     needed = [
@@ -340,6 +344,11 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
         if any(not in_memory.isdisjoint(member.writes) for member in members)
     ]
     return [build_loop(members, in_memory) for members in needed]
+
+
+def _is_shared(member: Pointwise) -> bool:
+    """Whether threads gain by a loop of this operator alone, which NumPy computes on one."""
+    return prod(member.shape) >= _SHARED and most_threads() > 1
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:

@@ -93,6 +93,13 @@ class Gemm:
 _gemm = functools.lru_cache(maxsize=512)(Gemm)
 
 
+def make_gemm(
+    dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> Gemm:
+    """A `Gemm`, or the one that was made before for the same arguments."""
+    return _gemm(dtype, transposed, factors, sizes)
+
+
 def product(
     xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
 ) -> Call:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,12 @@ def test_mkl_is_not_loaded_by_importing() -> None:
         "assert mkl.library.cache_info().currsize == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_library_that_numpy_computes_with_is_left_to_numpy(monkeypatch: Any) -> None:
+    found = _mkl.library()
+    if found is None:
+        pytest.skip("MKL is not installed")
+    of_numpy = SimpleNamespace(filepath=found._name)
+    monkeypatch.setattr(_mkl, "controllers", lambda: [of_numpy])
+    assert _mkl.library.__wrapped__() is None
