@@ -389,12 +389,17 @@ class Prepared:
     """Memory that is filled before a loop runs, from arrays that the loop does not change.
 
     Packed weights, for example: a product packs its factor once here, not at every step.
+
+    Attributes:
+        in_loop: whether for a loop; else for a whole net, whose other products are none of a step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_loop: bool = True) -> None:
+        self.in_loop = in_loop
         self._constant: dict[int, Any] = {}
         self._made: dict[Any, tuple[Any, ParallelTask | Callable[[], Any]]] = {}
         self._buffer: Any = None
+        self._calls: list[Callable[[], Any]] = []
 
     def declare(self, arrays: Iterable[Any]) -> None:
         """Note that nothing writes to these arrays while the loop runs."""
@@ -425,7 +430,9 @@ class Prepared:
 
     def calls(self) -> list[Callable[[], Any]]:
         """The calls that fill this memory; they run before the loop."""
-        return [
-            run_together([fill]) if isinstance(fill, ParallelTask) else fill
-            for _, fill in self._made.values()
-        ]
+        if len(self._calls) != len(self._made):
+            self._calls = [
+                run_together([fill]) if isinstance(fill, ParallelTask) else fill
+                for _, fill in self._made.values()
+            ]
+        return self._calls

@@ -27,6 +27,7 @@ from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
+from .constant_factors import constant_factors
 from .halves import in_float32
 from .plan import Plan, PlanStep
 
@@ -58,7 +59,7 @@ class Frame:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
         joined: buckets: names of arrays that lie side by side -> the one array of all.
-        prepared: in a loop, weights packed before it starts, keyed by array; else None.
+        prepared: weights packed before the loop, or the net, starts, keyed by array; else None.
         net_version: of the operator list that the plan was made for.
         scope_version: of the scope tree when the results were last published.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
@@ -92,6 +93,8 @@ class Frame:
         self._check_memory()
         self._allocate()
         self._make_views()
+        if place.kind == "cpu":
+            self.prepared = constant_factors(plan, self.arrays)
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
         # Infinities are values here, not warnings. Entering a prepared context is ten times
         # cheaper than numpy.errstate.
@@ -284,6 +287,9 @@ class Frame:
         if self._blas is not None:
             self._blas[0](0)
         try:
+            if self.prepared is not None:
+                for fill in self.prepared.calls():
+                    fill()
             if context.hooks or self.place.kind != "cpu":
                 self._quietly(self._run_watched, context)
             else:

@@ -36,8 +36,7 @@ from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_pl
 
 _tokens = itertools.count()
 _MAX_PLANS = 64
-_MAX_FRAMES = 64
-"""Of one scope: sentences in batches of similar lengths come in some 40 shapes again and again."""
+_MAX_FRAMES = 64  # of a scope: batches of sentences come in some 40 shapes, again and again
 
 
 @register_net(PLAIN)

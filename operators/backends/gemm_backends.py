@@ -21,6 +21,7 @@ from ...framework.runtime.executor import frame_of
 from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
+from . import amx_gemm as _amx_gemm
 from . import blas as _blas
 from . import mkl as _mkl
 from . import packed_gemm as _packed_gemm
@@ -32,11 +33,14 @@ def _with_blas(bind: Callable[..., Call], *products: Callable[..., Call]) -> Ker
 
 
 def _with_packing(bind: Callable[..., Call]) -> Kernel:
-    """The kernel `bind` with products of packed factors; it declines outside of loops."""
+    """The kernel `bind` with products of packed factors.
+
+    It declines where nothing is prepared, and outside of loops where AMX does not serve.
+    """
 
     def kernel(k: KernelArgs) -> Call | None:
         prepared = k.prepared
-        if prepared is None:
+        if prepared is None or (not prepared.in_loop and _amx_gemm.library() is None):
             return None
         libraries = frame_of(k).plan.options.libraries
         if "mkl" in libraries and _mkl.library() is not None:
