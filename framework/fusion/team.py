@@ -245,20 +245,31 @@ def task_of(call: Callable[[], Any]) -> ParallelTask | None:
 
 def merge(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     """The calls, with neighbours that a team can run made one."""
+    return in_lists(calls)[0]
+
+
+def in_lists(calls: Sequence[Callable[[], Any]]) -> tuple[list[Callable[[], Any]], list[int]]:
+    """As `merge`; and for each call that is left the number of the first that it stands for."""
     merged: list[Callable[[], Any]] = []
+    firsts: list[int] = []
     neighbours: list[ParallelTask] = []
-    for call in calls:
+    for number, call in enumerate(calls):
         task = task_of(call)
+        if call is nothing:
+            continue
         if task is not None:
+            if not neighbours:
+                firsts.append(number)
             neighbours.append(task)
             continue
         if neighbours:
             merged.append(run_together(neighbours))
             neighbours = []
         merged.append(call)
+        firsts.append(number)
     if neighbours:
         merged.append(run_together(neighbours))
-    return merged
+    return merged, firsts
 
 
 def nothing() -> None:

@@ -21,7 +21,7 @@ from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, for
 from ..base.scope import Scope, Variable
 from ..base.shape import ArraySpec, Levels
 from ..base.untrusted.limits import limit
-from ..fusion.team import in_order, one_blas_thread
+from ..fusion.team import in_lists, in_order, one_blas_thread
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
@@ -66,6 +66,8 @@ class Frame:
     """
 
     prepared: Any = None
+    _makes_lists = False  # whether neighbouring calls become one, in a net that unrolls loops
+    _lists: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
     least_cost = 2
     net_version = -1
 
@@ -95,6 +97,8 @@ class Frame:
         self._make_views()
         if place.kind == "cpu":
             self.prepared = constant_factors(plan, self.arrays)
+            self._makes_lists = self.prepared is not None and plan.options.fuse
+            self.least_cost = 0 if self._makes_lists else self.least_cost
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
         # Infinities are values here, not warnings. Entering a prepared context is ten times
         # cheaper than numpy.errstate.
@@ -248,6 +252,7 @@ class Frame:
             if var.view is not None and var.view.base in replaced
         }
         self._make_views()
+        self._lists = None
         try:
             for index, step in enumerate(self.plan.steps):
                 if not (replaced | views).isdisjoint(step.reads):
@@ -306,12 +311,16 @@ class Frame:
                 self._blas[1](0)
 
     def _run_all(self) -> None:
-        rest = iter(self.calls)
+        if self._lists is None:
+            steps = range(len(self.calls))
+            self._lists = in_lists(self.calls) if self._makes_lists else (self.calls, steps)
+        calls, steps = self._lists
+        rest = iter(calls)
         try:
             for call in rest:
                 call()
         except Exception as error:
-            self._fail(len(self.calls) - 1 - _operator.length_hint(rest), error)
+            self._fail(steps[len(calls) - 1 - _operator.length_hint(rest)], error)
 
     def _run_watched(self, context: OpContext) -> None:
         hooks = context.hooks
