@@ -281,7 +281,7 @@ EXPORT void product_amx(const word *b, word t, word threads) {
   float *c = (float *)b[7];
   char split[ROWS / 32 * INNER * CHUNK] __attribute__((aligned(64)));
   word r0 = 0, r1 = m, p0 = 0, p1 = panels;
-  if (m >= ROWS * threads) {  /* rows to each thread, else columns */
+  if (m >= ROWS * threads && 2 * m >= n) {  /* rows to each thread, else columns */
     const word high = (m + 31) / 32;
     r0 = least(high * t / threads * 32, m), r1 = least(high * (t + 1) / threads * 32, m);
   } else {

@@ -23,6 +23,7 @@ from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
 from . import amx_gemm as _amx_gemm
 from . import blas as _blas
+from . import column_sums as _column_sums
 from . import mkl as _mkl
 from . import packed_gemm as _packed_gemm
 
@@ -85,7 +86,8 @@ for _op_type, _bind in _MATRICES.items():
     _register(
         _op_type, "blas", _with_blas(_bind, _blas.product, *([_blas.stacked] if _both else []))
     )
-    _register(_op_type, "packed", _with_packing(_bind))
+    _sums = {"sums": _column_sums.sum_of_rows} if _op_type == "affine_grad" else {}
+    _register(_op_type, "packed", _with_packing(partial(_bind, **_sums)))
 
 for _op_type, _bind in _STACKS.items():
     _register(_op_type, "mkl", _mkl.kernel(_bind, _mkl.stacked))
