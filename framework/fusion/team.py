@@ -227,20 +227,31 @@ def task_of(call: Callable[[], Any]) -> ParallelTask | None:
 
 def merge(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     """The calls, with neighbours that a team can run made one."""
+    return in_lists(calls)[0]
+
+
+def in_lists(calls: Sequence[Callable[[], Any]]) -> tuple[list[Callable[[], Any]], list[int]]:
+    """As `merge`; and for each call that is left the number of the first that it stands for."""
     merged: list[Callable[[], Any]] = []
+    firsts: list[int] = []
     neighbours: list[ParallelTask] = []
-    for call in calls:
+    for number, call in enumerate(calls):
         task = task_of(call)
+        if call is nothing:
+            continue
         if task is not None:
+            if not neighbours:
+                firsts.append(number)
             neighbours.append(task)
             continue
         if neighbours:
             merged.append(run_together(neighbours))
             neighbours = []
         merged.append(call)
+        firsts.append(number)
     if neighbours:
         merged.append(run_together(neighbours))
-    return merged
+    return merged, firsts
 
 
 def nothing() -> None:
@@ -439,12 +450,17 @@ class Prepared:
     """Memory that is filled before a loop runs, from arrays that the loop does not change.
 
     Packed weights, for example: a product packs its factor once here, not at every step.
+
+    Attributes:
+        in_loop: whether for a loop; else for a whole net, whose other products are none of a step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_loop: bool = True) -> None:
+        self.in_loop = in_loop
         self._constant: dict[int, Any] = {}
         self._made: dict[Any, tuple[Any, ParallelTask | Callable[[], Any]]] = {}
         self._buffer: Any = None
+        self._calls: list[Callable[[], Any]] = []
 
     def declare(self, arrays: Iterable[Any]) -> None:
         """Note that nothing writes to these arrays while the loop runs."""
@@ -475,7 +491,9 @@ class Prepared:
 
     def calls(self) -> list[Callable[[], Any]]:
         """The calls that fill this memory; they run before the loop."""
-        return [
-            run_together([fill]) if isinstance(fill, ParallelTask) else fill
-            for _, fill in self._made.values()
-        ]
+        if len(self._calls) != len(self._made):
+            self._calls = [
+                run_together([fill]) if isinstance(fill, ParallelTask) else fill
+                for _, fill in self._made.values()
+            ]
+        return self._calls

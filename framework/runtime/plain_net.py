@@ -37,8 +37,7 @@ from .plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
 _MAX_PLANS = 64
-_MAX_FRAMES = 64
-"""Of one scope: sentences in batches of similar lengths come in some 40 shapes again and again."""
+_MAX_FRAMES = 64  # of a scope: batches of sentences come in some 40 shapes, again and again
 _NO_TAILS = PlanOptions()
 
 

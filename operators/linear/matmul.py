@@ -276,8 +276,12 @@ def bind_affine(k: KernelArgs, product: Product = product) -> Call:
 
 
 @affine.backward("x", "w", "b")
-def bind_affine_grad(k: KernelArgs, product: Product = product) -> Call:
-    """Kernel of `affine_grad` on top of a product of two matrices."""
+def bind_affine_grad(k: KernelArgs, product: Product = product, sums: Any = None) -> Call:
+    """Kernel of `affine_grad` on top of a product of two matrices.
+
+    Args:
+        sums: of rows, in place of `sum_of_rows`.
+    """
     xp, w = k.xp, k["w"]
     rows = count(k.shape("out_grad")[:-1])
     grad, calls = as_rows(k, k["out_grad"], rows, w.shape[1])
@@ -285,7 +289,7 @@ def bind_affine_grad(k: KernelArgs, product: Product = product) -> Call:
         x, load = as_rows(k, k["x"], rows, w.shape[0])
         calls += [*load, product(xp, x.T, grad, k["w_grad"])]
     if k.get("b_grad") is not None:
-        calls.append(_sum_of_rows(k, grad, k["b_grad"], product))
+        calls.append((sums or partial(sum_of_rows, multiply=product))(k, grad, k["b_grad"]))
     if k.get("x_grad") is not None:
         x_grad, store = as_rows(k, k["x_grad"], rows, w.shape[0], write=True)
         calls += [product(xp, grad, w.T, x_grad), *store]
@@ -296,7 +300,9 @@ _CHUNK = 1 << 18
 """Elements up to which OpenBLAS multiplies a vector and a matrix in the calling thread."""
 
 
-def _sum_of_rows(k: KernelArgs, grad: Any, target: Any, multiply: Product) -> Call:
+def sum_of_rows(
+    k: KernelArgs, grad: Any, target: Any, multiply: Product = product
+) -> Call:
     """target = grad summed over its rows.
 
     A product with a vector of ones: BLAS is 3 to 5 times as fast as `add.reduce` at every size
