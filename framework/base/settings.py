@@ -46,6 +46,12 @@ SWITCHES = {
             _FLAG,
         ),
         Switch(
+            "OPSCOPE_SPLICE",
+            "1",
+            "compile nnet3 networks so that spliced rows are read where they lie, not copied",
+            _FLAG,
+        ),
+        Switch(
             "OPSCOPE_RECURRENT",
             "fast",
             "recurrent nets: over whole sequences where that is possible, or one scope a step",
