@@ -319,6 +319,29 @@ class _Splicer:
         return True
 
 
+def _narrowed(declared: list[VarDecl], ops: list[OpNode], matrices: set[str]) -> list[VarDecl]:
+    """The declarations, with matrices of which only some columns are used as these alone."""
+    used = {name for op in ops for name in (*op.input_names(), *op.output_names())}
+    spans: dict[str, tuple[int, int]] = {}
+    for var in declared:
+        if var.view is not None and var.view.base in matrices and var.name in used:
+            left, right = spans.get(var.view.base, (1 << 62, 0))
+            spans[var.view.base] = min(left, var.view.col_begin), max(right, var.view.col_end)
+    made: list[VarDecl] = []
+    for var in declared:
+        span = spans.get(var.name if var.view is None else var.view.base)
+        if span is None or (var.name if var.view is None else var.view.base) in used:
+            made.append(var)
+        elif var.view is None:
+            assert var.shape is not None, "it has views, whose rows and columns are known"
+            made.append(var.changed(shape=(var.shape[0], span[1] - span[0])))
+        elif var.name in used:
+            columns = var.view.col_begin - span[0], var.view.col_end - span[0]
+            view = var.view._replace(col_begin=columns[0], col_end=columns[1])
+            made.append(var.changed(view=view))
+    return made
+
+
 def _columns(area: _Area, copied: dict[int, int]) -> list[tuple[int, int]]:
     """The columns of a matrix cut where copies begin and end.
 

@@ -1,7 +1,7 @@
 """Products with rows of several matrices side by side, which are read where they lie.
 
-Kaldi's commands copy the frames of a layer's offsets beside one another and multiply the result. The
-products of the single matrices add up to the same.
+Kaldi's commands copy the frames of a layer's offsets beside one another and multiply the result.
+The products of the single matrices add up to the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def _parts(s: ShapeArgs, slot: str) -> tuple[int, int]:
 
 spliced_matmul = operator(
     "nnet3.spliced_matmul",
-    doc="out = [x1 x2 ...] w^T for matrices x of equally many rows. x [N, D] each, w [M, sum of D].",
+    doc=(
+        "out = [x1 x2 ...] w^T for matrices x of equally many rows. x [N, D] each, w [M, sum of D]"
+        " -> out [N, M]."
+    ),
     inputs=[Slot("x", "[N, D] each", duplicable=True), Slot("w", "[M, sum of D]")],
     outputs=[Slot("out", "[N, M]")],
     source=_SOURCE,
@@ -102,10 +105,10 @@ def bind_spliced_weight_grad(k: KernelArgs, product: Product = product) -> Call:
 spliced_input_grad = operator(
     "nnet3.spliced_input_grad",
     doc=(
-        "Gradients of `nnet3.spliced_matmul` with respect to its x, one after another: x_grad ="
-        " out_grad w[:, first : first + columns]. Those whose entry of `adds` is not 0 are added to what is"
-        " there; `y` names these. Others may lie in the same rows. out_grad [N, M],"
-        " w [M, sum of D] -> x_grad [N, D] each."
+        "Gradients of `nnet3.spliced_matmul` with respect to its x, one after another:"
+        " x_grad = out_grad w[:, first : first + columns]. Those whose entry of `adds` is not 0"
+        " are added to what is there; `y` names these. Others may lie in the same rows."
+        " out_grad [N, M], w [M, sum of D] -> x_grad [N, D] each."
     ),
     inputs=[
         Slot("out_grad", "[N, M]"),

@@ -89,6 +89,12 @@ static void ask_T(const word *b, word panel, int part) {
       __builtin_prefetch(x + i * step + j * sizeof(T), 0, 2);
 }
 
+/* asks for rows of a matrix */
+static void near_T(const T *x, word step, word rows, word cols) {
+  for (word i = 0; i < rows; i++)
+    for (word j = 0; j < cols; j += 64 / sizeof(T)) __builtin_prefetch(x + i * step + j);
+}
+
 /* m n; out and its step; what to begin with (or 0) and its step; whether panels are there;
    pieces of the inner dimension, of each: a, its steps along rows and k, k, panels, how to pack */
 EXPORT void rows_T(const word *b, word c, word blocks) {
@@ -108,15 +114,13 @@ EXPORT void rows_T(const word *b, word c, word blocks) {
         T *p = (T *)q[4] + (packing && blocks == 1 ? 0 : j * k);
         const word cols = least(COLS_T, n - j);
         const T *begin = from ? from + j : 0;
-        if (packing) {
-          one_panel_T(how, j / COLS_T, p);
-          for (word at = r; at < end; at += HIGH) {
-            if (at - r < 8 * HIGH) ask_T(how, j / COLS_T + 1, (at - r) / HIGH);
-            panel_T(at, least(at + HIGH, end), cols, k, a, q[1], q[2], p, out + j, ldc, begin,
-                    step);
-          }
-        } else {
-          panel_T(r, end, cols, k, a, q[1], q[2], p, out + j, ldc, begin, step);
+        if (packing) one_panel_T(how, j / COLS_T, p);
+        for (word at = r; at < end; at += HIGH) {
+          const word next = least(at + HIGH, end);
+          if (packing && at - r < 8 * HIGH) ask_T(how, j / COLS_T + 1, (at - r) / HIGH);
+          near_T(out + next * ldc + j, ldc, least(HIGH, end - next), cols);
+          if (!j && q[2] == 1) near_T(a + next * q[1], q[1], least(HIGH, r1 - next), k);
+          panel_T(at, next, cols, k, a, q[1], q[2], p, out + j, ldc, begin, step);
         }
       }
     }
