@@ -46,6 +46,12 @@ SWITCHES = {
             _FLAG,
         ),
         Switch(
+            "OPSCOPE_VECTORS",
+            "1",
+            "multiply a single row with a large matrix by a loop of our own",
+            _FLAG,
+        ),
+        Switch(
             "OPSCOPE_SPLICE",
             "1",
             "compile nnet3 networks so that spliced rows are read where they lie, not copied",

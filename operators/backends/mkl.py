@@ -22,7 +22,7 @@ from ...framework.fusion.compiler import load_openmp
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel
-from . import blas, parts, row_products
+from . import blas, parts, row_products, vector_products
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +158,9 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     how = parts.layouts(arrays)
     if how is None or out.dtype.name not in _TYPES:
         return None
-    by_rows = row_products.task(arrays, how, factors, bias, library())
+    by_rows = vector_products.task(arrays, how, factors, bias) or row_products.task(
+        arrays, how, factors, bias, library()
+    )
     if by_rows is not None:
         return team.run_together([by_rows])
     work, threads = out.size * a.shape[1], most_threads()

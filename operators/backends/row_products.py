@@ -118,8 +118,9 @@ EXPORT void rows_T(const word *b, word c, word blocks) {
         for (word at = r; at < end; at += HIGH) {
           const word next = least(at + HIGH, end);
           if (packing && at - r < 8 * HIGH) ask_T(how, j / COLS_T + 1, (at - r) / HIGH);
-          near_T(out + next * ldc + j, ldc, least(HIGH, end - next), cols);
-          if (!j && q[2] == 1) near_T(a + next * q[1], q[1], least(HIGH, r1 - next), k);
+          if (blocks > 1) near_T(out + next * ldc + j, ldc, least(HIGH, end - next), cols);
+          if (blocks > 1 && !j && q[2] == 1)
+            near_T(a + next * q[1], q[1], least(HIGH, r1 - next), k);
           panel_T(at, next, cols, k, a, q[1], q[2], p, out + j, ldc, begin, step);
         }
       }
@@ -171,13 +172,16 @@ MKL(double)
 
 _TYPES = {"float32": "float", "float64": "double"}
 _LETTERS = {"float32": "s", "float64": "d"}
-_NARROWEST, _LEAST = 48, 1 << 22
-"""Columns and multiplications from which a product is done so."""
+_LEAST, _PANEL, _WHOLE = 1 << 22, 48, 480
+"""Multiplications from which a product is done so. Its columns are whole panels, or so many that
+part of one is no matter: it takes nearly as long as a whole one."""
 _FEW, _FILLED = 128, 1 << 24
 """Rows up to which tiles are faster than MKL at once, and the multiplications which that takes: for
-fewer MKL makes code of the shape. From there to `_TALL` rows MKL is as fast."""
-_TALL, _WIDE, _DEEP = 384, 160, 384
-"""Rows, columns and inner dimension from which it is MKL's, where that is there."""
+fewer MKL makes code of the shape."""
+_TALL = 1000
+"""Rows from which blocks are: before, packing a factor of its own weighs more than the cache."""
+_WIDE, _DEEP = 160, 384
+"""Columns and inner dimension from which it is MKL's, where that is there."""
 _PIECE = 512
 """Inner dimension of one piece of our own: a panel of it stays near."""
 _BLOCK = 256
@@ -207,9 +211,9 @@ def task(
     """
     a, b, out = arrays
     (m, k), n = a.shape, b.shape[1]
-    if n < _NARROWEST or m * n * k < (_FILLED if m <= _FEW else _LEAST) or k > m * _PIECE:
+    if m * n * k < (_FILLED if m <= _FEW else _LEAST) or k > m * _PIECE:
         return None
-    if mkl is not None and _FEW < m < _TALL:
+    if n < _WHOLE and n % _PANEL or (mkl is not None and _FEW < m < _TALL):
         return None
     if how[0][0] or team.library() is None or not row_blocks.enabled():
         return None
