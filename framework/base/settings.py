@@ -46,6 +46,12 @@ SWITCHES = {
             _FLAG,
         ),
         Switch(
+            "OPSCOPE_PIECES",
+            "1",
+            "cut tall products, sums over rows and softmax into pieces that stay in the cache",
+            _FLAG,
+        ),
+        Switch(
             "OPSCOPE_VECTORS",
             "1",
             "multiply a single row with a large matrix by a loop of our own",

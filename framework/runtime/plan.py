@@ -31,6 +31,8 @@ class PlanOptions:
     reuse: bool = True
     inplace: bool = True
     rows: bool = True
+    pieces: bool = True
+    vectors: bool = True
     libraries: tuple[str, ...] = (REFERENCE,)
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.cpu.threads import follow, most_threads
+from ...framework.base.settings import is_on
 from ...framework.fusion import team
 from ...framework.fusion.compiler import load_openmp
 from ...framework.fusion.team import in_order
@@ -167,7 +168,8 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     teams = team.library() is not None
     if threads > 1 and work >= (threads * _LARGE if teams else _SHARED):
         return None
-    if teams and how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE:
+    narrow = how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE
+    if teams and narrow and is_on("OPSCOPE_PIECES"):
         return team.run_together([_in_pieces(arrays, how, factors, bias)])
     if not teams:
         gemm, addresses = parts.one(_gemm, arrays, how, factors)
