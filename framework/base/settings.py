@@ -46,6 +46,24 @@ SWITCHES = {
             _FLAG,
         ),
         Switch(
+            "OPSCOPE_PIECES",
+            "1",
+            "cut tall products, sums over rows and softmax into pieces that stay in the cache",
+            _FLAG,
+        ),
+        Switch(
+            "OPSCOPE_VECTORS",
+            "1",
+            "multiply a single row with a large matrix by a loop of our own",
+            _FLAG,
+        ),
+        Switch(
+            "OPSCOPE_SPLICE",
+            "1",
+            "compile nnet3 networks so that spliced rows are read where they lie, not copied",
+            _FLAG,
+        ),
+        Switch(
             "OPSCOPE_RECURRENT",
             "fast",
             "recurrent nets: over whole sequences where that is possible, or one scope a step",

@@ -294,16 +294,18 @@ def rows_task(by: ByRows, work: int) -> ParallelTask:
 def in_blocks(
     calls: Sequence[Callable[[], Any]],
 ) -> tuple[list[Callable[[], Any]], list[int]]:
-    """The calls, with neighbours made one that may do a block of rows after another; and the
-    number of the first call that each of them does."""
+    """The calls, with neighbours made one that may do a block of rows after another, or that are
+    too short for threads; and the number of the first call that each of them does."""
     made: list[Callable[[], Any]] = []
     firsts: list[int] = []
     last: ParallelTask | None = None
     for number, call in enumerate(calls):
         task = task_of(call)
-        if task is not None and task.by_rows is None:
-            task = None
-        both = None if task is None or last is None else _joined([last, task])
+        both = None
+        if task is not None and last is not None:
+            both = _joined([last, task])
+            if both is None and last.work + task.work < PARALLEL_WORK:
+                both = task_of(run_together([last, task]))
         if both is not None:
             made[-1], last = run_together([both]), both
             continue

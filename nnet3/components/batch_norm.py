@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
+from ...framework.base.settings import is_on
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.array_calls import ChunkScratch
 from ...framework.fusion.team import in_order
@@ -239,7 +240,8 @@ def _summing(k: KernelArgs, blocks: Any, target: Any) -> Call:
     Where they lie row after row, it is a product with a vector of ones: BLAS takes a third of the
     time of a reduction.
     """
-    if k.xp is np and blocks.flags.c_contiguous and blocks.size and blocks.dtype.itemsize >= 4:
+    plain = blocks.flags.c_contiguous and blocks.size and blocks.dtype.itemsize >= 4
+    if k.xp is np and plain and is_on("OPSCOPE_PIECES"):
         rows = blocks.reshape(-1, blocks.shape[2])
         return partial(np.dot, np.ones(len(rows), rows.dtype), rows, target)
     return partial(k.xp.sum, blocks, axis=(0, 1), out=target)

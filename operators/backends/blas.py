@@ -21,7 +21,7 @@ from ...framework.fusion.compiler import Library
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..linear import matmul
-from . import parts, row_products
+from . import parts, row_products, vector_products
 
 _ALONE = 1 << 18
 """Multiplications up to which OpenBLAS takes one thread (its interface/gemm.c)."""
@@ -109,7 +109,9 @@ def product(
         how = parts.layouts(arrays)
         if how is not None and out.dtype.name in _LETTERS:
             beta = 0.0 if bias is None and by is None else 1.0
-            by_rows = row_products.task(arrays, how, (alpha, beta), bias, None)
+            by_rows = vector_products.task(arrays, how, (alpha, beta), bias) or row_products.task(
+                arrays, how, (alpha, beta), bias, None
+            )
             if by_rows is not None:
                 return team.run_together([by_rows])
             return team.run_together([parts.product(_gemm, arrays, how, (alpha, beta), bias)[-1]])

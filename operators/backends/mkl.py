@@ -20,11 +20,12 @@ from ...framework.base import installed
 from ...framework.base.cpu.cores import is_intel
 from ...framework.base.cpu.numpy_blas import controllers
 from ...framework.base.cpu.threads import most_threads
+from ...framework.base.settings import is_on
 from ...framework.fusion import team
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel
-from . import blas, parts, row_products
+from . import blas, parts, row_products, vector_products
 
 _log = logging.getLogger(__name__)
 
@@ -168,14 +169,17 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     how = parts.layouts(arrays)
     if how is None or out.dtype.name not in _TYPES:
         return None
-    by_rows = row_products.task(arrays, how, factors, bias, library())
+    by_rows = vector_products.task(arrays, how, factors, bias) or row_products.task(
+        arrays, how, factors, bias, library()
+    )
     if by_rows is not None:
         return team.run_together([by_rows])
     work, threads = out.size * a.shape[1], most_threads()
     teams = team.library() is not None
     if threads > 1 and work >= (_largest(threads) if teams else _SHARED):
         return None
-    if teams and how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE:
+    narrow = how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE
+    if teams and narrow and is_on("OPSCOPE_PIECES"):
         return team.run_together([_in_pieces(arrays, how, factors, bias)])
     if not teams:
         gemm, addresses = parts.one(_gemm, arrays, how, factors)

@@ -300,9 +300,7 @@ _CHUNK = 1 << 18
 """Elements up to which OpenBLAS multiplies a vector and a matrix in the calling thread."""
 
 
-def sum_of_rows(
-    k: KernelArgs, grad: Any, target: Any, multiply: Product = product
-) -> Call:
+def sum_of_rows(k: KernelArgs, grad: Any, target: Any, multiply: Product = product) -> Call:
     """target = grad summed over its rows.
 
     A product with a vector of ones: BLAS is 3 to 5 times as fast as `add.reduce` at every size
