@@ -46,6 +46,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "collective",
         "control",
         "backends",
+        "common",
+        "direct",
         "all",
     ),
     "nnet3": (
@@ -99,6 +101,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "search",
         "lattice",
         "recognise",
+        "alignment",
         "programs",
     ),
     "bridges": ("recognise", "onnx", "torch", "open", "view", "profile", "compare", "edit"),

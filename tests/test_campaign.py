@@ -284,7 +284,16 @@ def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:
     assert found.broken
 
 
-SHARED = ("dense", "team prediction", "copies", "random integers", "chunks", "looped")
+SHARED = (
+    "dense",
+    "rows and heads",
+    "filled",
+    "team prediction",
+    "copies",
+    "random integers",
+    "chunks",
+    "looped",
+)
 """Works of few milliseconds that hold most kinds of native code."""
 
 

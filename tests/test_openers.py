@@ -42,7 +42,8 @@ DIRECT = {
     "bridges/view/html.py": {".read_text": 1},
     "cntk/brainscript/library.py": {".read_text": 1},
     "framework/base/cpu/cores.py": {".read_text": 1, "open": 2},
-    "framework/fusion/compiler.py": {".read_bytes": 1, ".read_text": 1, "ctypes.CDLL": 2},
+    "framework/fusion/compiler.py": {".read_bytes": 1, ".read_text": 1, "ctypes.CDLL": 1},
+    "framework/base/installed.py": {"open": 2},
     "framework/fusion/library_files.py": {"os.open": 1},
     "framework/base/processes.py": {"open": 1},  # of /proc: whether a process is alive
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks

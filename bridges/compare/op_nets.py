@@ -27,10 +27,12 @@ _SWITCHES = {
         "OPSCOPE_FUSE": "0",
         "OPSCOPE_REUSE": "0",
         "OPSCOPE_INPLACE": "0",
+        "OPSCOPE_CHANNELS_LAST": "0",
+        "OPSCOPE_TAILS": "0",
         "OPSCOPE_RECURRENT": "steps",
         "OPSCOPE_LIBRARIES": "xp",
     },
-    "bf16": {"OPSCOPE_LIBRARIES": "bf16,packed,mkl,blas"},
+    "bf16": {"OPSCOPE_LIBRARIES": "bf16,packed,direct,mkl,blas,native"},
 }
 """Those that a runtime sets."""
 

@@ -46,15 +46,45 @@ SWITCHES = {
             _FLAG,
         ),
         Switch(
+            "OPSCOPE_PIECES",
+            "1",
+            "cut tall products, sums over rows and softmax into pieces that stay in the cache",
+            _FLAG,
+        ),
+        Switch(
+            "OPSCOPE_VECTORS",
+            "1",
+            "multiply a single row with a large matrix by a loop of our own",
+            _FLAG,
+        ),
+        Switch(
+            "OPSCOPE_SPLICE",
+            "1",
+            "compile nnet3 networks so that spliced rows are read where they lie, not copied",
+            _FLAG,
+        ),
+        Switch(
             "OPSCOPE_RECURRENT",
             "fast",
             "recurrent nets: over whole sequences where that is possible, or one scope a step",
             ("fast", "steps"),
         ),
+        Switch(
+            "OPSCOPE_CHANNELS_LAST",
+            "1",
+            "let images lie in memory with their channels last, where the operators take them so",
+            _FLAG,
+        ),
+        Switch(
+            "OPSCOPE_TAILS",
+            "1",
+            "let kernels compute what follows them: a convolution its activation and its pooling",
+            _FLAG,
+        ),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
             "OPSCOPE_LIBRARIES",
-            "packed,mkl,blas,xp",
+            "packed,direct,mkl,blas,native,xp",
             "kernel libraries, best first; xp is always there. bf16 before them rounds the"
             " factors of large products to bfloat16",
         ),
@@ -72,6 +102,11 @@ SWITCHES = {
             "OPSCOPE_THREADS",
             "",
             "threads of all that computes; empty: OMP_NUM_THREADS, or the cores that are free",
+        ),
+        Switch(
+            "OPSCOPE_SPIN",
+            "100",
+            "microseconds that an idle thread looks for work before it sleeps; 0: at once",
         ),
         Switch(
             "OPSCOPE_PIPES",
@@ -98,7 +133,17 @@ SWITCHES = {
             " empty: there are none",
             ("", "mpi"),
         ),
-        Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
+        Switch(
+            "OPSCOPE_CACHE",
+            "",
+            "folder for compiled chains and computations; empty: the user's cache folder",
+        ),
+        Switch(
+            "OPSCOPE_KEEP_COMPUTATIONS",
+            "1",
+            "keep compiled nnet3 computations in that folder for the next process",
+            _FLAG,
+        ),
     )
 }
 

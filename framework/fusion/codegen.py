@@ -20,8 +20,8 @@ from .expression import Tree, cost, nodes, parts
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 """How an operand meets the loop over rows and columns: element (i, j), (j), (i), or one for all."""
 
-PARALLEL_WORK = 4_000_000
-"""Work (elements times cost) from which a loop uses threads: some 100 us; waking one takes 20."""
+PARALLEL_WORK = 400_000
+"""Work (elements times cost) from which a loop may use threads: some 10 us. See pool.py."""
 
 GPU_ARRAYS = 48
 """Most arrays of a kernel: the parameters of a CUDA function hold 4 KB, an array of four dimensions
@@ -167,47 +167,23 @@ HEAD = """\
 #define EXPORT
 #endif
 #include <stdint.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-/* ThreadSanitizer does not see how a team waits for its members; it is told. Nor does it see how
-   libgomp hands the variables of a function to them: such a function does nothing but call others,
-   and is not watched. */
-#ifdef __SANITIZE_THREAD__
-void __tsan_acquire(void *);
-void __tsan_release(void *);
-#define LEFT(b) __tsan_release((void *)(b))
-#define MET(b) __tsan_acquire((void *)(b))
-#define HANDS_OVER __attribute__((no_sanitize("thread"), noinline))
-#else
-#define HANDS_OVER
-#define LEFT(b)
-#define MET(b)
-#endif
 /* the most threads, and how many are in use (threads.py); 0: one thread */
 EXPORT int64_t *opscope_pool = 0;
+/* address of opscope_region (pool.py), or 0; nanoseconds that an idle thread waits awake */
+EXPORT int64_t *opscope_entry = 0;
 
-/* threads for a region: what is left of them, one in any case; give_threads takes them back */
-static inline int take_threads(void) {
-#ifdef _OPENMP
-  if (!opscope_pool || opscope_pool[0] < 2) return 0;
-  const int64_t own = omp_get_max_threads();
-  const int64_t most = opscope_pool[0] < own ? opscope_pool[0] : own;
-  int64_t used = __atomic_load_n(&opscope_pool[1], __ATOMIC_RELAXED), left;
-  do
-    left = most - used < 1 ? 1 : most - used;
-  while (!__atomic_compare_exchange_n(&opscope_pool[1], &used, used + left, 1, __ATOMIC_RELAXED,
-                                      __ATOMIC_RELAXED));
-  return left;
-#else
-  return 0;
-#endif
+/* f(b, part, parts) for every part of some work, by as many threads as are free and worth it */
+static inline void run_parts(void (*f)(const int64_t *, int64_t, int64_t), const int64_t *b,
+                             int64_t work) {
+  if (work < PARALLEL_WORK || !opscope_entry || !opscope_entry[0]) {
+    f(b, 0, 1);
+  } else {
+    const int64_t list[] = {1, (int64_t)f, (int64_t)b};
+    ((void (*)(const int64_t *, int64_t))opscope_entry[0])(list, work);
+  }
 }
-
-static inline void give_threads(int count) {
-  if (count) __atomic_fetch_sub(&opscope_pool[1], count, __ATOMIC_RELAXED);
-}
-"""
+""".replace("PARALLEL_WORK", str(PARALLEL_WORK))
+"""Before every C text: how its functions reach the pool."""
 
 _PRELUDE = """\
 #include <math.h>
@@ -253,30 +229,12 @@ static void share(part f, const word *b, word t, word n) {
   }
 }
 
-HANDS_OVER static void split(part f, const word *b, word work) {
-  const int threads = b[0] * b[1] * work >= PARALLEL_WORK ? take_threads() : 0;
-#ifdef _OPENMP
-  if (threads > 1) {
-    LEFT(b);
-#pragma omp parallel num_threads(threads)
-    {
-      MET(b);
-      share(f, b, omp_get_thread_num(), omp_get_num_threads());
-      LEFT(b);
-    }
-    MET(b);
-  } else
-#endif
-    share(f, b, 0, 1);
-  give_threads(threads);
-}
-
 EXPORT void opscope_list(const word *b) {
   for (word i = 0; i < b[0]; i++)
     ((void (*)(const word *))b[2 * i + 1])((const word *)b[2 * i + 2]);
 }
 """
-C_PRELUDE = HEAD + _PRELUDE.replace("PARALLEL_WORK", str(PARALLEL_WORK))
+C_PRELUDE = HEAD + _PRELUDE
 """The head of a C file, before its functions."""
 
 
@@ -327,9 +285,11 @@ def c_source(loop: Loop) -> str:
         "    }",
         "  }",
         "}",
-        f"EXPORT void {name}(const word *b) {{ split({name}_part, b, {loop.work}); }}",
         f"EXPORT void {name}_share(const word *b, word t, word n) {{",
         f"  share({name}_part, b, t, n);",
+        "}",
+        f"EXPORT void {name}(const word *b) {{",
+        f"  run_parts({name}_share, b, b[0] * b[1] * {loop.work});",
         "}",
     ]
     return "\n".join(lines) + "\n"

@@ -40,13 +40,12 @@ _FLAGS = (
 _X86 = platform.machine().lower() in ("x86_64", "amd64")
 _MACHINE_FLAGS = ("-march=native", *(("-mprefer-vector-width=512",) if _X86 else ()))
 _FLAG_SETS = (  # the first set that the compiler takes serves
-    (*_FLAGS, *_MACHINE_FLAGS, "-fopenmp"),
-    (*_FLAGS, *_MACHINE_FLAGS, "-fopenmp-simd"),
+    (*_FLAGS, *_MACHINE_FLAGS, "-fopenmp-simd", "-pthread"),
+    (*_FLAGS, "-fopenmp-simd"),
     _FLAGS,
 )
 _EXPORTED = re.compile(r"^EXPORT [^(=;\[]*?(\w+)\s*[(=;\[]", re.MULTILINE)
 _TIMEOUT = 120  # seconds
-_SPINS = "1000"  # of an idle thread of libgomp
 
 
 class Library:
@@ -57,13 +56,13 @@ class Library:
     """
 
     def __init__(self, path: Path, names: Iterable[str]) -> None:
-        load_openmp()
         self.handle = ctypes.CDLL(str(path))
         for name in names:
             if not hasattr(self.handle, name):
                 raise OSError(f"{path} lacks {name}")
         threads.most_threads()  # is decided now, if it was not
         self.point("opscope_pool", ctypes.addressof(threads.POOL))
+        self.point("opscope_entry", ctypes.addressof(threads.ENTRY))
 
     def function(self, name: str) -> Any:
         """A function that takes one address."""
@@ -256,29 +255,3 @@ def _processor() -> str:
         wanted = ("model name", "flags", "Features", "CPU part")
         told += sorted({line for line in lines if line.startswith(wanted)})
     return "\n".join(told)
-
-
-@functools.cache
-def load_openmp() -> bool:
-    """Load libgomp, where there is one, so that its idle threads soon sleep; whether it is there.
-
-    Compiled loops and matrix libraries share its thread pool.
-
-    By default they spin for milliseconds and take the cores of other pools (NumPy's OpenBLAS) and
-    processes: a training step of 4 ms took 30 to 200 ms. With a short spin nothing was lost on an
-    idle machine. `GOMP_SPINCOUNT` and `OMP_WAIT_POLICY` of the user are left alone; libgomp reads
-    them once, while it is loaded.
-    """
-    if sys.platform != "linux":
-        return False
-    ours = not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
-    if ours:
-        os.environ["GOMP_SPINCOUNT"] = _SPINS
-    try:
-        ctypes.CDLL("libgomp.so.1", ctypes.RTLD_GLOBAL)
-    except OSError:
-        return False
-    finally:
-        if ours:
-            del os.environ["GOMP_SPINCOUNT"]
-    return True

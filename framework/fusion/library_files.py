@@ -57,8 +57,8 @@ def find(folder: Path, key: str) -> Path | None:
     """The library of that key, where there is one that is ours and whole."""
     path = folder / f"{key}.so"
     with contextlib.suppress(OSError, ValueError):
-        told = _read(path.with_suffix(_SUM), 100).decode().strip()
-        if told == hashlib.sha256(_read(path)).hexdigest():
+        told = read_own(path.with_suffix(_SUM), 100).decode().strip()
+        if told == hashlib.sha256(read_own(path)).hexdigest():
             os.utime(path)  # in use
             return path
     return None
@@ -149,7 +149,7 @@ def _group_of_one(group: int) -> bool:
     return user.pw_gid == group and members <= {user.pw_name}
 
 
-def _read(path: Path, most: int = -1) -> bytes:
+def read_own(path: Path, most: int = -1) -> bytes:
     """What a file of ours holds.
 
     Raises:

@@ -18,30 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
 from . import compiler, row_blocks
 from .codegen import PARALLEL_WORK
+from .pool import SOURCE as POOL
 from .row_blocks import ByRows
 
 _SOURCE = """\
-#include <string.h>
-typedef int64_t word;
-typedef void (*item)(const word *b, word t, word n);
 typedef void (*four)(void *, void *, void *, void *);
-
-/* number of items, then function and argument of each */
-static void run(const word *b, word t, word n) {
-  for (word i = 0; i < b[0]; i++) {
-    ((item)b[2 * i + 1])((const word *)b[2 * i + 2], t, n);
-#ifdef _OPENMP
-    if (n > 1) {
-      LEFT(b);
-#pragma omp barrier
-      MET(b);
-    }
-#endif
-  }
-}
 
 /* Functions that read and set the number of threads of a BLAS; 0: none. While a list runs, or a net
    whose products are left to NumPy, it has one: lists have their own, and results must not follow
@@ -105,30 +90,17 @@ EXPORT void opscope_blas_threads(word *b) {
   end();
 }
 
+/* a list of pool.py with the work of all after it */
 EXPORT void opscope_alone(const word *b) {
   opscope_enter(b);
-  run(b, 0, 1);
+  run_alone(b);
   opscope_leave(b);
 }
 
-EXPORT HANDS_OVER void opscope_team(const word *b) {
-  const int threads = take_threads();
+EXPORT void opscope_team(const word *b) {
   opscope_enter(b);
-#ifdef _OPENMP
-  if (threads > 1) {
-    LEFT(b);
-#pragma omp parallel num_threads(threads)
-    {
-      MET(b);
-      run(b, omp_get_thread_num(), omp_get_num_threads());
-      LEFT(b);
-    }
-    MET(b);
-  } else
-#endif
-    run(b, 0, 1);
+  opscope_region(b, b[2 * b[0] + 1]);
   opscope_leave(b);
-  give_threads(threads);
 }
 
 /* rows, bytes of one; then address, step in bytes and index (or 0) of the target and the source */
@@ -156,6 +128,9 @@ ITEM_WORK = 100_000
 """Work that the items of a list must have on average to be worth threads, which wait for each
 other after each of them."""
 
+_PIECE = 1024
+"""Elements in a row of a filled array, as one copy."""
+
 _COPY_WORK = 8
 """Work of copying one row, beside a quarter for each byte."""
 
@@ -180,10 +155,13 @@ class ParallelTask:
 @functools.cache
 def library() -> Any:
     """The compiled functions; None where there is no C compiler."""
-    found = load(_SOURCE)
-    if found is not None and hasattr(os, "register_at_fork"):
-        # Lists that ran in other threads are not there in the child of a fork.
-        os.register_at_fork(after_in_child=partial(found.function("opscope_forget"), 0))
+    found = load("#include <string.h>\n" + POOL + _SOURCE)
+    if found is not None:
+        threads.ENTRY[0] = found.address("opscope_region")
+        if hasattr(os, "register_at_fork"):
+            # Neither threads nor lists that ran in them are there in the child of a fork.
+            for name in ("opscope_forget", "opscope_forget_pool"):
+                os.register_at_fork(after_in_child=partial(found.function(name), 0))
     return found
 
 
@@ -201,14 +179,14 @@ def hold_blas() -> OpenBlas | None:
     lists.function("opscope_use_blas")(words.ctypes.data)
     number = lists.function("opscope_blas_threads")
 
-    def threads(wanted: int) -> int:
+    def blas_threads(wanted: int) -> int:
         word = np.array([wanted], np.int64)
         number(word.ctypes.data)
         return int(word[0])
 
-    hold(found.path, threads)
+    hold(found.path, blas_threads)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=partial(hold, found.path, threads))
+        os.register_at_fork(after_in_child=partial(hold, found.path, blas_threads))
     return found
 
 
@@ -249,20 +227,31 @@ def task_of(call: Callable[[], Any]) -> ParallelTask | None:
 
 def merge(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     """The calls, with neighbours that a team can run made one."""
+    return in_lists(calls)[0]
+
+
+def in_lists(calls: Sequence[Callable[[], Any]]) -> tuple[list[Callable[[], Any]], list[int]]:
+    """As `merge`; and for each call that is left the number of the first that it stands for."""
     merged: list[Callable[[], Any]] = []
+    firsts: list[int] = []
     neighbours: list[ParallelTask] = []
-    for call in calls:
+    for number, call in enumerate(calls):
         task = task_of(call)
+        if call is nothing:
+            continue
         if task is not None:
+            if not neighbours:
+                firsts.append(number)
             neighbours.append(task)
             continue
         if neighbours:
             merged.append(run_together(neighbours))
             neighbours = []
         merged.append(call)
+        firsts.append(number)
     if neighbours:
         merged.append(run_together(neighbours))
-    return merged
+    return merged, firsts
 
 
 def nothing() -> None:
@@ -305,16 +294,18 @@ def rows_task(by: ByRows, work: int) -> ParallelTask:
 def in_blocks(
     calls: Sequence[Callable[[], Any]],
 ) -> tuple[list[Callable[[], Any]], list[int]]:
-    """The calls, with neighbours made one that may do a block of rows after another; and the
-    number of the first call that each of them does."""
+    """The calls, with neighbours made one that may do a block of rows after another, or that are
+    too short for threads; and the number of the first call that each of them does."""
     made: list[Callable[[], Any]] = []
     firsts: list[int] = []
     last: ParallelTask | None = None
     for number, call in enumerate(calls):
         task = task_of(call)
-        if task is not None and task.by_rows is None:
-            task = None
-        both = None if task is None or last is None else _joined([last, task])
+        both = None
+        if task is not None and last is not None:
+            both = _joined([last, task])
+            if both is None and last.work + task.work < PARALLEL_WORK:
+                both = task_of(run_together([last, task]))
         if both is not None:
             made[-1], last = run_together([both]), both
             continue
@@ -346,9 +337,9 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
         tasks = [joined]
     items = [item for task in tasks for item in task.items]
     work = sum(task.work for task in tasks)
-    words = np.array([len(items), *(word for item in items for word in item)], np.int64)
-    threads = work >= PARALLEL_WORK and work >= len(items) * ITEM_WORK
-    run = _runner("opscope_team" if threads else "opscope_alone")
+    words = np.array([len(items), *(word for item in items for word in item), work], np.int64)
+    shared = work >= PARALLEL_WORK and work >= len(items) * ITEM_WORK
+    run = _runner("opscope_team" if shared else "opscope_alone")
     memory = (words, [task.memory for task in tasks])
     by_rows = tasks[0].by_rows if len(tasks) == 1 else None
     task = ParallelTask(tuple(items), work, memory, by_rows)
@@ -396,8 +387,27 @@ def fill_task(target: Any, value: float) -> ParallelTask | None:
     """The task target[...] = value; None where the array does not suit."""
     if type(target) is not np.ndarray or not target.ndim:
         return None
+    if target.flags.c_contiguous and target.size >= _PIECE:
+        target = target.reshape(-1)
+        left = target.size % _PIECE  # elements before the first whole piece
+        start, pieces = target[None, :left], target[left:].reshape(-1, _PIECE)
+        tasks = [_repeat(start, value)] if left else []
+        return _in_turn([*tasks, _repeat(pieces, value)])
+    return _repeat(target, value)
+
+
+def _repeat(target: Any, value: float) -> ParallelTask | None:
     row = np.full((1, *target.shape[1:]), value, target.dtype)
     return copy_task(target, row, None, np.zeros(len(target), np.int64))
+
+
+def _in_turn(tasks: Sequence[ParallelTask | None]) -> ParallelTask | None:
+    """Tasks one after the other as one; None where one of them is missing."""
+    found = [task for task in tasks if task is not None]
+    if len(found) < len(tasks):
+        return None
+    items = tuple(item for task in found for item in task.items)
+    return ParallelTask(items, sum(task.work for task in found), [task.memory for task in found])
 
 
 @dataclass(frozen=True)
@@ -442,12 +452,17 @@ class Prepared:
     """Memory that is filled before a loop runs, from arrays that the loop does not change.
 
     Packed weights, for example: a product packs its factor once here, not at every step.
+
+    Attributes:
+        in_loop: whether for a loop; else for a whole net, whose other products are none of a step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_loop: bool = True) -> None:
+        self.in_loop = in_loop
         self._constant: dict[int, Any] = {}
         self._made: dict[Any, tuple[Any, ParallelTask | Callable[[], Any]]] = {}
         self._buffer: Any = None
+        self._calls: list[Callable[[], Any]] = []
 
     def declare(self, arrays: Iterable[Any]) -> None:
         """Note that nothing writes to these arrays while the loop runs."""
@@ -478,7 +493,9 @@ class Prepared:
 
     def calls(self) -> list[Callable[[], Any]]:
         """The calls that fill this memory; they run before the loop."""
-        return [
-            run_together([fill]) if isinstance(fill, ParallelTask) else fill
-            for _, fill in self._made.values()
-        ]
+        if len(self._calls) != len(self._made):
+            self._calls = [
+                run_together([fill]) if isinstance(fill, ParallelTask) else fill
+                for _, fill in self._made.values()
+            ]
+        return self._calls

@@ -95,6 +95,7 @@ class KernelArgs:
         accumulate: add to what the output holds (see `OperatorDef.accumulates`).
         train: whether the run is one of training.
         prepared: in a loop, weights packed before it starts, keyed by array; else None.
+        tail: the operators that it shall compute along (see runtime/tails.py).
         frame: the frame that binds the kernel; `executor.frame_of` gives it with its plan.
     """
 
@@ -113,6 +114,7 @@ class KernelArgs:
         self.accumulate: bool = op.accumulate
         self.train: bool = frame.train
         self.prepared: Any = getattr(frame, "prepared", None)
+        self.tail: tuple[KernelArgs, ...] = ()
         self._arrays = arrays
         self._specs = specs
 

@@ -73,6 +73,11 @@ _EMPTY = {field: EmptyList(field) for field in _LISTS if field != "bools"} | {"b
 # -- attributes --------------------------------------------------------------------------------
 
 
+def is_attr(value: Any) -> bool:
+    """Whether a value is an `Attr`; protobuf, slow to load, is not loaded to know that."""
+    return type(value).__name__ == "Attr" and isinstance(value, pb.Attr)
+
+
 def attr_value(value: Any, type_name: str | None = None) -> Any:
     """The value of an attribute as a net in memory holds it.
 
@@ -105,7 +110,7 @@ def attr_value(value: Any, type_name: str | None = None) -> Any:
             return _frozen(value)
         if isinstance(value, np.dtype) and value in DTYPES:
             return value
-        if isinstance(value, pb.Attr):
+        if is_attr(value):
             return _lenient_value(value)
     elif type_name == "net" and isinstance(value, OpList):
         return value
@@ -125,7 +130,7 @@ def attr_type(value: Any) -> str:
 
     "" is that of an `Attr` that holds nothing.
     """
-    if isinstance(value, pb.Attr):
+    if is_attr(value):
         field = value.WhichOneof("value")
         return _FIELD_TYPES[field] if field else ""
     return _FIELD_TYPES[_field_of(value)]
@@ -143,7 +148,7 @@ def _field_of(value: Any) -> str:
             return _LIST_FIELDS[item]
     if isinstance(value, EmptyList):
         return value.field
-    if isinstance(value, (OpList, pb.NetDesc)):
+    if isinstance(value, OpList) or (kind is not np.ndarray and isinstance(value, pb.NetDesc)):
         return "net"
     return _guess_field(value)
 
@@ -230,7 +235,7 @@ def undamaged(value: Any) -> Any:
     Raises:
         FormatError, ShapeError: it is damaged.
     """
-    return decode_attr(value) if isinstance(value, pb.Attr) else value
+    return decode_attr(value) if is_attr(value) else value
 
 
 def _lenient_value(attr: pb.Attr) -> Any:
@@ -275,7 +280,7 @@ def _fill_op(desc: pb.OpDesc, op: OpNode) -> None:
         for name, variables in listed_slots(slots):
             target.add(name=name, vars=variables)
     for name, value in op.attrs.items():
-        if isinstance(value, pb.Attr):
+        if is_attr(value):
             desc.attrs[name].CopyFrom(value)
         else:
             _encode(desc.attrs[name], value)

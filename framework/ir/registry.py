@@ -27,6 +27,7 @@ import numpy as np
 
 from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
+from ..base.installed import any_elsewhere
 from ..base.plugins import entry_points, load_plugin
 from ..base.python.cached import new_waiting_rlock
 from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "opscope.operators"
 BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
+COMMON_OPERATORS = "...operators.common"  # of these, what most nets are made of
 EVERYWHERE = ("cpu", "gpu")
 """The devices, for `takes_halves`."""
 REFERENCE = "xp"
@@ -68,6 +70,10 @@ class KernelEntry:
         bind: makes the call. device: "cpu", "gpu", or "" for both.
         dtypes: None for all. library: `REFERENCE`, or the name of a faster one ("mkl").
         in_loops: it serves in the steps of loops only, whose weights are prepared beforehand.
+        channels_last: slots whose arrays [N, C, ...] it takes with their channels last in memory;
+            those in one group lie alike (see runtime/layouts.py).
+        tails: types of operators that it computes along with its own, in this order, where they
+            alone read its result; any of them may be left out (see runtime/tails.py).
     """
 
     bind: Kernel
@@ -75,6 +81,8 @@ class KernelEntry:
     dtypes: frozenset[np.dtype] | None
     library: str
     in_loops: bool = False
+    channels_last: tuple[tuple[str, ...], ...] = ()
+    tails: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -129,6 +137,8 @@ class OperatorDef:
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
         in_loops: bool = False,
+        channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Bind: ...
 
     @overload
@@ -139,6 +149,8 @@ class OperatorDef:
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
         in_loops: bool = False,
+        channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Callable[[Bind], Bind]: ...
 
     def kernel(
@@ -149,12 +161,15 @@ class OperatorDef:
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
         in_loops: bool = False,
+        channels_last: tuple[tuple[str, ...], ...] = (),
+        tails: tuple[str, ...] = (),
     ) -> Bind | Callable[[Bind], Bind]:
         """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
 
         def add(bind: Bind) -> Bind:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
-            self.kernels.append(KernelEntry(bind, device, only, library, in_loops))
+            entry = KernelEntry(bind, device, only, library, in_loops, channels_last, tails)
+            self.kernels.append(entry)
             self._fitting.clear()
             return bind
 
@@ -289,6 +304,7 @@ class OperatorDef:
 REGISTERED: dict[str, OperatorDef] = {}
 """The types that are registered so far, to be read only; `lookup` finds those to come, too."""
 _load_state = "no"
+_common_there = False
 _load_error: Exception | None = None
 _lock = new_waiting_rlock()
 
@@ -412,6 +428,24 @@ def load_operators() -> None:
         _load_state = "done"
 
 
+def _load_common() -> None:
+    """Register the operators that most nets are made of, which is quicker than all.
+
+    Where another package brings operators, all are: it may add kernels to ours.
+    """
+    global _common_there
+    if _common_there or _load_state != "no":
+        return
+    with _lock:
+        if _common_there or _load_state != "no":
+            return
+        if any_elsewhere(ENTRY_POINTS):
+            load_operators()
+        else:
+            importlib.import_module(COMMON_OPERATORS, __package__)
+        _common_there = True
+
+
 def lookup(op_type: str, where: str = "") -> OperatorDef:
     """The entry of a type.
 
@@ -419,9 +453,10 @@ def lookup(op_type: str, where: str = "") -> OperatorDef:
         UnknownOperatorError: with the nearest names.
     """
     entry = REGISTERED.get(op_type)
-    if entry is None:
-        load_operators()
-        entry = REGISTERED.get(op_type)
+    for load in (_load_common, load_operators):
+        if entry is None:
+            load()
+            entry = REGISTERED.get(op_type)
     if entry is None:
         prefix = f"{where}: " if where else ""
         raise UnknownOperatorError(
@@ -430,8 +465,19 @@ def lookup(op_type: str, where: str = "") -> OperatorDef:
     return entry
 
 
-def kernel_libraries() -> set[str]:
-    """The libraries of all kernels that are registered so far, and the reference."""
+def kernel_libraries(wanted: Iterable[str] = ()) -> set[str]:
+    """The libraries of all kernels that are registered so far, and the reference.
+
+    Args:
+        wanted: libraries for which more operators are registered, unless they are known.
+    """
+    for load in (_load_common, load_operators):
+        if not _kernel_libraries().issuperset(wanted):
+            load()
+    return _kernel_libraries()
+
+
+def _kernel_libraries() -> set[str]:
     return {REFERENCE, *(kernel.library for op in REGISTERED.values() for kernel in op.kernels)}
 
 

@@ -20,15 +20,17 @@ from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, for
 from ..base.scope import Scope, Variable
 from ..base.shape import ArraySpec, Levels
 from ..base.untrusted.limits import limit
-from ..fusion.team import in_blocks, in_order, one_blas_thread
+from ..fusion.team import in_blocks, in_lists, in_order, one_blas_thread
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
+from .constant_factors import constant_factors
 from .halves import in_float32
 from .memory import ScratchPool, as_view, fresh, fresh_array, padded
 from .plan import Plan, PlanStep
+from .tails import bind_tailed
 
 FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
 """Binds a step of a plan as fused loops; None where its operator is better off with its kernel."""
@@ -57,13 +59,15 @@ class Frame:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
         joined: buckets: names of arrays that lie side by side -> the one array of all.
-        prepared: in a loop, weights packed before it starts, keyed by array; else None.
+        prepared: weights packed before the loop, or the net, starts, keyed by array; else None.
         net_version: of the operator list that the plan was made for.
         scope_version: of the scope tree when the results were last published.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
     """
 
     prepared: Any = None
+    _makes_lists = False  # whether neighbouring calls become one, in a net that unrolls loops
+    _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
     least_cost = 2
     net_version = -1
 
@@ -91,9 +95,11 @@ class Frame:
         self._check_memory()
         self._allocate()
         self._make_views()
+        if place.kind == "cpu":
+            self.prepared = constant_factors(plan, self.arrays)
+            self._makes_lists = self.prepared is not None and plan.options.fuse
+            self.least_cost = 0 if self._makes_lists else self.least_cost
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
-        self._joined: list[Callable[[], Any]] | None = None  # what runs where nobody looks on
-        self._first_steps: Sequence[int] = ()
         # Infinities are values here, not warnings. Entering a prepared context is ten times
         # cheaper than numpy.errstate.
         quiet = contextvars.copy_context()
@@ -145,7 +151,8 @@ class Frame:
         plan, xp = self.plan, self.xp
         blocks = self._blocks()
         for name, block in plan.placement.items():
-            self.arrays[name] = as_view(blocks[block], plan.specs[name])
+            last = name in plan.channels_last
+            self.arrays[name] = as_view(blocks[block], plan.specs[name], channels_last=last)
         for names in plan.joined:
             self._join(names, blocks[plan.placement[names[0]]])
         for name in plan.live_out:
@@ -267,11 +274,15 @@ class Frame:
             call = self._fused(self, step)
             if call is not None:
                 return call
-        return self._bind_one(step.operators[0])
-
-    def _bind_one(self, op: Operator) -> Callable[[], Any]:
         self._scratch.restart()
-        return bind_operator(op, self.arrays, self.plan.specs, self, self.plan.options.libraries)
+        if len(step.operators) > 1:
+            plan = self.plan
+            libraries = plan.options.libraries
+            return bind_tailed(step, self.arrays, plan.specs, self, libraries, self._bind_one)
+        return self._bind_one(step.operators[0], self.arrays)
+
+    def _bind_one(self, op: Operator, arrays: Mapping[str, Any]) -> Callable[[], Any]:
+        return bind_operator(op, arrays, self.plan.specs, self, self.plan.options.libraries)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -286,6 +297,9 @@ class Frame:
         if self._blas is not None:
             self._blas[0](0)
         try:
+            if self.prepared is not None:
+                for fill in self.prepared.calls():
+                    fill()
             if context.hooks or self.place.kind != "cpu":
                 self._quietly(self._run_watched, context)
             else:
@@ -302,23 +316,24 @@ class Frame:
                 self._blas[1](0)
 
     def _run_all(self) -> None:
-        calls = self._joined
-        if calls is None:
-            calls = self._joined = self._join_rows()
+        if self._joined is None:
+            self._joined = self._join()
+        calls, steps = self._joined
         rest = iter(calls)
         try:
             for call in rest:
                 call()
         except Exception as error:
-            self._fail(self._first_steps[len(calls) - 1 - _operator.length_hint(rest)], error)
+            self._fail(steps[len(calls) - 1 - _operator.length_hint(rest)], error)
 
-    def _join_rows(self) -> list[Callable[[], Any]]:
-        """The calls, with neighbours made one that can do a block of rows after another."""
-        if not self.plan.options.rows:
-            self._first_steps = range(len(self.calls))
-            return self.calls
-        joined, self._first_steps = in_blocks(self.calls)
-        return joined
+    def _join(self) -> tuple[list[Callable[[], Any]], Sequence[int]]:
+        """The calls, with neighbours made one that a team can run as a list, or a block of rows
+        after another; and the number of the first step of each."""
+        if self._makes_lists:
+            return in_lists(self.calls)
+        if self.plan.options.rows:
+            return in_blocks(self.calls)
+        return self.calls, range(len(self.calls))
 
     def _run_watched(self, context: OpContext) -> None:
         hooks = context.hooks

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import address
+from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
 from ..fusion import compiler, row_blocks
@@ -27,12 +28,15 @@ from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
 from .plan import Chain, Plan, PlanStep
+from .tails import with_tails
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
 
 _LARGE = 1 << 15
 """Elements from which the loop of a lone cheap operator, too, may go along with others' rows."""
+_SHARED = 1 << 16
+"""Elements from which an operator that runs alone is compiled, so that threads may share it."""
 
 
 class _Touched:
@@ -163,18 +167,21 @@ def group_chains(
     live_out: set[str],
     views: Mapping[str, str],
     device: str = "cpu",
+    libraries: Sequence[str] = (),
 ) -> list[Chain]:
     """Cut a list of operators into groups that run as one step each.
 
     Args:
         specs: shape and dtype of every variable. live_out: what must be in memory after the run.
         views: view variable -> its base. device: "cpu" or "gpu".
+        libraries: of kernels that may compute what follows them.
     """
     if device == "cpu" and not compiler.available():
         return [Chain([op]) for op in operators]
     memo: _Memo = {}
     operators = _with_epilogues(operators, specs, device, memo)
-    return _grouped(operators, specs, live_out, views, device, memo)
+    chains = _grouped(operators, specs, live_out, views, device, memo)
+    return with_tails(chains, live_out, views, device, libraries)
 
 
 def _with_epilogues(
@@ -323,9 +330,12 @@ def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list
 
 
 def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
-    if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
-        shape = step.loops[0][0].shape
-        if not plan.options.rows or len(shape) != 2 or prod(shape) < _LARGE:
+    last = not plan.channels_last.isdisjoint((*step.reads, *step.writes))
+    lone = len(step.operators) == 1 and step.loops and not last
+    if lone and step.loops[0][0].cost() < least_cost:
+        member = step.loops[0][0]
+        rows = plan.options.rows and len(member.shape) == 2 and prod(member.shape) >= _LARGE
+        if not rows and not (device == "cpu" and _is_shared(member)):
             return []
     in_memory = set(step.writes)
     needed = [
@@ -336,8 +346,13 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
     return [build_loop(members, in_memory) for members in needed]
 
 
+def _is_shared(member: Pointwise) -> bool:
+    """Whether threads gain by a loop of this operator alone, which NumPy computes on one."""
+    return prod(member.shape) >= _SHARED and most_threads() > 1
+
+
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
-    arrays = [[frame.arrays[name] for name in b.variables] for b in bound]
+    arrays = [_in_memory_order(b, [frame.arrays[name] for name in b.variables]) for b in bound]
     if not _no_overlap(bound, arrays):
         return None
     blocks = []
@@ -392,6 +407,17 @@ def _by_rows(
         (writes if number in stores else reads).append(one)
     where = item[0], words.ctypes.data
     return ByRows(shape[0], (where,), tuple(reads), tuple(writes), (words, arrays))
+
+
+def _in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[Any]:
+    """The arrays with their channels last, where all that the loop goes over lie so."""
+    full = [i for i, operand in enumerate(bound.loop.operands) if operand.kind == FULL]
+    if bound.columns or all(arrays[i].flags.c_contiguous for i in full):
+        return arrays
+    moved = {i: np.moveaxis(arrays[i], 1, -1) for i in full if arrays[i].ndim > 2}
+    if len(moved) < len(full) or not all(a.flags.c_contiguous for a in moved.values()):
+        return arrays
+    return [moved.get(i, array) for i, array in enumerate(arrays)]
 
 
 def _words(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> np.ndarray | None:

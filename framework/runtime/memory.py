@@ -75,8 +75,11 @@ def padded(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def as_view(block: Any, spec: ArraySpec) -> Any:
+def as_view(block: Any, spec: ArraySpec, *, channels_last: bool = False) -> Any:
     """An array of a shape and dtype in the first bytes of a block of memory."""
     shape, dtype = spec
     size = math.prod(shape) * dtype.itemsize
+    if channels_last:
+        stored = block[:size].view(dtype).reshape(shape[0], *shape[2:], shape[1])
+        return stored.transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
     return block[:size].view(dtype).reshape(shape)

@@ -32,13 +32,13 @@ from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, check_live_out, check_places, register_net
-from .options import current_options
-from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_plan
+from .options import PlanOptions, current_options
+from .plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
 _MAX_PLANS = 64
-_MAX_FRAMES = 64
-"""Of one scope: sentences in batches of similar lengths come in some 40 shapes again and again."""
+_MAX_FRAMES = 64  # of a scope: batches of sentences come in some 40 shapes, again and again
+_NO_TAILS = PlanOptions()
 
 
 @register_net(PLAIN)
@@ -362,7 +362,7 @@ class PlainNet(Net):
         span = self._range(first, last, context.live_out)
         place = context.device or scope.place
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
-        options = current_options()
+        options = current_options(place)
         frames = scope.bound.setdefault("frames", {})
         frame_key = (key, self.version, signature, options)
         frame = frames.pop(frame_key, None)
@@ -421,7 +421,7 @@ class PlainNet(Net):
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
-                plan = make_plan(span, known, self.vars, options, grouping(place), offsets)
+                plan = make_plan(span, known, self.vars, options, grouping(place, options), offsets)
                 while len(self._plans) >= _MAX_PLANS:
                     self._plans.pop(next(iter(self._plans)))
                 self._plans[key] = plan
@@ -452,11 +452,12 @@ class PlainNet(Net):
         return f"<PlainNet {self.name or '?'}: {len(self.operators)} operators>"
 
 
-def grouping(place: Place) -> Grouping:
-    """`make_plan`'s function that groups operators into chains; fusion is loaded when needed."""
+def grouping(place: Place, options: PlanOptions = _NO_TAILS) -> Grouping:
+    """`make_plan`'s function that groups operators into chains, with tails where options say so."""
     from .fuse import group_chains
 
-    return partial(group_chains, device=place.kind)
+    libraries = options.libraries if options.tails else ()
+    return partial(group_chains, device=place.kind, libraries=libraries)
 
 
 def bind_chain(frame: Frame, step: PlanStep) -> Callable[[], Any] | None:

@@ -18,52 +18,17 @@ from ..ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ..ir.infer import declared_spec, infer_specs
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
-from ..ir.registry import REFERENCE
+from .layouts import channels_last
+from .options import PlanOptions
+from .steps import Chain, PlanStep
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """Switches that change how a plan runs, never what it computes."""
-
-    fuse: bool = True
-    reuse: bool = True
-    inplace: bool = True
-    rows: bool = True
-    amx: bool = True
-    libraries: tuple[str, ...] = (REFERENCE,)
-
-
-class Chain(list[Operator]):
-    """Operators that run as one step, and the loops that they fuse into.
-
-    Attributes:
-        loops: the fused loops, for fuse.py; empty where the operators do not fuse.
-    """
-
-    def __init__(self, operators: Iterable[Operator], loops: Sequence[Sequence[Any]] = ()) -> None:
-        super().__init__(operators)
-        self.loops = loops
 
 
 Grouping = Callable[
     [Sequence[Operator], Mapping[str, ArraySpec], set[str], Mapping[str, str]], list[Chain]
 ]
 """(operators, specs, live_out, view -> base) -> chains of operators that run as one step each."""
-
-
-@dataclass(frozen=True)
-class PlanStep:
-    """One callable of the loop: a single operator, or several that are fused into one kernel.
-
-    `reads` and `writes` leave out what stays inside a fused chain; `loops` is that of the chain.
-    """
-
-    operators: tuple[Operator, ...]
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    loops: Sequence[Sequence[Any]] = ()
 
 
 @dataclass
@@ -94,6 +59,7 @@ class Plan:
         blocks: sizes of blocks of memory, in bytes. placement: temporary -> number of its block.
         joined: temporaries that lie side by side in one block, in order (see `OperatorDef.joins`).
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
+        channels_last: temporaries whose channels lie last in memory (see layouts.py).
     """
 
     operators: list[Operator]
@@ -108,6 +74,7 @@ class Plan:
     joined: list[tuple[str, ...]] = field(default_factory=list)
     options: PlanOptions = PlanOptions()
     loops: dict[int, Any] = field(default_factory=dict)
+    channels_last: set[str] = field(default_factory=set)
 
     def nbytes(self, name: str) -> int:
         return _nbytes(self.specs[name])
@@ -275,6 +242,9 @@ def _lay_out(plan: Plan, span: Range) -> None:
     bases = set(views.values())
     plan.joined = _joined(plan, span, outside | bases | set(views))
     buckets = {name: names for names in plan.joined for name in names}
+    if plan.options.channels_last and plan.options.fuse:
+        fixed = outside | bases | set(views) | buckets.keys()
+        plan.channels_last = channels_last(plan.steps, plan.specs, fixed, plan.options.libraries)
     free = _FreeBlocks()
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
@@ -345,6 +315,7 @@ def _inplace_block(
                     and plan.specs[candidate][1] == plan.specs[name][1]
                     and _nbytes(plan.specs[candidate]) == _nbytes(plan.specs[name])
                     and plan.placement[candidate] not in _blocks_written(plan, step, name)
+                    and (candidate in plan.channels_last) == (name in plan.channels_last)
                 ):
                     return plan.placement[candidate]
     return None

@@ -9,11 +9,14 @@ from collections.abc import Hashable
 
 from ...framework.base.errors import OpscopeError, check_kind
 from ...framework.base.python.bounded_cache import BoundedCache
+from ...framework.base.python.cached import cached_property
 from ...framework.base.python.gc_disabled import gc_disabled
 from ..compiler.computation import Computation
 from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions, compile_optimized
+from .on_disk import kept
+from .structure import structure
 
 Computed = tuple[ComputationRequest, Computation]
 
@@ -41,7 +44,7 @@ class CachingCompiler:
     ) -> None:
         check_kind(nnet, Nnet, "the network")
         check_kind(optimize, bool | OptimizeOptions, "optimize")
-        self._topology = nnet.topology()
+        self._nnet, self._topology = nnet, nnet.topology()
         self._options = OptimizeOptions.chosen(optimize)
         self._shortcut = shortcut
         if capacity < 1:
@@ -65,14 +68,23 @@ class CachingCompiler:
 
     @gc_disabled()
     def compile_anew(self, request: ComputationRequest) -> Computation:
-        """Compile a request without the cache.
+        """Compile a request without the cache; what is kept on disk is taken from there.
 
         Raises:
             OpscopeError: as `compile`.
         """
-        return compile_optimized(
-            self._topology, request, self._options, self._shortcut, self._for_two
-        )
+
+        def compiled() -> Computation:
+            return compile_optimized(
+                self._topology, request, self._options, self._shortcut, self._for_two
+            )
+
+        told = f"whole {self.settings} {self._shortcut}"
+        return kept(lambda: self._structure, [request], told, self._topology, compiled)
+
+    @cached_property
+    def _structure(self) -> str:
+        return structure(self._nnet)
 
     @property
     def settings(self) -> str:

@@ -155,7 +155,7 @@ class Computation:
         """The matrices that a command names."""
         named = {command.target, command.source, *command.deriv}
         if command.type.endswith("Multi") and command.rows is not None:
-            named.update(np.unique(command.rows[:, 0]).tolist())
+            named.update(distinct(command.rows[:, 0]).tolist())
         return {self.submatrices[s].matrix for s in named if s > 0}
 
     def whole_submatrices(self) -> list[int]:

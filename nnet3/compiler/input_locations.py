@@ -18,7 +18,7 @@ from ...framework.base.errors import OpscopeError
 from ..graph.topology import Place, Topology
 from ..graph.topology_node import SumFacts
 from ..index.aligned import later, rows_among
-from ..index.indexes import Aligned, Columns, Family, distinct, pack_tx
+from ..index.indexes import Aligned, Columns, Family, distinct, is_among, pack_tx
 from ..index.row_table import Query, RowTable
 from ..index.spans import Spans
 from .locations import pack_left
@@ -365,7 +365,7 @@ def _summands_by_scale(steps: NnetSteps, facts: SumFacts, rows: np.ndarray) -> l
     nodes = np.array([s.node for s in steps.steps] + [-1])[step]
     result = []
     for alpha in scales:
-        mask = np.isin(nodes, [node for node, scale in facts.scales.items() if scale == alpha])
+        mask = is_among(nodes, np.array([n for n, scale in facts.scales.items() if scale == alpha]))
         kept = pack_left(np.where(mask, step, -1), np.where(mask, row, -1))
         result.append(Summand(alpha, -1, kept[1], kept[0]))
     return result

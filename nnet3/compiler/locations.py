@@ -10,6 +10,7 @@ from collections import Counter
 
 import numpy as np
 
+from ..index.indexes import distinct
 from .steps import hash_order
 
 Pairs = tuple[np.ndarray, np.ndarray]  # sub-matrix numbers and row numbers
@@ -132,7 +133,7 @@ def contiguous_ranges(rows: np.ndarray) -> np.ndarray | None:
     values = rows[starts]
     real = values >= 0
     starts, ends, values = starts[real], ends[real], values[real]
-    if len(np.unique(values)) < len(values):
+    if len(distinct(values)) < len(values):
         return None
     ranges = np.full((int(values.max(initial=-1)) + 1, 2), -1, np.int32)
     ranges[values, 0], ranges[values, 1] = starts, ends

@@ -25,7 +25,7 @@ from ..graph.time_graph import Level
 from ..graph.topology import Topology
 from ..graph.topology_node import FLAGS
 from ..index.aligned import align, align_listed
-from ..index.indexes import Columns, Family, pack_tx, unpack_tx
+from ..index.indexes import Columns, Family, distinct, pack_tx, unpack_tx
 from ..index.row_table import Query, RowTable
 
 GroupKeys: TypeAlias = list[tuple[int, np.ndarray]]
@@ -261,7 +261,7 @@ class NnetSteps:
         there = segment.there(node - 1)
         if not len(there) or not places:
             return keys[:0]
-        wanted = np.unique(np.concatenate([pack_tx(t, x) for _, t, x in places]))
+        wanted = distinct(np.concatenate([pack_tx(t, x) for _, t, x in places]))
         place = np.minimum(np.searchsorted(there, wanted), len(there) - 1)
         return wanted[there[place] == wanted]
 

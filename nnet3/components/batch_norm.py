@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
+from ...framework.base.settings import is_on
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.array_calls import ChunkScratch
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
+from ...operators.backends import rows
 from ..operators.blocks import blocks_of, whole_blocks
 from ..operators.fused import called, fused
 from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
@@ -238,23 +240,49 @@ def _summing(k: KernelArgs, blocks: Any, target: Any) -> Call:
     Where they lie row after row, it is a product with a vector of ones: BLAS takes a third of the
     time of a reduction.
     """
-    if k.xp is np and blocks.flags.c_contiguous and blocks.size and blocks.dtype.itemsize >= 4:
+    plain = blocks.flags.c_contiguous and blocks.size and blocks.dtype.itemsize >= 4
+    if k.xp is np and plain and is_on("OPSCOPE_PIECES"):
         rows = blocks.reshape(-1, blocks.shape[2])
         return partial(np.dot, np.ones(len(rows), rows.dtype), rows, target)
     return partial(k.xp.sum, blocks, axis=(0, 1), out=target)
 
 
+def _memo(k: KernelArgs) -> list[Any]:
+    """Mean, uncentred variance and scale of every column of a block."""
+    memo = [k.get(slot) for slot in ("mean", "uvar", "scale")]
+    return [k.scratch((k.attrs["block"],), k["x"].dtype) if a is None else a for a in memo]
+
+
+def _scaling(k: KernelArgs, mean: Any, uvar: Any, scale: Any) -> Call:
+    """A call for scale = target_rms * (max(uvar - mean^2, 0) + epsilon) ** -0.5."""
+    xp, real = k.xp, scale.dtype.type
+    epsilon, rms = real(k.attrs["epsilon"]), real(k.attrs["target_rms"])
+
+    def run() -> None:
+        xp.multiply(mean, mean, scale)
+        xp.subtract(uvar, scale, scale)
+        xp.maximum(scale, real(0), out=scale)
+        xp.add(scale, epsilon, scale)
+        xp.sqrt(scale, out=scale)
+        xp.divide(rms, scale, scale)
+
+    return run
+
+
+def _normalising(k: KernelArgs, mean: Any, scale: Any) -> Call:
+    x, out = (blocks_of(k[slot], k.attrs["block"]) for slot in ("x", "out"))
+    return _elementwise(k, {"x": x, "mean": mean, "scale": scale}, "(x - mean) * scale", out)
+
+
 @batch_norm.kernel
 def batch_norm_kernel(k: KernelArgs) -> Call:
     xp, width = k.xp, k.attrs["block"]
-    x, out = blocks_of(k["x"], width), blocks_of(k["out"], width)
+    x = blocks_of(k["x"], width)
     real, count = x.dtype.type, x.shape[0] * x.shape[1]
-    memo = [k.get(slot) for slot in ("mean", "uvar", "scale")]
-    mean, uvar, scale = (k.scratch((width,), x.dtype) if a is None else a for a in memo)
+    mean, uvar, scale = _memo(k)
     chunks = _row_chunks(k, x)
     squares = k.scratch(x[chunks[0]].shape if chunks else x.shape, x.dtype)
     share, part = k.scratch((width,), x.dtype), real(1 / max(count, 1))
-    epsilon, rms = real(k.attrs["epsilon"]), real(k.attrs["target_rms"])
     chunked = [
         (values, products, _summing(k, values, share), _summing(k, products, share))
         for values, products in ((x[c], squares[: c.stop - c.start]) for c in chunks)
@@ -271,22 +299,26 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
             xp.add(uvar, share, uvar)
         xp.multiply(mean, part, mean)
         xp.multiply(uvar, part, uvar)
-        xp.multiply(mean, mean, scale)
-        xp.subtract(uvar, scale, scale)
-        xp.maximum(scale, real(0), out=scale)
-        xp.add(scale, epsilon, scale)
-        xp.sqrt(scale, out=scale)
-        xp.divide(rms, scale, scale)
 
-    arrays = {"x": x, "mean": mean, "scale": scale}
-    return in_order(statistics, _elementwise(k, arrays, "(x - mean) * scale", out))
+    return in_order(statistics, _scaling(k, mean, uvar, scale), _normalising(k, mean, scale))
+
+
+@batch_norm.kernel(device="cpu", dtypes=(np.float32, np.float64), library="native")
+def native_batch_norm(k: KernelArgs) -> Call | None:
+    """With the sums of columns in C, which threads share."""
+    x, (mean, uvar, scale) = k["x"], _memo(k)
+    if rows.library() is None or not x.size or not rows.suits(x.dtype, x, mean, uvar, scale):
+        return None
+    share = k.attrs["block"] / x.size
+    sums = rows.call(*rows.moments(x, x, (mean, uvar), (share, share)))
+    return in_order(sums, _scaling(k, mean, uvar, scale), _normalising(k, mean, scale))
 
 
 @batch_norm.backward("x", inplace={"x_grad": "out_grad"})
 def batch_norm_grad_kernel(k: KernelArgs) -> Call:
-    xp, width, scale = k.xp, k.attrs["block"], k["scale"]
+    xp, width = k.xp, k.attrs["block"]
     out, grad = blocks_of(k["out"], width), blocks_of(k["out_grad"], width)
-    target, real = blocks_of(k["x_grad"], width), out.dtype.type
+    real = out.dtype.type
     count = max(out.shape[0] * out.shape[1], 1)
     chunks = _row_chunks(k, out)
     work = k.scratch(out[chunks[0]].shape if chunks else out.shape, out.dtype)
@@ -310,8 +342,31 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
         xp.multiply(slope, factor, slope)
         xp.multiply(mean, real(1 / count), mean)
 
-    arrays = {"y": out, "g": grad, "slope": slope, "mean": mean, "scale": scale}
-    return in_order(sums, _elementwise(k, arrays, "(g - mean - y * slope) * scale", target))
+    return in_order(sums, _sloping(k, mean, slope))
+
+
+def _sloping(k: KernelArgs, mean: Any, slope: Any) -> Call:
+    """A call for x_grad, from the mean of out_grad and how it goes with out."""
+    y, grad, target = (
+        blocks_of(k[slot], k.attrs["block"]) for slot in ("out", "out_grad", "x_grad")
+    )
+    arrays = {"y": y, "g": grad, "slope": slope, "mean": mean, "scale": k["scale"]}
+    return _elementwise(k, arrays, "(g - mean - y * slope) * scale", target)
+
+
+@lookup("nnet3.batch_norm_grad").kernel(
+    device="cpu", dtypes=(np.float32, np.float64), library="native"
+)
+def native_batch_norm_grad(k: KernelArgs) -> Call | None:
+    """With the sums of columns in C, which threads share."""
+    out, grad, width = k["out"], k["out_grad"], k.attrs["block"]
+    if rows.library() is None or not out.size or not rows.suits(out.dtype, out, grad):
+        return None
+    mean, slope = (k.scratch((width,), out.dtype) for _ in range(2))
+    share = width / out.size
+    factors = share, share / k.attrs["target_rms"] ** 2
+    sums = rows.call(*rows.moments(grad, out, (mean, slope), factors))
+    return in_order(sums, _sloping(k, mean, slope))
 
 
 _IN, _OUT = totals_slots(sum="[D]", sumsq="[D]", count="[1]: rows so far")

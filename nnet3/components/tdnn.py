@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.settings import is_on
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order, takes_blocks
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -251,7 +252,8 @@ def _spliced(k: KernelArgs) -> tuple[Any, list[Call]]:
 def _spans(k: KernelArgs) -> list[slice]:
     """Ranges of the output's rows, which stay in the cache while all products take them."""
     rows, weights = k.attrs["rows"], count(k.shape("w")) // len(k.attrs["first"])
-    if k.xp is not np or rows < 2 * _SPAN or weights > _SMALL:
+    short = rows < 2 * _SPAN or weights > _SMALL
+    if k.xp is not np or short or not is_on("OPSCOPE_PIECES"):
         return [slice(0, rows)]
     return [slice(begin, begin + _SPAN) for begin in range(0, rows, _SPAN)]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.base.python.cached import cached_property
-from ..index.indexes import format_indexes, pack_tx, unpack_tx
+from ..index.indexes import distinct, format_indexes, is_among, pack_tx, unpack_tx
 from .computable import COMPUTABLE, Explorer, Row
 from .request import ComputationRequest
 from .time_graph import Keys, Level, TimeRows
@@ -131,7 +131,7 @@ class Graph:
             nodes = {*before.known, *before.given, *before.rows}
             segment.known = {node: before.there(node) for node in sorted(nodes)}
             for node, keys in (*segment.inputs, *segment.outputs):
-                if node in segment.known and np.isin(keys, segment.known[node]).any():
+                if node in segment.known and is_among(keys, segment.known[node]).any():
                     name = self.topology.nodes[node].name
                     raise ShapeError(f"request {number} lists rows of '{name}' a second time")
         if not segment.outputs:
@@ -188,7 +188,7 @@ class Graph:
         if len(self.requests) > 1:
             text = f"request {number}: {text}"
         rows = np.concatenate(missing) if missing else np.zeros((0, 4), np.int64)
-        for node in np.unique(rows[:, 0]).tolist():
+        for node in distinct(rows[:, 0]).tolist():
             shown = format_indexes(rows[rows[:, 0] == node][:, 1:])
             text += f"; rows of '{topology.nodes[node].name}' that are not given: {shown}"
         return "\n".join([text, *lines])
@@ -327,7 +327,7 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
         epoch = topology.epochs[node]
         if topology.stages[epoch][1] and node + 1 not in joined:
             loop = segment.loops.setdefault(epoch, [])
-            for value in np.unique(levels).tolist():
+            for value in distinct(levels).tolist():
                 loop.append((value, node, np.sort(keys[levels == value])))
     for loop in segment.loops.values():
         loop.sort(key=itemgetter(0, 1))
@@ -393,7 +393,7 @@ def _present(
 ) -> np.ndarray:
     if isinstance(source, np.ndarray):
         result = np.zeros(t.shape, bool)
-        for node in np.unique(source).tolist():
+        for node in distinct(source).tolist():
             mask = source == node
             result[mask] = _present(all_keys, computable, node, t[mask], x[mask])
         return result
@@ -424,11 +424,11 @@ def _closure(
         parts = pending[node]
         keys = parts[0]
         if len(parts) > 1:
-            keys = np.unique(np.concatenate(parts))
+            keys = distinct(np.concatenate(parts))
         elif len(keys) > 1 and not (keys[1:] > keys[:-1]).all():
-            keys = np.unique(keys)
+            keys = distinct(keys)
         if node in given:
-            keys = keys[~np.isin(keys, given[node], assume_unique=True)]
+            keys = keys[~is_among(keys, given[node])]
         reached[node] = keys
         if topology.nodes[node].kind == "input":
             continue
@@ -443,7 +443,7 @@ def _closure(
                 follow = follow[mask]
                 sources = source[mask] if isinstance(source, np.ndarray) else source
             if isinstance(sources, np.ndarray):
-                for one in np.unique(sources).tolist():
+                for one in distinct(sources).tolist():
                     pending.setdefault(one, []).append(follow[sources == one])
             else:
                 pending.setdefault(sources, []).append(follow)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..index.indexes import distinct
 from .loops import IrregularError, Loop
 from .request import ComputationRequest, IoSpecification
 from .topology import Topology
@@ -156,7 +157,7 @@ def _like_sequences(ios: Sequence[IoSpecification]) -> tuple[np.ndarray, int, li
     for number, io in enumerate(ios):
         if io.has_deriv or not len(io.indexes):
             raise IrregularError("derivatives, or no rows")
-        ns, times = np.unique(io.indexes[:, 0]), np.unique(io.indexes[:, 1])
+        ns, times = distinct(io.indexes[:, 0]), distinct(io.indexes[:, 1])
         if not number:
             sequences, x = ns, int(io.indexes[0, 2])
         same = np.array_equal(ns, sequences) and (io.indexes[:, 2] == x).all()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..index.indexes import MAX_X, X_BITS, X_MASK
+from ..index.indexes import MAX_X, X_BITS, X_MASK, distinct
 from ..index.time_sets import flags_of, series, set_of
 from .levels import Levels
 from .topology import Topology
@@ -122,7 +122,7 @@ class TimeRows:
             to = np.broadcast_to(t, times.shape) - self._first
             to = np.where((to >= outside) & (to < outside + len(times)), to, 0)
             sources = np.broadcast_to(source, times.shape)
-            masks = [(one, sources == one) for one in np.unique(sources).tolist()]
+            masks = [(one, sources == one) for one in distinct(sources).tolist()]
             jumps.append(_Jump([(one, at[mask], to[mask]) for one, mask in masks]))
         return jumps
 

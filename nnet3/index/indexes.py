@@ -68,15 +68,24 @@ def unpack_tx(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def distinct(values: np.ndarray) -> np.ndarray:
     """The different values of an integer array, sorted; quick where they lie close together."""
-    if not len(values):
-        return np.asarray(values, np.int64)
+    if not values.size:
+        return np.zeros(0, np.int64)
     low = int(values.min())
     span = int(values.max()) - low + 1
-    if span > 8 * len(values) + 1024:
-        return np.unique(values).astype(np.int64)
+    if span > 8 * values.size + 1024:
+        ordered = np.sort(values, axis=None).astype(np.int64)  # np.unique would load numpy.ma
+        return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
     there = np.zeros(span, bool)
     there[values - low] = True
     return np.flatnonzero(there) + low
+
+
+def is_among(values: np.ndarray, listed: np.ndarray) -> np.ndarray:
+    """For each of some integers whether it is one of a list; `np.isin` would load numpy.ma."""
+    there = distinct(listed)
+    if not there.size:
+        return np.zeros(values.shape, bool)
+    return there[np.minimum(np.searchsorted(there, values), there.size - 1)] == values
 
 
 class IndexList(Protocol):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .indexes import Columns
+from .indexes import Columns, distinct
 
 
 class Query(NamedTuple):
@@ -138,7 +138,7 @@ class RowTable:
         if not isinstance(node, np.ndarray):
             return self.find(Query(node, columns))
         rows = np.full(len(columns), -1, np.int32)
-        for one in np.unique(node).tolist():
+        for one in distinct(node).tolist():
             mask = node == one
             chosen = Columns(columns.n[mask], columns.t[mask], columns.x[mask])
             rows[mask] = self.find(Query(one, chosen))

@@ -6,6 +6,7 @@ where these repeat and closes the loop. Source: Kaldi's nnet-compile-looped.cc.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -14,12 +15,14 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
+from ..cache.on_disk import kept
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
 from ..compiler.reports import report_compiled, report_optimised
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest, IoSpecification
 from ..graph.topology import Topology
+from ..index.indexes import distinct
 from ..language.descriptor import ReplaceIndexForwardingDescriptor, RoundingForwardingDescriptor
 from ..lower.commands import lower_computation
 from ..optimize import OptimizeOptions
@@ -144,8 +147,8 @@ def loop_computation(
 
 def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:
     """How many chunks further a row may still be read, at most."""
-    chunk = len(np.unique(requests[1].inputs[0].indexes[:, 1]))
-    first = len(np.unique(requests[0].inputs[0].indexes[:, 1]))
+    chunk = len(distinct(requests[1].inputs[0].indexes[:, 1]))
+    first = len(distinct(requests[0].inputs[0].indexes[:, 1]))
     return 1 - (chunk - first - topology.reach) // chunk
 
 
@@ -154,13 +157,24 @@ def compile_looped(
     topology: Topology,
     requests: list[ComputationRequest],
     optimize: bool | OptimizeOptions = True,
+    structure: Callable[[], str] | None = None,
 ) -> OpList:
     """The op list of `loop_computation`, for `SegmentComputer`.
 
     Args:
         optimize: True: all passes; False: none; or the options that choose them.
+        structure: a text of all that the topology stands for, by which the computation is kept on
+            disk; None: it is compiled anew.
     """
-    return lower_computation(loop_computation(topology, requests, looped_passes(optimize)))
+    passes = looped_passes(optimize)
+
+    def compiled() -> Computation:
+        return loop_computation(topology, requests, passes)
+
+    if structure is None:
+        return lower_computation(compiled())
+    told = f"looped {passes} {sorted(passes.skip)}"
+    return lower_computation(kept(structure, requests, told, topology, compiled))
 
 
 def looped_passes(optimize: bool | OptimizeOptions) -> OptimizeOptions:

@@ -20,6 +20,7 @@ from ...framework.base.scope import Scope
 from ...framework.runtime.options import current_options
 from ...framework.runtime.plain_net import PlainNet
 from ...framework.runtime.plan import PlanOptions
+from ..cache.structure import structure
 from ..compiler.verbose import VERBOSE
 from ..lower.spans import lower_with_spans
 from ..network.for_inference import Model
@@ -121,7 +122,12 @@ class LoopedComputer(UtteranceComputer):
             compiled, spans = lower_with_spans(found)
             self._traced = {"spans": spans, "say": listener.log}
         else:
-            compiled = compile_looped(topology, self.requests, optimize)
+            compiled = compile_looped(
+                topology,
+                self.requests,
+                optimize,
+                lambda: f"{structure(self.nnet)} iVectors by {period}",
+            )
         self._net = PlainNet(compiled)
         self._shared = Scope(place)
         self._idle: dict[PlanOptions, list[SegmentComputer]] = {}  # by the switches of their plans

@@ -105,10 +105,10 @@ def _small(command_type: str) -> str:
 
 
 _TYPES: Final = {_small(name): name for name in _SLOTS}
-_INDEXES: Final = {
+INDEXES: Final = {
     kind.__name__: kind for kind in (OffsetRows, AttentionRows, RowRanges, MaskRows, SequenceRows)
 }
-_KINDS: Final = {"int": "int", "tuple[int, ...]": "ints", "np.ndarray": "tensor"}
+FIELD_KINDS: Final = {"int": "int", "tuple[int, ...]": "ints", "np.ndarray": "tensor"}
 _ARRAY: Final = "array"
 
 
@@ -188,7 +188,7 @@ class _Writer:
     def _indexes(self, name: str, indexes: Any) -> None:
         if is_dataclass(indexes):
             attrs = {
-                f.name: attr_value(getattr(indexes, f.name), _KINDS[str(f.type)])
+                f.name: attr_value(getattr(indexes, f.name), FIELD_KINDS[str(f.type)])
                 for f in fields(indexes)
             }
             attrs["kind"] = attr_value(type(indexes).__name__)
@@ -301,10 +301,10 @@ class _Reader:
         kind = attribute(op, "kind", "string")
         if kind == _ARRAY:
             value = attribute(op, "array", "tensor")
-        elif kind in _INDEXES:
-            known = fields(_INDEXES[kind])
-            value = _INDEXES[kind](
-                **{f.name: attribute(op, f.name, _KINDS[str(f.type)]) for f in known}
+        elif kind in INDEXES:
+            known = fields(INDEXES[kind])
+            value = INDEXES[kind](
+                **{f.name: attribute(op, f.name, FIELD_KINDS[str(f.type)]) for f in known}
             )
         else:
             raise FormatError(f"no indexes of components are called {kind!r}")

@@ -36,7 +36,7 @@ from ..optimize import OptimizeOptions
 from ..optimize import optimize as run_passes
 from .commands import Lowering, lower_computation
 from .composite_rows import split_composites
-from .step_net import LoopStep
+from .splices import read_in_place
 
 LONG = 64
 """Steps from which on a recurrence is one operator. With fewer, wide layers take longer: their
@@ -62,10 +62,11 @@ def lower_request(
     """
     if options and options.optimize and topology.is_recurrent and _is_plain(request):
         try:
-            return _lower_with_loops(topology, request, options)
+            return read_in_place(_lower_with_loops(topology, request, options))
         except (IrregularError, OpscopeError):
             pass  # what is wrong with a request, the compiler says
-    return lower_computation(compiled(), natural_gradient=natural_gradient)
+    net = lower_computation(compiled(), natural_gradient=natural_gradient)
+    return read_in_place(net) if options and options.optimize else net
 
 
 def _is_plain(request: ComputationRequest) -> bool:
@@ -192,6 +193,8 @@ class _LoopLowering(Lowering):
         return {number: name.partition(":")[0] for number, name in names.items()}
 
     def _mark(self, c: Command) -> None:
+        from .step_net import LoopStep  # nets over sequences are slow to load
+
         run, nodes = self._runs.pop(0), self.nodes
         title = f"loop.{nodes[run.loop.members[0]].name}"
         step = LoopStep(self.computation.topology, run.loop, title, self._ops_of)

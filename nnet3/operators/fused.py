@@ -21,7 +21,7 @@ from ...framework.fusion import compiler
 from ...framework.fusion.array_calls import ArrayHost, array_calls, array_plan
 from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
 from ...framework.fusion.expression import Tree, parse, replace_names
-from ...framework.fusion.team import in_order
+from ...framework.fusion.team import ParallelTask, in_order, with_task
 from ...framework.ir.kernel_args import Call, KernelArgs
 
 
@@ -76,19 +76,15 @@ def fused(
         kinds.append(kind)
         words += array.ctypes.data, 0 if kind == ROW else array.strides[0] // array.itemsize
     named = tuple(arrays), tuple(formulas.items()), tuple(results)
-    compiled = compiler.functions([_loop(dtype.name, tuple(kinds), *named)])
+    loop = _loop(dtype.name, tuple(kinds), *named)
+    compiled = compiler.functions([loop])
     if compiled is None:
         return None
     block = np.array(words, np.int64)
-    call = _LoopCall(compiled[0].function, block.ctypes.data)
-    call.memory = (block, dict(arrays), dict(results))
-    return call
-
-
-class _LoopCall(partial[Any]):
-    """A call of a compiled loop; `memory` holds the arrays that its argument points to."""
-
-    memory: Any
+    memory = (block, dict(arrays), dict(results))
+    items = ((compiled[0].share, block.ctypes.data),)
+    task = ParallelTask(items, shape[0] * shape[1] * loop.work, memory)
+    return with_task(partial(compiled[0].function, block.ctypes.data), task)
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.fusion.team import in_order
+from ...framework.fusion.team import copy_task, in_order, with_task
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying
@@ -267,7 +267,7 @@ def _row_copier(
         if not whole:
             y[places] = taken
 
-    return copy
+    return with_task(copy, copy_task(y, x, target, source) if alpha == 1 else None)
 
 
 copy_rows = operator(

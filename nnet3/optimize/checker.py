@@ -16,6 +16,7 @@ from ..compiler.analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover, 
 from ..compiler.command import Command
 from ..compiler.computation import Computation, SubMatrix
 from ..components.base.component import Component, Properties
+from ..index.indexes import distinct
 
 _KNOWN_STORAGE = ("uint8", "int16")
 
@@ -162,7 +163,7 @@ class _Checker:
         subs, rows = c.listed()[:, 0], c.listed()[:, 1]
         none = subs == -1
         self.want(bool((rows[none] == -1).all()), "a row of no sub-matrix that is not -1")
-        for s in np.unique(subs[~none]).tolist():
+        for s in distinct(subs[~none]).tolist():
             self.want(0 < s < len(self.submatrices), f"there is no sub-matrix {s}")
             self.want(s != c.target, "it reads and writes the same sub-matrix")
             part = self.submatrices[s]

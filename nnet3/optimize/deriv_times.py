@@ -14,7 +14,7 @@ from ..compiler.analyze import BACKPROPS, Analysis, Cover
 from ..compiler.command import Command
 from ..compiler.computation import Computation, SubMatrix, without_memory
 from ..components.base.component import Properties
-from ..index.indexes import LazyIndexes
+from ..index.indexes import LazyIndexes, distinct
 from .options import MOST, OptimizeOptions
 
 
@@ -165,7 +165,7 @@ class _Limiter:
         count = self.result.submatrices[target].rows
         pairs = command.listed()[begin : begin + count].copy()
         own = self._kept(target, np.arange(count))
-        for sub in np.unique(pairs[:, 0]).tolist():
+        for sub in distinct(pairs[:, 0]).tolist():
             if sub < 0:
                 continue
             mine = np.flatnonzero(pairs[:, 0] == sub)

@@ -21,7 +21,7 @@ from ..cache.files import read_cache, write_cache
 from ..files.kaldi_io import Writer
 from ..files.sparse import to_dense
 from ..inference.chunk_lengths import KALDIS_CHUNK, of_programs
-from ..inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from ..inference.chunks import ChunkComputer, ChunkOptions, Utterance, UtteranceComputer
 from ..inference.looped_computer import LoopedComputer, LoopedOptions
 from ..inference.xvector import xvector
 from ..network.for_inference import for_inference, read_model
@@ -34,7 +34,7 @@ from .base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell, shown
 from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, program
 
-_CHUNKS = (
+CHUNKS = (
     Option("extra-left-context", 0, "Frames of left context besides those that the network needs"),
     Option("extra-right-context", 0, "Frames of right context besides those that it needs"),
     Option(
@@ -54,7 +54,7 @@ _CHUNKS = (
     Option("acoustic-scale", 1.0, "Factor for the output"),
     Option("minibatch-size", 16, "Chunks, of several utterances, that are computed at once"),
 )
-_IVECTORS = (
+IVECTORS = (
     Option("ivectors", "", "Rspecifier of iVectors: one vector for each utterance (or speaker)"),
     Option("utt2spk", "", "Rspecifier of the speaker of each utterance, for --ivectors"),
     Option("online-ivectors", "", "Rspecifier of iVectors estimated online, as matrices"),
@@ -66,9 +66,9 @@ _IVECTORS = (
     "nnet3-compute",
     "Compute the output of an nnet3 network for features, utterance by utterance.",
     ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
-    *_CHUNKS,
+    *CHUNKS,
     Option("looped", False, "Compute every frame once, chunk after chunk, as online decoding does"),
-    *_IVECTORS,
+    *IVECTORS,
     GPU,
     *DEBUG,
     *optimization_options(),
@@ -79,20 +79,14 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     start = time.perf_counter()
     place = chosen_place(options.use_gpu)
     how = options.use_priors, place, chosen_passes(options)
-    read, cut = read_model(open_reader(model)), (_looped if options.looped else _chunked)(options)
+    read, cut = read_model(open_reader(model)), (_looped if options.looped else chunked)(options)
     with errors_tell(model):
         if isinstance(cut, LoopedOptions):
             computer = LoopedComputer(read, cut, *how)
         else:
             computer = ChunkComputer(read, cut, *how)
-    if computer.frames_per_chunk != options.frames_per_chunk:
-        options.program.log(
-            f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
-            f" {computer.frames_per_chunk}, a multiple of --frame-subsampling-factor="
-            f"{options.frame_subsampling_factor} and of the network's modulus"
-            f" {computer.nnet.modulus()}"
-        )
-    inputs = _Utterances(options, features)
+    tell_chunk(options, computer)
+    inputs = Utterances(options, features)
     done = 0
     with TableWriter(output, "matrix") as writer:
         for key, matrix in computer.compute_all(inputs):
@@ -108,7 +102,7 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     "nnet3-xvector-compute",
     "Compute one vector for each utterance with an x-vector network.",
     ("<raw-nnet-in>", "<features-rspecifier>", "<vector-wspecifier>"),
-    *(replace(option, doc=UNUSED) for option in _CHUNKS),
+    *(replace(option, doc=UNUSED) for option in CHUNKS),
     GPU,
     *DEBUG,
     *optimization_options(),
@@ -129,7 +123,7 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
     cache = ComputerCache(nnet, place, passes, options.cache_capacity, options.use_shortcut)
     if options.cached_compiler_in:
         read_cache(cache.compiler, nnet, open_reader(options.cached_compiler_in))
-    inputs = _Utterances(options, features)
+    inputs = Utterances(options, features)
     done = 0
     with TableWriter(output, "vector") as writer:
         for utterance in inputs:
@@ -158,7 +152,23 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
     _finish(options, start, done, inputs)
 
 
-def _finish(options: SimpleNamespace, start: float, done: int, inputs: _Utterances) -> None:
+def tell_chunk(options: SimpleNamespace, computer: UtteranceComputer) -> None:
+    """Log it where chunks are longer than `--frames-per-chunk` says."""
+    if computer.frames_per_chunk != options.frames_per_chunk:
+        factor, modulus = options.frame_subsampling_factor, computer.nnet.modulus()
+        why = f"to make it a multiple of --frame-subsampling-factor={factor}"
+        if modulus > 1:
+            why = (
+                f"due to --frame-subsampling-factor={factor} and nnet shift-invariance modulus ="
+                f" {modulus}"
+            )
+        options.program.log(
+            f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
+            f" {computer.frames_per_chunk} {why}"
+        )
+
+
+def _finish(options: SimpleNamespace, start: float, done: int, inputs: Utterances) -> None:
     """Log the counts; exit with code 1 if no utterance was done."""
     seconds = time.perf_counter() - start
     factor = seconds * 100 / (inputs.frames or 1)
@@ -174,7 +184,8 @@ def _finish(options: SimpleNamespace, start: float, done: int, inputs: _Utteranc
 _NAMES = {"chunks_per_batch": "minibatch_size"}
 
 
-def _chunked(options: SimpleNamespace) -> ChunkOptions:
+def chunked(options: SimpleNamespace) -> ChunkOptions:
+    """How the options `CHUNKS` cut utterances."""
     names = [field.name for field in fields(ChunkOptions)]
     chosen: dict[str, Any] = {name: getattr(options, _NAMES.get(name, name)) for name in names}
     chosen["frames_per_chunk"] = of_programs(options.frames_per_chunk)
@@ -194,7 +205,7 @@ def _looped(options: SimpleNamespace) -> LoopedOptions:
 _NOT_LOOPED = {"extra_left_context": 0, "extra_right_context": 0, "extra_right_context_final": -1}
 
 
-class _Utterances:
+class Utterances:
     """Features with their iVectors; counts frames, and utterances that cannot be computed."""
 
     def __init__(self, options: SimpleNamespace, features: str):
@@ -220,22 +231,28 @@ class _Utterances:
 
     def __iter__(self) -> Iterator[Utterance]:
         for key, features in read_table(self._features, "matrix"):
-            if not len(features):
-                self.fail(f"Zero-length utterance: {key}")
-                continue
-            ivector = online = None
-            if self._ivectors is not None:
-                ivector = self._ivectors.get(key)
-                if ivector is None:
-                    self.fail(f"No iVector available for utterance {key}")
-                    continue
-            if self._online is not None:
-                online = self._online.get(key)
-                if online is None:
-                    self.fail(f"No online iVector available for utterance {key}")
-                    continue
-            self.frames += len(features)
-            yield Utterance(key, features, ivector, online, self._period)
+            utterance = self.utterance(key, features)
+            if utterance is not None:
+                yield utterance
+
+    def utterance(self, key: str, features: np.ndarray) -> Utterance | None:
+        """The utterance with its iVectors; None: it has failed."""
+        if not len(features):
+            self.fail(f"Zero-length utterance: {key}")
+            return None
+        ivector = online = None
+        if self._ivectors is not None:
+            ivector = self._ivectors.get(key)
+            if ivector is None:
+                self.fail(f"No iVector available for utterance {key}")
+                return None
+        if self._online is not None:
+            online = self._online.get(key)
+            if online is None:
+                self.fail(f"No online iVector available for utterance {key}")
+                return None
+        self.frames += len(features)
+        return Utterance(key, features, ivector, online, self._period)
 
     def fail(self, message: str) -> None:
         """Note an utterance that cannot be computed."""

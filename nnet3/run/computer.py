@@ -66,7 +66,8 @@ class NnetComputer:
         say: Callable[[str], None] = print,
     ):
         if not isinstance(net, PlainNet):
-            check_kind(net, OpList | pb.NetDesc, "the compiled request (see compile_request)")
+            if not isinstance(net, OpList):  # a message; protobuf is slow to load
+                check_kind(net, OpList | pb.NetDesc, "the compiled request (see compile_request)")
         check_kind(shared, Scope | None, "shared")
         self._nnet = nnet_of(nnet)
         self._net = net if isinstance(net, PlainNet) else PlainNet(net)

@@ -1,4 +1,5 @@
-"""Faster products behind the same operators: MKL and packed GEMM of our own.
+"""Faster kernels behind the same operators: products by MKL, OpenBLAS and packed GEMM of our own;
+softmax, normalisation and attention in C.
 
-Registers kernels beside the reference ones. May import base, linear and conv.
+Registers kernels beside the reference ones. May import all rooms of operators before it.
 """

@@ -14,7 +14,7 @@ from ...framework.fusion import row_blocks, team
 from ...framework.fusion.row_blocks import ByRows
 from . import amx_gemm, parts
 
-_LEAST, _FEWEST, _NARROWEST = 1 << 20, 64, 32
+_LEAST, _FEWEST, _NARROWEST = 1 << 20, 96, 32
 """Multiplications, rows, and columns and inner dimension from which a product gains by tiles."""
 _DEEP, _WIDE = 256, 512
 """Inner dimension and columns of a block: its tiles, 6 bytes a number, stay in the cache."""

@@ -88,24 +88,28 @@ static void upper(word chunks, const char *a, const char *p) {
 }
 
 /* a 16x16 matrix of 32 bits, transposed */
-static void transpose(__m512i *x) {
+static inline __attribute__((always_inline)) void transpose(__m512i *x) {
   __m512i y[16];
+#pragma GCC unroll 16
   for (int i = 0; i < 16; i += 2) {
     y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
     y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
   }
+#pragma GCC unroll 16
   for (int i = 0; i < 16; i += 4) {
     x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
     x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
     x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
     x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
   }
+#pragma GCC unroll 16
   for (int i = 0; i < 4; i++) {
     y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
     y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
     y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
     y[i + 12] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xdd);
   }
+#pragma GCC unroll 16
   for (int i = 0; i < 4; i++) {
     x[i] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88);
     x[i + 4] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0x88);
@@ -125,49 +129,71 @@ static inline __m512i rounded(__m512 *x) {
 /* The three parts of a tile: 16 vectors `step` apart, and 16 more `apart` from these. Of the first
    ones `count` are there, `more` of the others; `lanes` of the elements of a vector are there, and
    `further` of those of the others. Whether a number cannot be split. */
-static int split(const float *x, word step, word apart, word count, word more, word lanes,
-                 word further, float alpha, int turned, char *to) {
+static inline __attribute__((always_inline)) int parts_of(
+    const int full, const int turned, const float *x, word step, word apart, word count, word more,
+    word lanes, word further, float alpha, char *to) {
   const __mmask16 first = (1u << (lanes < 0 ? 0 : least(lanes, 16))) - 1;
   const __mmask16 second = (1u << (further < 0 ? 0 : least(further, 16))) - 1;
   const __m512 factor = _mm512_set1_ps(alpha);
   const __m512i sign = _mm512_set1_epi32(0x7fffffff);
   __m512i parts[3][16], top = _mm512_setzero_si512();
-  for (int i = 0; i < 16; i++) {
-    __m512 a = _mm512_maskz_loadu_ps(i < count ? first : 0, x + i * step);
-    __m512 b = _mm512_maskz_loadu_ps(i < more ? second : 0, x + i * step + apart);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++, x += step) {
+    __m512 a, b;
+    if (full) {
+      a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + apart);
+    } else {
+      a = _mm512_maskz_loadu_ps(i < count ? first : 0, x);
+      b = _mm512_maskz_loadu_ps(i < more ? second : 0, x + apart);
+    }
     a = _mm512_mul_ps(a, factor), b = _mm512_mul_ps(b, factor);
     top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(a), sign));
     top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(b), sign));
-    for (int part = 0; part < 2; part++) {
-      const __m512i high = rounded(&b);
-      parts[part][i] = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), high);
-    }
+    __m512i one = rounded(&b);
+    one = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), one);
+    __m512i two = rounded(&b);
+    two = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), two);
     /* at most 8 bits are left: these are a bf16 */
-    parts[2][i] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16),
-                                  _mm512_castps_si512(b));
+    const __m512i three = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16),
+                                          _mm512_castps_si512(b));
+    if (turned) {
+      parts[0][i] = one, parts[1][i] = two, parts[2][i] = three;
+    } else {
+      _mm512_store_si512(to + i * 64, one);
+      _mm512_store_si512(to + 2 * TILE + i * 64, two);
+      _mm512_store_si512(to + 4 * TILE + i * 64, three);
+    }
   }
-  for (int part = 0; part < 3; part++) {
-    if (turned) transpose(parts[part]);
+  for (int part = 0; turned && part < 3; part++) {
+    transpose(parts[part]);
+#pragma GCC unroll 16
     for (int i = 0; i < 16; i++)
       _mm512_store_si512(to + part * 2 * TILE + i * 64, parts[part][i]);
   }
   return _mm512_cmpge_epu32_mask(top, _mm512_set1_epi32(0x7f000000)) != 0;
 }
 
+static int split(const float *x, word step, word apart, word count, word more, word lanes,
+                 word further, float alpha, int turned, char *to) {
+  if (count < 16 || more < 16 || lanes < 16 || further < 16)
+    return turned ? parts_of(0, 1, x, step, apart, count, more, lanes, further, alpha, to)
+                  : parts_of(0, 0, x, step, apart, count, more, lanes, further, alpha, to);
+  return turned ? parts_of(1, 1, x, step, apart, 16, 16, 16, 16, alpha, to)
+                : parts_of(1, 0, x, step, apart, 16, 16, 16, 16, alpha, to);
+}
+
 /* the tiles of rows r0 to r1 of the first factor over chunks c0 to c1; whether one is unusual */
 static int split_rows(word r0, word r1, word c0, word c1, word k, const float *a, word lda,
                       word next, char *to) {
   int unusual = 0;
-  for (word r = r0; r < r1; r += 32)
-    for (word c = c0; c < c1; c++, to += CHUNK)
-      for (word i = r, half = 0; half < 2 && i < r1; half++, i += 16) {
-        const float *x = a + i * lda + c * 32 * next;
-        const word rows = r1 - i, left = k - c * 32;
-        char *own = to + half * TILE;
-        unusual |= next == 1
-                       ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
-                       : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
-      }
+  for (word c = c0; c < c1; c++)
+    for (word i = r0; i < r1; i += 16) {
+      const float *x = a + i * lda + c * 32 * next;
+      const word rows = r1 - i, left = k - c * 32, above = (i - r0) / 32 * (c1 - c0);
+      char *own = to + (above + c - c0) * CHUNK + ((i - r0) / 16 & 1) * TILE;
+      unusual |= next == 1 ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
+                           : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
+    }
   return unusual;
 }
 
@@ -292,7 +318,7 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
 
 EXPORT void product_amx(const word *b, word t, word threads) {
   const word m = b[0], panels = (b[1] + 31) / 32, high = (m + 31) / 32;
-  if (m >= ROWS * threads)  /* rows to each thread, else columns */
+  if (m >= ROWS * threads && 2 * m >= b[1])  /* rows to each thread, else columns */
     part_of(b, least(high * t / threads * 32, m), least(high * (t + 1) / threads * 32, m), 0,
             panels);
   else

@@ -1,8 +1,8 @@
 """Products of factors rounded to bfloat16, with sums in float32, by MKL.
 
-An option of a plan: OPSCOPE_LIBRARIES=bf16,packed,mkl,blas. Processors with AMX compute such a
-product 3 to 5 times as fast as one of float32; each factor is off by up to 2^-9 of itself. Values
-between operators, sums and parameters stay float32, so that a net trains as before.
+An option of a plan: bf16 before the other names in OPSCOPE_LIBRARIES. Processors with AMX compute
+such a product 3 to 5 times as fast as one of float32; each factor is off by up to 2^-9 of itself.
+Values between operators, sums and parameters stay float32, so that a net trains as before.
 `opscope compare FILE --runtimes opscope bf16` tells the error, layer by layer.
 
 Products of at least `LEAST` rows, columns and summands are rounded. Smaller ones, the steps of

@@ -21,7 +21,7 @@ from ...framework.fusion.compiler import Library
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..linear import matmul
-from . import amx, parts, row_products
+from . import amx, parts, row_products, vector_products
 
 _ALONE = 1 << 18
 """Multiplications up to which OpenBLAS takes one thread (its interface/gemm.c)."""
@@ -93,6 +93,13 @@ class Gemm:
 _gemm = functools.lru_cache(maxsize=512)(Gemm)
 
 
+def make_gemm(
+    dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> Gemm:
+    """A `Gemm`, or the one that was made before for the same arguments."""
+    return _gemm(dtype, transposed, factors, sizes)
+
+
 def product(
     xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
 ) -> Call:
@@ -102,9 +109,11 @@ def product(
         how = parts.layouts(arrays)
         if how is not None and out.dtype.name in _LETTERS:
             beta = 0.0 if bias is None and by is None else 1.0
-            task = amx.task(arrays, how, (alpha, beta), bias)
-            task = task or row_products.task(arrays, how, (alpha, beta), bias, None)
-            task = task or parts.product(_gemm, arrays, how, (alpha, beta), bias)[-1]
+            factors = alpha, beta
+            task = vector_products.task(arrays, how, factors, bias)
+            task = task or amx.task(arrays, how, factors, bias)
+            task = task or row_products.task(arrays, how, factors, bias, None)
+            task = task or parts.product(_gemm, arrays, how, factors, bias)[-1]
             return team.run_together([task])
     return matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 

@@ -22,8 +22,10 @@ from ...framework.runtime.executor import frame_of
 from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
+from . import amx_gemm as _amx_gemm
 from . import bf16 as _bf16
 from . import blas as _blas
+from . import column_sums as _column_sums
 from . import mkl as _mkl
 from . import packed_gemm as _packed_gemm
 
@@ -34,11 +36,14 @@ def _with_blas(bind: Callable[..., Call], *products: Callable[..., Call]) -> Ker
 
 
 def _with_packing(bind: Callable[..., Call]) -> Kernel:
-    """The kernel `bind` with products of packed factors; it declines outside of loops."""
+    """The kernel `bind` with products of packed factors.
+
+    It declines where nothing is prepared, and outside of loops where AMX does not serve.
+    """
 
     def kernel(k: KernelArgs) -> Call | None:
         prepared = k.prepared
-        if prepared is None:
+        if prepared is None or (not prepared.in_loop and _amx_gemm.library() is None):
             return None
         libraries = frame_of(k).plan.options.libraries
         if "mkl" in libraries and _mkl.library() is not None:
@@ -83,7 +88,8 @@ for _op_type, _bind in _MATRICES.items():
     _register(
         _op_type, "blas", _with_blas(_bind, _blas.product, *([_blas.stacked] if _both else []))
     )
-    _register(_op_type, "packed", _with_packing(_bind))
+    _sums = {"sums": _column_sums.sum_of_rows} if _op_type == "affine_grad" else {}
+    _register(_op_type, "packed", _with_packing(partial(_bind, **_sums)))
     _register(
         _op_type, "bf16", _bf16.kernel(_bind, _bf16.product, *([_mkl.stacked] if _both else []))
     )

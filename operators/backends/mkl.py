@@ -16,25 +16,29 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...framework.base.cpu.threads import follow, most_threads
+from ...framework.base import installed
+from ...framework.base.cpu.cores import is_intel
+from ...framework.base.cpu.numpy_blas import controllers
+from ...framework.base.cpu.threads import most_threads
+from ...framework.base.settings import is_on
 from ...framework.fusion import team
-from ...framework.fusion.compiler import load_openmp
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel
-from . import amx, blas, parts, row_products
+from . import amx, blas, parts, row_products, vector_products
 
 _log = logging.getLogger(__name__)
 
 _ROW_MAJOR, _NO_TRANSPOSE = 101, 111  # as in cblas.h; one more: column major, transposed
-_GNU_THREADS = 3  # as in mkl_service.h
+_SEQUENTIAL = 1  # as in mkl_service.h
 _JIT_ERROR = 2  # as in mkl_types.h
 _SHARED = 1 << 22
 """Multiplications from which threads are worth waking for a product."""
 _LARGE = 1 << 25
-"""Multiplications for each thread from which a product is left to NumPy's library: MKL generates no
-code for it, and its ordinary product is slower (the gradient of a TDNN, on two cores of an EPYC,
-takes 0.39 s by OpenBLAS and 0.62 s by MKL)."""
+"""Multiplications for each thread from which a product is left to NumPy's library where the
+processor is not Intel's: MKL generates no code for it, and its ordinary product is slower there
+(the gradient of a TDNN, on two cores of an EPYC, takes 0.39 s by OpenBLAS and 0.62 s by MKL; on two
+of a Xeon OpenBLAS takes 1.1 times as long as MKL)."""
 _NARROW, _PIECE = 160, 96
 """Columns up to which a product with a transposed first factor (a gradient of weights) is cut along
 its inner dimension, and the length of a piece: MKL takes 5.3 ms for the whole of 1024x1920 by
@@ -46,16 +50,16 @@ _TYPES = {"float32": ("s", ctypes.c_float), "float64": ("d", ctypes.c_double)}
 def library() -> Any:
     """MKL's run-time library, from the PyPI package `mkl`; None where that is not installed.
 
-    It shares GNU's thread pool with compiled loops, and takes as many threads as they do.
+    Each call computes on one thread: large products are cut into parts for the pool that compiled
+    loops use as well (fusion/pool.py). MKL's own threads would wait for each other, and stand in
+    the way of those. Where NumPy computes with the same library it is left to NumPy.
     """
-    import importlib.metadata  # slow to load
-
-    try:
-        files = importlib.metadata.files("mkl") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    paths = [str(f.locate()) for f in files if f.name.startswith(("libmkl_rt.", "mkl_rt."))]
-    for path in paths:
+    of_numpy = {os.path.realpath(one.filepath) for one in controllers()}
+    for path in installed.files("mkl") or []:
+        if not os.path.basename(path).startswith(("libmkl_rt.", "mkl_rt.")):
+            continue
+        if os.path.realpath(path) in of_numpy:
+            continue
         try:
             found = ctypes.CDLL(path)
             for needed in ("mkl_cblas_jit_create_sgemm", "MKL_Set_Num_Threads"):
@@ -63,9 +67,9 @@ def library() -> Any:
         except (OSError, AttributeError) as error:
             _log.warning("MKL is installed but not usable: %s", error)
             continue
-        if "MKL_THREADING_LAYER" not in os.environ and load_openmp():
-            found.MKL_Set_Threading_Layer(_GNU_THREADS)
-        follow(lambda number, _chosen, found=found: found.MKL_Set_Num_Threads(number))
+        if "MKL_THREADING_LAYER" not in os.environ:
+            found.MKL_Set_Threading_Layer(_SEQUENTIAL)
+        found.MKL_Set_Num_Threads(1)
         return found
     return None
 
@@ -110,14 +114,21 @@ class Gemm:
         self.handle = handle.value
         self.address = get(handle)
         self.function = prototype(self.address)
-        self._destroy = mkl.mkl_jit_destroy
+        self._destroy = partial(mkl.mkl_jit_destroy, handle)  # no name of a module, for the end
 
     def __del__(self) -> None:
         if hasattr(self, "_destroy"):
-            self._destroy(ctypes.c_void_p(self.handle))
+            self._destroy()
 
 
 _gemm = functools.lru_cache(maxsize=512)(Gemm)
+
+
+def make_gemm(
+    dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> Gemm:
+    """A `Gemm`, or the one that was made before for the same arguments."""
+    return _gemm(dtype, transposed, factors, sizes)
 
 
 def product(
@@ -158,15 +169,17 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     how = parts.layouts(arrays)
     if how is None or out.dtype.name not in _TYPES:
         return None
-    task = amx.task(arrays, how, factors, bias)
+    task = vector_products.task(arrays, how, factors, bias)
+    task = task or amx.task(arrays, how, factors, bias)
     task = task or row_products.task(arrays, how, factors, bias, library())
     if task is not None:
         return team.run_together([task])
     work, threads = out.size * a.shape[1], most_threads()
     teams = team.library() is not None
-    if threads > 1 and work >= (threads * _LARGE if teams else _SHARED):
+    if threads > 1 and work >= (_largest(threads) if teams else _SHARED):
         return None
-    if teams and how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE:
+    narrow = how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE
+    if teams and narrow and is_on("OPSCOPE_PIECES"):
         return team.run_together([_in_pieces(arrays, how, factors, bias)])
     if not teams:
         gemm, addresses = parts.one(_gemm, arrays, how, factors)
@@ -175,6 +188,11 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     if len(gemms) == 1 and bias is None:
         return team.with_task(_GemmCall(gemms[0], addresses[0], arrays), task)
     return team.run_together([task])
+
+
+def _largest(threads: int) -> float:
+    """Multiplications from which NumPy's library is the faster one."""
+    return float("inf") if is_intel() else threads * _LARGE
 
 
 def _in_pieces(

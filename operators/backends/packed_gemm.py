@@ -220,7 +220,9 @@ def product(
         (m, k), n = a.shape, b.shape[1]
         begin = out if by is not None else bias
         tiled = _by_tiles(m, n, k, out)
-        if prepared.holds(b):
+        if not (tiled or prepared.in_loop):
+            task = None  # outside of loops the other product is as good
+        elif prepared.holds(b):
             steps = (b.ctypes.data, b.shape, b.strides, b.dtype, alpha, tiled)
             make = _pack_tiles if tiled else _pack
             panels = prepared.get(steps, lambda: make(b, alpha, None))

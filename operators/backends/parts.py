@@ -20,6 +20,8 @@ _CUT = 1 << 18
 """Multiplications from which a product is cut into parts, for a team of threads that is awake."""
 _NARROWEST, _FEWEST, _LANES = 64, 8, 16
 """Columns and rows that a part has at least; its columns are a multiple of the last."""
+_READING = 4
+"""Work of reading an element that is used in few multiplications, as with one row by a matrix."""
 LARGEST = 2**31 - 1
 """The largest size or step that every library takes."""
 
@@ -93,7 +95,8 @@ def product(
         found.append(team.Part(gemm.address, addresses, block, start))
         memory.append(gemm)
         places.append(addresses)
-    task = team.parts_task(found, out.size * depth, [*arrays, *memory])
+    work = max(out.size * depth, _READING * (a.size + b.size))
+    task = team.parts_task(found, work, [*arrays, *memory])
     assert task is not None, "the caller has seen that there is a C compiler"
     return memory, places, task
 
@@ -120,14 +123,15 @@ def stacked(make: MakeGemm, most: int | None, a: Any, b: Any, out: Any) -> Call 
     if how is None or (most is not None and m * n * k >= most):
         return None
     gemm, _ = one(make, first, how, (1.0, 0.0))
-    starts = [_addresses(array, places) for array in arrays]
+    starts = [addresses_in(array, places) for array in arrays]
     found = [team.Part(gemm.address, (gemm.handle, *three)) for three in zip(*starts, strict=True)]
     task = team.parts_task(found, len(places) * m * n * k, (gemm, arrays))
     assert task is not None, "there is a C compiler"
     return team.run_together([task])
 
 
-def _addresses(stack: Any, places: list[tuple[int, ...]]) -> list[int]:
+def addresses_in(stack: Any, places: list[tuple[int, ...]]) -> list[int]:
+    """Where the arrays at some places of a stack begin."""
     start = stack.ctypes.data
     return [
         start + sum(index * step for index, step in zip(place, stack.strides, strict=False))
@@ -138,12 +142,12 @@ def _addresses(stack: Any, places: list[tuple[int, ...]]) -> list[int]:
 def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
     """The parts of a product [m, n] over k: rows and columns of each.
 
-    Columns if there are enough of them, so that each thread has a part of the second factor
-    (weights, say) in its own cache.
+    The longer side is cut: so the parts read the least in all. Rows, if they are many, then stay
+    with the thread that runs its share of the next operator.
     """
     threads, whole = most_threads(), slice(None)
     if threads > 1 and m * n * k >= _CUT:
-        if n >= 2 * _NARROWEST * threads or (n > m and n >= _NARROWEST * threads):
+        if n >= _NARROWEST * threads and (n >= m or m < threads * _FEWEST):
             return [(whole, span) for span in _spans(n, threads, _LANES)]
         if m >= threads * _FEWEST:
             return [(span, whole) for span in _spans(m, threads, 1)]

@@ -21,24 +21,108 @@ from ...framework.fusion import row_blocks, team
 from ...framework.fusion.row_blocks import ByRows
 from . import packed_gemm, parts
 
+_HEAD = """\
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+#define SHUFFLES 1
+typedef float wide_t __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float lanes_t __attribute__((vector_size(64)));
+typedef int32_t places_t __attribute__((vector_size(64)));
+/* 16x16 elements, turned: `to` has 48 columns */
+static void turn(const float *x, word right, float *to) {
+  lanes_t r[16];
+  for (int i = 0; i < 16; i++) r[i] = *(const wide_t *)(x + i * right);
+#pragma GCC unroll 4
+  for (int s = 1; s < 16; s *= 2) {
+    places_t low, high;
+    for (int l = 0; l < 16; l++) low[l] = l & s ? 16 + l - s : l, high[l] = l & s ? 16 + l : l + s;
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+      if (!(i & s)) {
+        const lanes_t a = r[i], b = r[i + s];
+        r[i] = __builtin_shuffle(a, b, low), r[i + s] = __builtin_shuffle(a, b, high);
+      }
+  }
+  for (int j = 0; j < 16; j++) *(wide_t *)(to + j * 48) = r[j];
+}
+#else
+#define SHUFFLES 0
+static void turn(const float *x, word right, float *to) {}
+#endif
+"""
+
 _SOURCE = """\
+/* packs one panel of what pack_T packs */
+static void one_panel_T(const word *b, word panel, T *to) {
+  const word k = b[0], n = b[1], down = b[3], right = b[4];
+  const T alpha = *(const T *)b[6], *x = (const T *)b[2] + panel * COLS_T * right;
+  if (n - panel * COLS_T >= COLS_T && right == 1) {
+    for (word j = 0; j < k; j++)
+#pragma GCC unroll 4
+      for (int v = 0; v < WIDE; v++)
+        *(vec_T *)(to + j * COLS_T + v * LANES_T) =
+            alpha * *(const row_T *)(x + j * down + v * LANES_T);
+  } else if (SHUFFLES && sizeof(T) == 4 && n - panel * COLS_T >= COLS_T && down == 1 &&
+             alpha == 1) {
+    word j = 0;
+    for (; j + 16 <= k; j += 16)
+      for (int i = 0; i < COLS_T; i += 16)
+        turn((const float *)(x + i * right + j), right, (float *)(to + j * COLS_T + i));
+    for (; j < k; j++)
+      for (int i = 0; i < COLS_T; i++) to[j * COLS_T + i] = x[i * right + j];
+  } else {
+    const word cols = least(COLS_T, n - panel * COLS_T);
+    const word one[] = {k, cols, (word)x, down, right, (word)to, b[6]};
+    pack_T(one, 0, 1);
+  }
+}
+
+/* asks for part `part` of 8 of what a panel is packed from */
+static void ask_T(const word *b, word panel, int part) {
+  const word k = b[0], n = b[1], down = b[3], right = b[4], first = panel * COLS_T;
+  if (first >= n) return;
+  const word cols = least(COLS_T, n - first), line = 64 / sizeof(T);
+  const char *x = (const char *)((const T *)b[2] + first * right);
+  const word long_side = right == 1 ? k : cols, short_side = right == 1 ? cols : k;
+  const word step = (right == 1 ? down : right) * sizeof(T);
+  for (word i = long_side * part / 8; i < long_side * (part + 1) / 8; i++)
+    for (word j = 0; j < short_side; j += line)
+      __builtin_prefetch(x + i * step + j * sizeof(T), 0, 2);
+}
+
+/* asks for rows of a matrix */
+static void near_T(const T *x, word step, word rows, word cols) {
+  for (word i = 0; i < rows; i++)
+    for (word j = 0; j < cols; j += 64 / sizeof(T)) __builtin_prefetch(x + i * step + j);
+}
+
 /* m n; out and its step; what to begin with (or 0) and its step; whether panels are there;
    pieces of the inner dimension, of each: a, its steps along rows and k, k, panels, how to pack */
 EXPORT void rows_T(const word *b, word c, word blocks) {
   const word m = b[0], n = b[1], ldc = b[3], r0 = m * c / blocks, r1 = m * (c + 1) / blocks;
-  const word panels = (n + COLS_T - 1) / COLS_T;
   const int packing = !b[6] && !c;
   const T *from = (const T *)b[4];
   T *out = (T *)b[2];
   word step = b[5];
   for (word i = 0; i < b[7]; i++) {
-    const word *q = b + 8 + 6 * i, k = q[3];
-    for (word r = r0; r < r1; r += CHUNK) {  /* rows of a that stay near while all panels pass */
+    const word *q = b + 8 + 6 * i, k = q[3], *how = (const word *)q[5];
+    const word high = packing ? r1 - r0 : CHUNK;  /* rows of a that panels pass by */
+    const T *a = (const T *)q[0];
+    for (word r = r0; r < r1; r += high) {
+      const word end = least(r + high, r1);
       for (word j = 0; j < n; j += COLS_T) {
-        T *p = (T *)q[4] + j * k;
-        if (packing && r == r0) pack_T((const word *)q[5], j / COLS_T, panels);
-        panel_T(r, least(r + CHUNK, r1), least(COLS_T, n - j), k, (const T *)q[0], q[1], q[2], p,
-                out + j, ldc, from ? from + j : 0, step);
+        /* panels that nobody asks for again all take the same memory, which stays near */
+        T *p = (T *)q[4] + (packing && blocks == 1 ? 0 : j * k);
+        const word cols = least(COLS_T, n - j);
+        const T *begin = from ? from + j : 0;
+        if (packing) one_panel_T(how, j / COLS_T, p);
+        for (word at = r; at < end; at += HIGH) {
+          const word next = least(at + HIGH, end);
+          if (packing && at - r < 8 * HIGH) ask_T(how, j / COLS_T + 1, (at - r) / HIGH);
+          if (blocks > 1) near_T(out + next * ldc + j, ldc, least(HIGH, end - next), cols);
+          if (blocks > 1 && !j && q[2] == 1)
+            near_T(a + next * q[1], q[1], least(HIGH, r1 - next), k);
+          panel_T(at, next, cols, k, a, q[1], q[2], p, out + j, ldc, begin, step);
+        }
       }
     }
     from = out, step = ldc;
@@ -48,7 +132,11 @@ EXPORT void rows_T(const word *b, word c, word blocks) {
 /* Several threads pack all panels first; one packs each when it gets there. */
 EXPORT void panels_T(word *b, word t, word threads) {
   if (threads > 1)
-    for (word i = 0; i < b[7]; i++) pack_T((const word *)b[8 + 6 * i + 5], t, threads);
+    for (word i = 0; i < b[7]; i++) {
+      const word *how = (const word *)b[8 + 6 * i + 5], panels = (how[1] + COLS_T - 1) / COLS_T;
+      for (word p = panels * t / threads; p < panels * (t + 1) / threads; p++)
+        one_panel_T(how, p, (T *)b[8 + 6 * i + 4] + p * COLS_T * how[0]);
+    }
   if (!t) b[6] = threads > 1;
 }
 """
@@ -84,10 +172,16 @@ MKL(double)
 
 _TYPES = {"float32": "float", "float64": "double"}
 _LETTERS = {"float32": "s", "float64": "d"}
-_FEWEST, _NARROWEST, _SMALL = 16, 48, 1 << 20
-"""Rows, columns and multiplications from which a product is worth packing a factor for it."""
-_TALL, _WIDE, _DEEP = 192, 160, 384
-"""Rows, columns and inner dimension from which it is MKL's, where that is there."""
+_LEAST, _PANEL, _WHOLE = 1 << 22, 48, 480
+"""Multiplications from which a product is done so. Its columns are whole panels, or so many that
+part of one is no matter: it takes nearly as long as a whole one."""
+_FEW, _FILLED = 128, 1 << 24
+"""Rows up to which tiles are faster than MKL at once, and the multiplications which that takes: for
+fewer MKL makes code of the shape."""
+_TALL = 1000
+"""Rows from which blocks are: before, packing a factor of its own weighs more than the cache."""
+_WIDE, _DEEP = 160, 384
+"""Columns and inner dimension from which it is MKL's, where that is there."""
 _PIECE = 512
 """Inner dimension of one piece of our own: a panel of it stays near."""
 _BLOCK = 256
@@ -98,7 +192,7 @@ _CBLAS = 101, 162  # row major; the second factor, as in mkl_cblas.h
 def _own() -> Any:
     types = _TYPES.values()
     bodies = [f"#define T {t}\n{_SOURCE.replace('_T', f'_{t}')}#undef T\n" for t in types]
-    return team.load(packed_gemm.source() + "".join(bodies))
+    return team.load(packed_gemm.source() + _HEAD + "".join(bodies))
 
 
 @functools.cache
@@ -117,7 +211,9 @@ def task(
     """
     a, b, out = arrays
     (m, k), n = a.shape, b.shape[1]
-    if m < _FEWEST or n < _NARROWEST or m * n * k < _SMALL or k > m * _PIECE:
+    if m * n * k < (_FILLED if m <= _FEW else _LEAST) or k > m * _PIECE:
+        return None
+    if n < _WHOLE and n % _PANEL or (mkl is not None and _FEW < m < _TALL):
         return None
     if how[0][0] or team.library() is None or not row_blocks.enabled():
         return None

@@ -276,8 +276,12 @@ def bind_affine(k: KernelArgs, product: Product = product) -> Call:
 
 
 @affine.backward("x", "w", "b")
-def bind_affine_grad(k: KernelArgs, product: Product = product) -> Call:
-    """Kernel of `affine_grad` on top of a product of two matrices."""
+def bind_affine_grad(k: KernelArgs, product: Product = product, sums: Any = None) -> Call:
+    """Kernel of `affine_grad` on top of a product of two matrices.
+
+    Args:
+        sums: of rows, in place of `sum_of_rows`.
+    """
     xp, w = k.xp, k["w"]
     rows = count(k.shape("out_grad")[:-1])
     grad, calls = as_rows(k, k["out_grad"], rows, w.shape[1])
@@ -285,7 +289,7 @@ def bind_affine_grad(k: KernelArgs, product: Product = product) -> Call:
         x, load = as_rows(k, k["x"], rows, w.shape[0])
         calls += [*load, product(xp, x.T, grad, k["w_grad"])]
     if k.get("b_grad") is not None:
-        calls.append(_sum_of_rows(k, grad, k["b_grad"]))
+        calls.append((sums or partial(sum_of_rows, multiply=product))(k, grad, k["b_grad"]))
     if k.get("x_grad") is not None:
         x_grad, store = as_rows(k, k["x_grad"], rows, w.shape[0], write=True)
         calls += [product(xp, grad, w.T, x_grad), *store]
@@ -296,12 +300,12 @@ _CHUNK = 1 << 18
 """Elements up to which OpenBLAS multiplies a vector and a matrix in the calling thread."""
 
 
-def _sum_of_rows(k: KernelArgs, grad: Any, target: Any) -> Call:
+def sum_of_rows(k: KernelArgs, grad: Any, target: Any, multiply: Product = product) -> Call:
     """target = grad summed over its rows.
 
     A product with a vector of ones: BLAS is 3 to 5 times as fast as `add.reduce` at every size
-    tried (32x32 to 256x512). float16 has no BLAS. Larger ones go in chunks: for these OpenBLAS
-    would wake its threads, which costs up to 5 ms where MKL's are busy waiting.
+    tried (32x32 to 256x512). float16 has no BLAS. Larger ones are products like others, which
+    threads share. NumPy's go in chunks: for these OpenBLAS would wake its threads.
     """
     if grad.dtype == "float16" or not target.flags.c_contiguous:
         return partial(k.xp.sum, grad, axis=0, out=target)
@@ -310,6 +314,8 @@ def _sum_of_rows(k: KernelArgs, grad: Any, target: Any) -> Call:
     ones = k.xp.ones(rows, grad.dtype)
     if rows <= most or k.xp is not np:
         return partial(k.xp.dot, ones, grad, target)
+    if multiply is not product:
+        return multiply(k.xp, ones[None], grad, target[None])
     sums = k.scratch((-(-rows // most), cols), grad.dtype)
     chunks = [grad[begin : begin + most] for begin in range(0, rows, most)]
     calls = [

@@ -136,7 +136,7 @@ def reduce_sum_grad_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["x_grad"], kept(k, k["out_grad"]))
 
 
-@reduce_mean.kernel
+@reduce_mean.kernel(channels_last=(("x",),))
 def reduce_mean_kernel(k: KernelArgs) -> Call:
     return _mean(k, kept(k, k["out"]))
 
@@ -153,7 +153,7 @@ def _share(elements: int, results: int, dtype: np.dtype) -> Any:
     return dtype.type(results / elements if elements else "nan")
 
 
-@reduce_mean.backward("x")
+@reduce_mean.backward("x")(channels_last=(("x_grad",),))
 def reduce_mean_grad_kernel(k: KernelArgs) -> Call:
     grad, out_grad = k["x_grad"], k["out_grad"]
     share = _share(grad.size, out_grad.size, grad.dtype)

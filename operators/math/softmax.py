@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.settings import is_on
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -45,7 +46,7 @@ def _pieces(k: KernelArgs, *arrays: Any) -> list[tuple[tuple[Any, ...], Any, Any
     """
     first, axis = arrays[0], k.attrs["axis"]
     rows = step = first.shape[0] if first.ndim else 0
-    if k.xp is np and first.ndim == 2 and axis % 2 == 1:
+    if k.xp is np and first.ndim == 2 and axis % 2 == 1 and is_on("OPSCOPE_PIECES"):
         step = max(1, min(rows, _PIECE // first.shape[1]))
     shape = (step, *first.shape[1:])
     like = k.scratch(shape, first.dtype)

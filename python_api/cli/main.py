@@ -37,6 +37,7 @@ _COMMANDS = {
         name: (f"...speech.programs.{module}", text)
         for name, (module, text) in SPEECH_PROGRAMS.items()
     },
+    "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
     "transcribe": ("...speech.recognise.command", "Print what is said in recordings."),
     "convert": (".convert", "Convert models and data from one format to another."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),

@@ -273,6 +273,12 @@ class OnlineIvector:
         """What the objective function gains a frame by the iVector over the default one."""
         return self.stats.improvement(self._current)
 
+    def length(self) -> float:
+        """The length of the latest estimate, less the offset of the prior."""
+        latest = self._current.copy()
+        latest[0] -= self.model.extractor.prior_offset
+        return float(np.linalg.norm(latest))
+
     def adaptation_state(self) -> AdaptationState:
         """What is known after this utterance, for the speaker's next one."""
         most, scale = self.model.options.max_remembered_frames, self.model.options.posterior_scale

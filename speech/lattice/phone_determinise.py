@@ -40,7 +40,7 @@ def phone_starts(model: TransitionModel) -> list[int]:
 
 
 def determinised(
-    lattice: RawLattice | CompactLattice,
+    lattice: RawLattice | CompactLattice | PlainLattice,
     beam: float,
     starts: Sequence[int] | None = None,
     options: DeterminiseOptions | None = None,
@@ -49,7 +49,7 @@ def determinised(
     """For each sequence of words the best path, of those within `beam` of the best one.
 
     Args:
-        lattice: of a search, or a plain or compact one.
+        lattice: of a search, or a plain or compact one; a `PlainLattice` has a path.
         beam: infinity keeps everything.
         starts: from `phone_starts`, for the pass with phones.
         options: passes and limits.
@@ -60,7 +60,10 @@ def determinised(
         ShapeError: the lattice is empty or has a loop, or a transition-id or label that is none.
     """
     options = options or DeterminiseOptions()
-    plain = from_raw(lattice) if isinstance(lattice, RawLattice) else from_lattice(lattice)
+    if isinstance(lattice, PlainLattice):
+        plain = lattice
+    else:
+        plain = from_raw(lattice) if isinstance(lattice, RawLattice) else from_lattice(lattice)
     if plain.rest()[0] == math.inf:
         raise ShapeError("the lattice is empty: it has no path")
     reached, complete = beam, True

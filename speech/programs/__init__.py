@@ -1,4 +1,4 @@
-"""Kaldi's programs that compute features and iVectors of audio: a module for each group.
+"""Kaldi's programs from audio to lattices of words: a module for each group.
 
 Gives `PROGRAMS` to the command line, which loads a module when one of its programs is called. May
 import every room of this floor.
@@ -13,6 +13,9 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "splice-feats": ("transforms", "Put features beside their neighbours."),
     "transform-feats": ("transforms", "Multiply features with matrices."),
     "ivector-extract-online2": ("ivectors", "iVectors as an online recogniser has them."),
+    "nnet3-align-compiled": ("aligning", "Alignments of features with graphs of their texts."),
+    "nnet3-latgen-faster": ("decoding", "Lattices of words of features."),
+    "online2-wav-nnet3-latgen-faster": ("online_decoding", "Lattices of words of recordings."),
 }
 """Programs by name: the module of this folder that holds the program, and a line of help. The
 function has the name of the program with `_` for `-`."""

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
 
 import click
 import numpy as np
 
-from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import OpscopeError
+from .batch import Batch, targets_of
 from .formats import ENDINGS, FORMATS, spoken_json
 from .model import Model
-from .transcript import recognised
+from .transcript import MODES, recognised
 from .transcript import transcribe as transcribed
 
 _BLOCK = 3200  # bytes of a stream that are read at once
@@ -35,6 +30,7 @@ class _Job:
     alternatives: int
     phones: bool
     channel: int
+    mode: str
 
     def __call__(self, path: str, model: Model) -> str:
         found = transcribed(
@@ -44,24 +40,9 @@ class _Job:
             grammar=self.grammar,
             alternatives=self.alternatives,
             phones=self.phones,
+            mode=self.mode,
         )
         return FORMATS[self.form](found)
-
-
-_loaded: list[Model] = []
-"""The model of this process, of the workers."""
-
-
-def _load(path: str) -> None:
-    _loaded.append(Model(path))
-
-
-def _run(job: _Job, path: str, model: Model | None = None) -> tuple[str, str]:
-    """The text for a file, or an empty one and what is wrong."""
-    try:
-        return job(path, model or _loaded[-1]), ""
-    except (OpscopeError, OSError) as error:
-        return "", str(error)
 
 
 @click.command()
@@ -82,6 +63,12 @@ def _run(job: _Job, path: str, model: Model | None = None) -> tuple[str, str]:
 @click.option("--phrase", multiple=True, help="Recognise only such phrases; may be repeated.")
 @click.option("--alternatives", type=click.IntRange(0), default=0, help="List so many; json.")
 @click.option("--phones", is_flag=True, help="List phones, too; json or textgrid.")
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="steady",
+    help="kaldi: a recording is one utterance, as in Kaldi's offline programs; vosk: as in Vosk.",
+)
 def transcribe(
     model: str,
     files: tuple[str, ...],
@@ -94,6 +81,7 @@ def transcribe(
     phrase: tuple[str, ...],
     alternatives: int,
     phones: bool,
+    mode: str,
 ) -> None:
     """Print what is said in FILES, recordings in WAV or whatever soundfile reads.
 
@@ -111,60 +99,18 @@ def transcribe(
         raise click.UsageError("--rate is for raw samples from standard input (FILE is -)")
     if form in _ONE_EACH and len(files) > 1 and output is None:
         raise click.UsageError(f"a file of {form} has one recording: give -o FOLDER for several")
-    job = _Job(form, phrase or None, alternatives, phones, -1 if channel is None else channel)
+    if streamed and mode == "kaldi":
+        raise click.UsageError("--mode=kaldi is for whole recordings: there is no stream of them")
+    chosen = -1 if channel is None else channel
+    job = _Job(form, phrase or None, alternatives, phones, chosen, mode)
     if streamed:
         _stream(model, files, job, rate or 16000)
         return
-    targets = _targets(files, form, output)
-    failed = 0
-    bar = click.progressbar(
-        zip(files, targets, _results(model, files, job, jobs), strict=True),
-        length=len(files),
-        file=sys.stderr,
-        label="transcribing" if sys.stderr.isatty() else "",
-    )
-    with bar as rows:
-        for path, target, (text, wrong) in rows:
-            if wrong:
-                failed += 1
-                click.echo(wrong if path in wrong else f"{path}: {wrong}", err=True)
-            elif target is None:
-                if form == "txt" and len(files) > 1:
-                    click.echo(f"{path}:")
-                click.echo(text, nl=False)
-            else:
-                make_folder_of(target)
-                write_atomically(target, text.encode())
+    targets = targets_of(files, ENDINGS[form], output)
+    heading = "{}:".format if form == "txt" and len(files) > 1 and output is None else None
+    failed = Batch(model, files, job, files).write(jobs, targets, "transcribing", heading)
     if failed:
         raise OpscopeError(f"{failed} of {len(files)} files could not be transcribed")
-
-
-def _results(model: str, files: tuple[str, ...], job: _Job, jobs: int) -> Iterator[tuple[str, str]]:
-    """What `_run` gives for each file, in their order."""
-    loaded = Model(model)  # so that what is wrong with it is told here, once
-    if jobs == 1 or len(files) == 1:
-        yield from (_run(job, path, loaded) for path in files)
-        return
-    count = min(jobs, len(files))
-    try:
-        with ProcessPoolExecutor(count, get_context("spawn"), _load, (model,)) as pool:
-            yield from pool.map(partial(_run, job), files)
-    except BrokenProcessPool:
-        raise OpscopeError("a process ended before its files were done: out of memory?") from None
-
-
-def _targets(files: tuple[str, ...], form: str, folder: str | None) -> list[str | None]:
-    """Where the transcript of each file goes; None: to standard output."""
-    if folder is None:
-        return [None for _ in files]
-    found: dict[str, str] = {}
-    for path in files:
-        stem = os.path.splitext(os.path.basename(path))[0]
-        target = os.path.join(folder, stem + ENDINGS[form])
-        if target in found:
-            raise click.UsageError(f"{found[target]} and {path} would both go to {target}")
-        found[target] = path
-    return list(found)
 
 
 def _stream(path: str, files: tuple[str, ...], job: _Job, rate: int) -> None:
@@ -186,6 +132,7 @@ def _stream(path: str, files: tuple[str, ...], job: _Job, rate: int) -> None:
             grammar=job.grammar,
             alternatives=job.alternatives,
             phones=job.phones,
+            mode=job.mode,
         )
         for each in found:
             if job.form == "json":

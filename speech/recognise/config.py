@@ -14,6 +14,7 @@ from ...nnet3 import LoopedOptions
 from ...nnet3.programs.base.program import Option
 from ..features.options import config_lines
 from ..lattice.determinise import DeterminiseOptions
+from ..lattice.incremental import ChunkOptions
 from ..search.options import MOST_ACTIVE, SearchOptions
 from .endpoint import DEFAULT_RULES, EndpointOptions, EndpointRule
 
@@ -36,13 +37,8 @@ _NETWORK = {
     "extra-left-context-initial": 0,
 }
 _LATTICE = {"delta": 1 / 1024, "max-mem": 50_000_000, "phone-determinize": True}
-_WITHOUT_EFFECT = {
-    "hash-ratio": 2.0,
-    "determinize-max-delay": 60,
-    "determinize-min-chunk-size": 20,
-    "determinize-max-active": 200,
-    "debug-computation": False,
-}
+_CHUNKS = {each.name.replace("_", "-"): each.default for each in fields(ChunkOptions)}
+_WITHOUT_EFFECT = {"hash-ratio": 2.0, "debug-computation": False}
 _FORBIDDEN = {"word-determinize": True, "minimize": False}
 _PHONES = "endpoint.silence-phones"
 
@@ -55,6 +51,7 @@ _DEFAULTS: dict[str, Any] = {
     **_SEARCH,
     **_NETWORK,
     **_LATTICE,
+    **_CHUNKS,
     **_WITHOUT_EFFECT,
     **_FORBIDDEN,
     **_RULES,
@@ -78,12 +75,13 @@ class ModelConfig:
 
     Attributes:
         search: pruning. network: chunks of the network, and the scale of its output.
-        lattice: determinisation. endpoint: when utterances are over.
+        lattice: determinisation. chunks: of it. endpoint: when utterances are over.
     """
 
     search: SearchOptions
     network: LoopedOptions
     lattice: DeterminiseOptions
+    chunks: ChunkOptions
     endpoint: EndpointOptions
 
     @classmethod
@@ -140,6 +138,7 @@ class ModelConfig:
             SearchOptions(**named(_SEARCH), prune_scale=_PRUNE_SCALE),
             LoopedOptions(**named(_NETWORK)),
             DeterminiseOptions(**named(_LATTICE)),
+            ChunkOptions(**named(_CHUNKS)),
             EndpointOptions(_phones(values[_PHONES]), tuple(rules)),
         )
 

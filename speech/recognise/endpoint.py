@@ -86,10 +86,27 @@ def trailing_silence(decoder: Decoder, phones: np.ndarray, silence: Iterable[int
     return count
 
 
-def endpoint_detected(
+@dataclass(frozen=True)
+class Endpoint:
+    """Why an utterance is over: the number of the rule, and what it went by; times in seconds."""
+
+    rule: int
+    silence: float
+    relative_cost: float
+    length: float
+
+    def __str__(self) -> str:
+        speech = str(self.length > self.silence).lower()
+        return (
+            f"Endpointing rule rule{self.rule} activated: {speech},{self.silence:g},"
+            f"{self.relative_cost:g},{self.length:g}"
+        )
+
+
+def endpoint(
     decoder: Decoder, phones: np.ndarray, options: EndpointOptions, frame_shift: float
-) -> bool:
-    """Whether the utterance is over.
+) -> Endpoint | None:
+    """The first rule by which the utterance is over; None: it goes on.
 
     Args:
         phones: of each transition-id. frame_shift: seconds from one frame of the decoder to the
@@ -97,9 +114,19 @@ def endpoint_detected(
     """
     frames = decoder.frames_decoded
     if not frames:
-        return False
+        return None
     shift = np.float32(frame_shift)
     length = np.float32(frames) * shift
     silence = np.float32(trailing_silence(decoder, phones, options.silence_phones)) * shift
     relative_cost = decoder.final_relative_cost()
-    return any(rule.holds(silence, relative_cost, length) for rule in options.rules)
+    for number, rule in enumerate(options.rules, 1):
+        if rule.holds(silence, relative_cost, length):
+            return Endpoint(number, float(silence), relative_cost, float(length))
+    return None
+
+
+def endpoint_detected(
+    decoder: Decoder, phones: np.ndarray, options: EndpointOptions, frame_shift: float
+) -> bool:
+    """Whether the utterance is over; arguments are those of `endpoint`."""
+    return endpoint(decoder, phones, options, frame_shift) is not None

@@ -14,6 +14,8 @@ from .utterance import Phone, Word
 _MOST_WORDS, _MOST_LETTERS = 12, 42  # of a subtitle
 _LONG_GAP = 1.0  # seconds of silence that part two subtitles
 _DIGITS = 3
+_PRECISION = 6  # digits of a TextGrid's times
+_AUDIO = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64", ".m4a")
 
 
 def as_text(transcript: Transcript) -> str:
@@ -30,7 +32,7 @@ def spoken_json(each: Spoken) -> dict[str, Any]:
         "words": [_word(word) for word in each.words],
     }
     if each.phones:
-        made["phones"] = [_rounded(asdict(phone)) for phone in each.phones]
+        made["phones"] = [rounded(asdict(phone)) for phone in each.phones]
     if each.alternatives:
         made["alternatives"] = [
             {
@@ -74,12 +76,13 @@ def as_vtt(transcript: Transcript) -> str:
 
 def as_ctm(transcript: Transcript) -> str:
     """NIST's CTM: recording, channel, begin, duration, word, confidence."""
-    name = _stem(transcript.name).replace(" ", "_")
-    return "".join(
-        f"{name} 1 {word.start:.2f} {word.end - word.start:.2f} {word.text}"
-        f" {1.0 if word.confidence is None else word.confidence:.2f}\n"
-        for word in transcript.words
-    )
+    name = "_".join(_stem(transcript.name).split()) or "_"
+    lines: list[str] = []
+    for word in transcript.words:
+        begin, end = round(word.start, 2), round(word.end, 2)
+        confidence = 1.0 if word.confidence is None else word.confidence
+        lines.append(f"{name} 1 {begin:.2f} {end - begin:.2f} {word.text} {confidence:.2f}\n")
+    return "".join(lines)
 
 
 def as_textgrid(transcript: Transcript) -> str:
@@ -150,16 +153,14 @@ def _intervals(parts: Sequence[Word | Phone], end: float) -> Iterator[tuple[floa
     """The parts and the gaps between them, one behind the other up to the end."""
     at = 0.0
     for part in parts:
-        begin, until = max(part.start, at), max(part.end, at)
+        begin, until = (max(round(time, _PRECISION), at) for time in (part.start, part.end))
         if until <= begin:
             continue
-        if round(begin - at, 6) > 0:
+        if begin > at:
             yield at, begin, ""
-        else:
-            begin = at
         yield begin, until, part.text
         at = until
-    if round(end - at, 6) > 0:
+    if round(end, _PRECISION) > at:
         yield at, end, ""
 
 
@@ -178,13 +179,14 @@ def _text(words: Sequence[Word]) -> str:
 
 
 def _word(word: Word) -> dict[str, Any]:
-    made = _rounded(asdict(word))
+    made = rounded(asdict(word))
     if word.confidence is None:
         del made["confidence"]
     return made
 
 
-def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+def rounded(values: dict[str, Any]) -> dict[str, Any]:
+    """With the precision of JSON's times and confidences."""
     return {
         name: round(value, _DIGITS) if isinstance(value, float) else value
         for name, value in values.items()
@@ -192,4 +194,6 @@ def _rounded(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stem(name: str) -> str:
-    return os.path.splitext(os.path.basename(name))[0]
+    """The name of a recording without folder and ending; keys of tables may have points."""
+    stem, ending = os.path.splitext(os.path.basename(name))
+    return stem if ending.lower() in _AUDIO else stem + ending

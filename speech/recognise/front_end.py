@@ -6,11 +6,24 @@ Source: Vosk's `recognizer.cc`; Kaldi's `online2/online-nnet2-feature-pipeline.c
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
+from ...nnet3 import LoopedComputer
+from ..features.cmvn import OnlineCmvn
+from ..features.computers import Fbank, Mfcc
+from ..ivector.model import IvectorModel
 from ..ivector.online import OnlineIvector
 from ..ivector.silence import SilenceWeights
-from .model import Model
+
+
+class FrontParts(Protocol):
+    """What computes log-likelihoods; ivectors None: the network takes none."""
+
+    features: Mfcc | Fbank
+    network: LoopedComputer
+    ivectors: IvectorModel | None
 
 
 class FrontEnd:
@@ -20,30 +33,42 @@ class FrontEnd:
     the rows of all chunks of the network that are due. At the end `finish` stands for `accept`.
 
     Args:
-        model: what computes. rate: of the samples, in Hz.
+        parts: what computes. rate: of the samples, in Hz.
+        ivectors: to go on with, of a speaker that is known; by default those of `parts`.
+        cmvn: that normalises the network's features, not those of iVectors; None: nothing does.
 
     Raises:
         OpscopeError: the sampling rate does not go with the model.
     """
 
-    def __init__(self, model: Model, rate: float) -> None:
-        self._model = model
-        self._features = model.features.stream(rate)
-        self._network = model.network.stream()
-        self._ivectors = OnlineIvector(model.ivectors) if model.ivectors else None
+    def __init__(
+        self,
+        parts: FrontParts,
+        rate: float,
+        ivectors: OnlineIvector | None = None,
+        cmvn: OnlineCmvn | None = None,
+    ) -> None:
+        self._output_dim = parts.network.output_dim
+        self._features = parts.features.stream(rate)
+        self._network = parts.network.stream()
+        if ivectors is None and parts.ivectors is not None:
+            ivectors = OnlineIvector(parts.ivectors)
+        self._ivectors, self._cmvn = ivectors, cmvn
         self._held: list[np.ndarray] = []
         self._count = 0
         self._finished = False
 
     @property
     def frames_ready(self) -> int:
-        """Frames of features so far."""
-        return self._count
+        """Frames of features so far whose iVector could be asked for."""
+        if self._ivectors is None:
+            return self._count
+        return min(self._count, self._ivectors.frames_ready)
 
     @property
     def takes_weights(self) -> bool:
         """Whether there are iVectors to weigh, and frames of them."""
-        return self._ivectors is not None and self._count > 0
+        return self._ivectors is not None and self.frames_ready > 0
 
     def accept(self, samples: np.ndarray) -> None:
         """Take the next samples, [count], on the scale of 16-bit integers.
@@ -68,17 +93,17 @@ class FrontEnd:
                 begins.
         """
         assert self._ivectors is not None
-        self._ivectors.weigh(*weights.changes(self._count, first_frame))
+        self._ivectors.weigh(*weights.changes(self.frames_ready, first_frame))
 
     def loglikes(self) -> np.ndarray:
         """The output that can be computed now: float32, [frames, outputs]."""
         network = self._network
         if not self._count:
-            return np.empty((0, self._model.network.output_dim), np.float32)
+            return np.empty((0, self._output_dim), np.float32)
         held = sum(map(len, self._held))
         due = network.lacking <= held
         if not due and not self._finished:
-            return np.empty((0, self._model.network.output_dim), np.float32)
+            return np.empty((0, self._output_dim), np.float32)
         features = np.concatenate(self._held)
         self._held = [features[:0]]
         made = network.accept(features, self._ivector())
@@ -86,9 +111,12 @@ class FrontEnd:
 
     def _take(self, features: np.ndarray) -> None:
         self._count += len(features)
-        self._held.append(features)
         if self._ivectors is not None:
             self._ivectors.accept(features)
+        if self._cmvn is not None and len(features):
+            self._cmvn.accept(features)
+            features = self._cmvn.normalized(np.arange(self._count - len(features), self._count))
+        self._held.append(features)
 
     def _ivector(self) -> np.ndarray | None:
         """That of the last frame that is ready; zeros before the first one."""

@@ -22,6 +22,7 @@ from ..features.computers import Fbank, Mfcc
 from ..fst.graph_folder import load_graph
 from ..fst.words import Words
 from ..ivector.model import IvectorModel
+from ..lattice.align_lexicon import AlignLexicon
 from ..lattice.phone_determinise import phone_starts
 from ..lattice.word_boundary import WordBoundaries
 from .config import ModelConfig
@@ -44,6 +45,7 @@ class _Layout:
     cmvn: str = "am/global_cmvn.stats"
     graph: str = "graph"
     boundaries: str = "graph/phones/word_boundary.int"
+    lexicon: str = "graph/phones/align_lexicon.int"
     phones: str = "graph/phones.txt"
 
 
@@ -57,6 +59,7 @@ _OLD = _Layout(
     cmvn="global_cmvn.stats",
     graph=".",
     boundaries="word_boundary.int",
+    lexicon="align_lexicon.int",
     phones="phones.txt",
 )
 _RESCORING = ("rescore/G.carpa", "rnnlm/final.raw")
@@ -157,6 +160,32 @@ class Model:
                 )
                 return None
         return names
+
+    @cached_property
+    def lexicon(self) -> AlignLexicon | None:
+        """The pronunciations of words, of align_lexicon.int; None: the folder has none.
+
+        Raises:
+            FormatError: the file is damaged, or has a phone that the network's model lacks.
+        """
+        path = self.path / self._layout.lexicon
+        if not path.is_file():
+            return None
+        made = AlignLexicon.read(path)
+        known = frozenset(self.transitions.phone[1:])
+        for word, ways in made.words.items():
+            for phones in ways:
+                for phone in phones:
+                    if phone not in known:
+                        raise FormatError(
+                            f"{path}: phone {phone} of word {word} is not in the network's model"
+                        )
+        return made
+
+    @property
+    def word_files(self) -> tuple[str, str]:
+        """The files that tell which phones words have, as paths inside of the folder."""
+        return self._layout.boundaries, self._layout.lexicon
 
     def _features(self, dither: float | None) -> Mfcc | Fbank:
         layout = self._layout

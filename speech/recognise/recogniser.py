@@ -14,10 +14,12 @@ from ...framework.base.errors import OpscopeError
 from ..fst.grammar import grammar_fst, phrase_labels
 from ..fst.graph import Graph, LookaheadGraph
 from ..ivector.silence import SilenceWeights
+from ..lattice.incremental import IncrementalLattice
 from ..search.decoder import Decoder
 from .endpoint import EndpointOptions, endpoint_detected
 from .front_end import FrontEnd
 from .model import Model
+from .traced_silence import TracedSilence
 from .utterance import Utterance
 
 _log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class Recogniser:
             an utterance is looked for behind it, so that words hang on how the signal is cut.
             "steady": samples are gathered to blocks of 0.2 s, and the end is looked for behind
             each: the same signal gives the same words.
+        decoder: of another graph, in place of that of the model.
 
     Raises:
         OpscopeError: the sampling rate does not go with the model, no word of the grammar is in
@@ -50,7 +53,13 @@ class Recogniser:
         grammar: Sequence[str] | None = None,
         *,
         mode: str = "vosk",
+        decoder: Decoder | None = None,
     ) -> None:
+        if mode == "kaldi":
+            raise OpscopeError(
+                "the mode 'kaldi' is for whole recordings, see transcribe; a recogniser has"
+                f" {', '.join(MODES)}"
+            )
         if mode not in MODES:
             raise OpscopeError(f"mode {mode!r} of a recogniser: want one of {', '.join(MODES)}")
         self.model, self.rate, self.mode = model, float(rate), mode
@@ -59,7 +68,7 @@ class Recogniser:
         self._samples_before = self._samples = 0  # of earlier front ends, of this one
         self.running = False
         self._front: FrontEnd | None = None
-        self.set_grammar(grammar)
+        self._take(self._searching(grammar) if decoder is None else decoder)
 
     @property
     def frames_decoded(self) -> int:
@@ -74,16 +83,7 @@ class Recogniser:
         """
         if self.running:
             raise OpscopeError("a grammar cannot be set while an utterance is under way")
-        self._decoder = Decoder(
-            self._graph(grammar),
-            self.model.pdfs,
-            self.model.config.search,
-            outputs=self.model.network.output_dim,
-        )
-        self._start_front()
-        self._rest = np.empty(0, np.float32)
-        self._start_utterance()
-        self._fresh = True
+        self._take(self._searching(grammar))
 
     def accept(self, samples: np.ndarray) -> bool:
         """Take samples, [count], on the scale of 16-bit integers.
@@ -124,7 +124,7 @@ class Recogniser:
 
     def so_far(self) -> Utterance:
         """The utterance so far."""
-        return Utterance.of(self.model, self._decoder, self._start_time)
+        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
 
     def partial_text(self) -> str:
         """The words of the best path so far."""
@@ -142,17 +142,25 @@ class Recogniser:
 
     # Inside
 
-    def _graph(self, grammar: Sequence[str] | None) -> Graph:
-        graph, words = self.model.graph, self.model.words
-        if grammar is None:
-            return graph
-        if not isinstance(graph, LookaheadGraph):
-            _log.warning(
-                "%s: the graph is HCLG.fst, in which no grammar can be put: it is left out",
-                self.model.path,
-            )
-            return graph
-        return graph.with_grammar(grammar_fst(phrase_labels(grammar, words)))
+    def _take(self, decoder: Decoder) -> None:
+        """Search with this decoder from now on."""
+        self._decoder = decoder
+        config = self.model.config
+        self._lattice = IncrementalLattice(
+            self._decoder, self.model.starts, config.lattice, config.chunks, _log.warning
+        )
+        self._start_front()
+        self._rest = np.empty(0, np.float32)
+        self._start_utterance()
+        self._fresh = True
+
+    def _searching(self, grammar: Sequence[str] | None) -> Decoder:
+        return Decoder(
+            graph_of(self.model, grammar),
+            self.model.pdfs,
+            self.model.config.search,
+            outputs=self.model.network.output_dim,
+        )
 
     def _start_front(self) -> None:
         self._samples_before += self._samples
@@ -161,13 +169,14 @@ class Recogniser:
 
     def _start_utterance(self) -> None:
         config = self.model.config
-        self._weights = SilenceWeights(
-            self.model.phones,
-            config.endpoint.silence_phones,
-            _SILENCE_WEIGHT,
-            subsampling=config.network.frame_subsampling_factor,
+        self._weights = TracedSilence(
+            SilenceWeights(
+                self.model.phones,
+                config.endpoint.silence_phones,
+                _SILENCE_WEIGHT,
+                subsampling=config.network.frame_subsampling_factor,
+            )
         )
-        self._known = np.empty(0, np.int64)  # tokens of the last traceback
 
     def _begin(self) -> None:
         """Get ready for samples: after an utterance another one begins."""
@@ -179,6 +188,7 @@ class Recogniser:
                 self._start_front()
             self._start_utterance()
             self._decoder.reset()
+            self._lattice.reset()
         self._fresh, self.running = False, True
 
     @property
@@ -206,27 +216,12 @@ class Recogniser:
         front = self._front
         assert front is not None
         if front.takes_weights and self.model.config.endpoint.silence_phones:
-            self._trace_back()
             factor = self.model.config.network.frame_subsampling_factor
-            front.weigh(self._weights, self._offset * factor)
+            self._weights.weigh(front, self._decoder, self._offset * factor)
         loglikes = front.loglikes()
         if len(loglikes):
             self._decoder.accept(loglikes)
-
-    def _trace_back(self) -> None:
-        """Give the weights the best path, back to the token where it meets the one before."""
-        ids: list[int] = []
-        tokens: list[int] = []
-        begin, known = 0, self._known
-        for frame, number, token in self._decoder.trace_back():
-            if frame < len(known) and known[frame] == token:
-                begin = frame + 1
-                break
-            ids.append(number)
-            tokens.append(token)
-        path, fresh = np.array(ids[::-1], np.int64), np.array(tokens[::-1], np.int64)
-        self._weights.traceback(path, fresh, begin)
-        self._known = np.concatenate((known[:begin], fresh))
+            self._lattice.update()
 
     def _is_over(self) -> bool:
         return endpoint_detected(
@@ -236,4 +231,22 @@ class Recogniser:
     def _ended(self) -> Utterance:
         if self.frames_decoded:
             self._decoder.finalise()
-        return Utterance.of(self.model, self._decoder, self._start_time)
+        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
+
+
+def graph_of(model: Model, grammar: Sequence[str] | None) -> Graph:
+    """The decoding graph of a model, or of phrases that are the only ones to be recognised.
+
+    Raises:
+        OpscopeError: no word of the phrases is in the model.
+    """
+    graph, words = model.graph, model.words
+    if grammar is None:
+        return graph
+    if not isinstance(graph, LookaheadGraph):
+        _log.warning(
+            "%s: the graph is HCLG.fst, in which no grammar can be put: it is left out",
+            model.path,
+        )
+        return graph
+    return graph.with_grammar(grammar_fst(phrase_labels(grammar, words)))

@@ -15,9 +15,12 @@ from ..audio.wav import Audio
 from .model import Model
 from .recogniser import Recogniser
 from .utterance import Alternative, Phone, Utterance, Word
+from .whole import whole_utterance
 
 _log = logging.getLogger(__name__)
 _BLOCK = 1 << 16  # samples that are handed on at once; the words do not hang on it
+_VOSK_BLOCK = 4000  # where they do: what Vosk's examples read at once
+MODES = ("steady", "vosk", "kaldi")
 
 Source = str | os.PathLike[str] | Audio | np.ndarray
 
@@ -79,6 +82,7 @@ def transcribe(
     grammar: Sequence[str] | None = None,
     alternatives: int = 0,
     phones: bool = False,
+    mode: str = "steady",
 ) -> Transcript:
     """The words of a recording, with times and confidences.
 
@@ -97,17 +101,21 @@ def transcribe(
         grammar: phrases that are the only ones to be recognised.
         alternatives: how many of them to list for each utterance.
         phones: list phones, too.
+        mode: "steady": utterances end at silences, iVectors go along with the recording; see
+            `Recogniser`. "vosk": as Vosk's examples have it, which read 4000 samples at once.
+            "kaldi": the recording is one utterance and its iVector that of all of it, as in
+            Kaldi's offline programs.
 
     Raises:
         FormatError: the recording or the model cannot be read.
         OpscopeError: samples are NaN or infinite, or the sampling rate does not go with the model.
     """
     model = model if isinstance(model, Model) else Model(model)
-    name, samples, rate = _samples(source, model, rate, channel)
-    blocks = (samples[at : at + _BLOCK] for at in range(0, len(samples), _BLOCK))
-    found = list(
-        recognised(blocks, model, rate, grammar=grammar, alternatives=alternatives, phones=phones)
-    )
+    name, samples, rate = samples_of(source, model, rate, channel)
+    step = _VOSK_BLOCK if mode == "vosk" else _BLOCK
+    blocks = (samples[at : at + step] for at in range(0, len(samples), step))
+    wanted = {"grammar": grammar, "alternatives": alternatives, "phones": phones}
+    found = list(recognised(blocks, model, rate, mode=mode, **wanted))
     duration = len(samples) / rate
     if not found:
         _log.warning("%s: no words in %.2f seconds", name, duration)
@@ -122,13 +130,16 @@ def recognised(
     grammar: Sequence[str] | None = None,
     alternatives: int = 0,
     phones: bool = False,
+    mode: str = "steady",
 ) -> Iterator[Spoken]:
     """The utterances of a signal that have words, each as soon as it is over.
 
-    How the signal is cut into blocks does not matter. Arguments and errors are those of
+    How the signal is cut into blocks does not matter but in the mode "vosk"; in the mode "kaldi"
+    there is one utterance, which is over when the signal is. Arguments and errors are those of
     `transcribe`.
     """
-    recogniser = Recogniser(model, rate, grammar, mode="steady")
+    if mode not in MODES:
+        raise OpscopeError(f"mode {mode!r}: want one of {', '.join(MODES)}")
     nothing = np.empty(0, np.float32)
 
     def spoken(utterance: Utterance) -> Iterator[Spoken]:
@@ -142,6 +153,11 @@ def recognised(
                 utterance.alternatives(alternatives) if alternatives else [],
             )
 
+    if mode == "kaldi":
+        whole = np.concatenate([nothing, *(np.asarray(block) for block in blocks)])
+        yield from spoken(whole_utterance(model, whole, rate, grammar))
+        return
+    recogniser = Recogniser(model, rate, grammar, mode=mode)
     for block in blocks:
         over = recogniser.accept(block)
         while over:
@@ -151,10 +167,10 @@ def recognised(
         yield from spoken(recogniser.finish())
 
 
-def _samples(
-    source: Source, model: Model, rate: float | None, channel: int
+def samples_of(
+    source: Source, model: Model, rate: float | None, channel: int, name: str = ""
 ) -> tuple[str, np.ndarray, float]:
-    """Name, samples and rate of a source."""
+    """Name, samples, [count], and rate of a source; see `transcribe`; `name` is for messages."""
     if isinstance(source, np.ndarray):
         if source.ndim != 1:
             raise ShapeError(f"samples of shape {source.shape}: those of one channel are wanted")
@@ -167,6 +183,6 @@ def _samples(
         return "samples", source, float(rate or model.features.options.sample_frequency)
     if rate is not None:
         raise OpscopeError("a rate goes with an array of samples; recordings have their own")
-    name = "audio" if isinstance(source, Audio) else os.fspath(source)
+    name = name or ("audio" if isinstance(source, Audio) else os.fspath(source))
     audio = source if isinstance(source, Audio) else read_audio(source)
     return name, audio.channel(channel, name), audio.rate

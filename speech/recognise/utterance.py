@@ -15,10 +15,9 @@ from ...nnet3.lattices.lattice import CompactLattice, top_sorted
 from ...nnet3.lattices.operations import with_one_end, without_epsilons
 from ..lattice.bayes_risk import minimum_bayes_risk
 from ..lattice.best_paths import n_best
-from ..lattice.phone_determinise import determinised
+from ..lattice.incremental import IncrementalLattice
 from ..lattice.word_align import word_aligned
 from ..search.decoder import Decoder
-from ..search.raw_lattice import RawLattice, raw_lattice
 from .model import Model
 
 _log = logging.getLogger(__name__)
@@ -53,7 +52,8 @@ class Alternative:
     """One of the best paths.
 
     Attributes:
-        words: their confidences are None. log_likelihood: of the path; graph costs count 0.9.
+        words: their confidences are None. log_likelihood: of the path; graph costs count 0.9 (in the mode
+            "kaldi", 1.0).
     """
 
     words: list[Word]
@@ -69,9 +69,11 @@ class Utterance:
     """An utterance that is over, or what there is of one so far.
 
     Args:
-        model: of the recogniser. raw: lattice of the search; None: there was no frame.
+        model: of the recogniser. lattice: determinised, with costs as the search had them; None:
+            there was no frame.
         ids: transition-ids of the best path. start: seconds before the first frame.
         unfinished: the utterance goes on, so that its last word may be a part of one.
+        graph_scale: factor of graph costs, in what counts for words and alternatives.
 
     Attributes:
         start, end: in seconds.
@@ -80,25 +82,28 @@ class Utterance:
     def __init__(
         self,
         model: Model,
-        raw: RawLattice | None,
+        lattice: CompactLattice | None,
         ids: Sequence[int],
         start: float,
         *,
         unfinished: bool = False,
+        graph_scale: float = _GRAPH_SCALE,
     ) -> None:
-        self._model, self._raw, self._ids = model, raw, ids
-        self._unfinished = unfinished
+        self._model, self._lattice, self._ids = model, lattice, ids
+        self._unfinished, self._graph_scale = unfinished, graph_scale
         self.start, self.end = start, start + len(ids) * model.frame_shift
-        self._lattice: CompactLattice | None = None
 
     @classmethod
-    def of(cls, model: Model, decoder: Decoder, start: float) -> Utterance:
+    def of(
+        cls, model: Model, decoder: Decoder, lattice: IncrementalLattice, start: float
+    ) -> Utterance:
         """What a decoder has heard; costs of ending count once it is finalised."""
         if not decoder.frames_decoded:
             return cls(model, None, [], start)
         final = decoder.finalised
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
-        return cls(model, raw_lattice(decoder, final), ids, start, unfinished=not final)
+        found = lattice.finished() if final else lattice.partial()
+        return cls(model, found, ids, start, unfinished=not final)
 
     @property
     def frames(self) -> int:
@@ -107,11 +112,6 @@ class Utterance:
 
     def lattice(self) -> CompactLattice | None:
         """The determinised lattice, with costs as the search had them; None: there was no frame."""
-        if self._lattice is None and self._raw is not None:
-            config = self._model.config
-            beam, starts = config.search.lattice_beam, self._model.starts
-            found = determinised(self._raw, beam, starts, config.lattice, _log.warning)
-            self._lattice = found.lattice
         return self._lattice
 
     def words(self) -> list[Word]:
@@ -119,7 +119,9 @@ class Utterance:
         lattice = self.lattice()
         if lattice is None:
             return []
-        found = minimum_bayes_risk(self._aligned(_scaled(lattice)))
+        if not self._unfinished:  # Vosk leaves the costs of partial results as they are
+            lattice = lattice.scaled(self._graph_scale)
+        found = minimum_bayes_risk(self._aligned(lattice))
         return [
             Word(self._text(each.label), *self._times(each.begin, each.end), each.confidence)
             for each in found.words
@@ -130,7 +132,9 @@ class Utterance:
         lattice = self.lattice()
         if lattice is None:
             return []
-        return [self._alternative(path) for path in n_best(_scaled(lattice), count)]
+        return [
+            self._alternative(path) for path in n_best(lattice.scaled(self._graph_scale), count)
+        ]
 
     def phones(self) -> list[Phone]:
         """The phones of the best path, silence included."""
@@ -174,15 +178,3 @@ class Utterance:
     def _times(self, begin: float, end: float) -> tuple[float, float]:
         shift = self._model.frame_shift
         return self.start + begin * shift, self.start + end * shift
-
-
-def _scaled(lattice: CompactLattice) -> CompactLattice:
-    """With graph costs as Vosk's rescoring wants them."""
-    return CompactLattice(
-        lattice.start,
-        [
-            [arc._replace(weight=arc.weight.scaled(_GRAPH_SCALE, 1.0)) for arc in group]
-            for group in lattice.arcs
-        ],
-        [end and end.scaled(_GRAPH_SCALE, 1.0) for end in lattice.final],
-    )

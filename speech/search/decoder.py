@@ -133,6 +133,11 @@ class Decoder:
             self._states = self._loops.shrink(self._states, self.options.graph_arcs)
             self._advance(self.frames[-1].tokens, row)
 
+    def prune(self) -> None:
+        """Drop what no path within the lattice beam needs now; `accept` does so now and then."""
+        if not self.finalised:
+            self._prune_active()
+
     def finalise(self) -> None:
         """End the utterance: costs of ending count, and all tokens outside of the lattice go."""
         if self.finalised:

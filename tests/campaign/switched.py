@@ -39,12 +39,14 @@ _VARIABLES = {  # a switch: its variable, the value that is on, and the one that
     "fuse": ("OPSCOPE_FUSE", "1", "0"),
     "reuse": ("OPSCOPE_REUSE", "1", "0"),
     "inplace": ("OPSCOPE_INPLACE", "1", "0"),
+    "channels last": ("OPSCOPE_CHANNELS_LAST", "1", "0"),
+    "tails": ("OPSCOPE_TAILS", "1", "0"),
     "verify": ("OPSCOPE_VERIFY", "1", "0"),
     "whole sequences": ("OPSCOPE_RECURRENT", "fast", "steps"),
     "rows": ("OPSCOPE_ROWS", "1", "0"),
     "amx": ("OPSCOPE_AMX", "1", "0"),
 }
-_LIBRARIES = ("packed", "mkl", "blas")
+_LIBRARIES = ("packed", "direct", "mkl", "blas")
 _THREADS = 2
 EVERYWHERE = (*_VARIABLES, *_LIBRARIES, "threads")
 """Switches that every kind of net has."""

@@ -305,21 +305,6 @@ def test_large_loops_use_threads_and_survive_a_fork() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-@pytest.mark.parametrize("name", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY", ""])
-def test_the_environment_is_left_as_it_was(name: str, monkeypatch: Any) -> None:
-    for other in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
-        monkeypatch.delenv(other, raising=False)
-    if name:
-        monkeypatch.setenv(name, "7")
-    seen, before = [], dict(os.environ)
-    monkeypatch.setattr(compiler.ctypes, "CDLL", lambda *_: seen.append(dict(os.environ)))
-    compiler.load_openmp.__wrapped__()
-    assert dict(os.environ) == before
-    if seen:
-        assert ("GOMP_SPINCOUNT" in seen[0]) is (name != "OMP_WAIT_POLICY")
-        assert not name or seen[0][name] == "7"
-
-
 def test_unknown_compiler(monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setenv("OPSCOPE_CC", "no-such-compiler-at-all")
     assert not compiler.available()

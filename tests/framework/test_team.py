@@ -61,7 +61,7 @@ def chain(size: int) -> tuple[list, np.ndarray]:
     net, scope = PlainNet(), Scope()
     net.add_op("tanh", {"x": ["x"]}, {"out": ["a"]})
     net.add_op("exp", {"x": ["a"]}, {"out": ["b"]})
-    net.add_op("softmax", {"x": ["b"]}, {"out": ["c"]})
+    net.add_op("hardmax", {"x": ["b"]}, {"out": ["c"]})
     net.add_op("sigmoid", {"x": ["c"]}, {"out": ["y"]})
     scope.feed({"x": np.random.default_rng(1).normal(size=(size, 5)).astype(np.float32)})
     frame = net.frame(scope, OpContext(live_out=["y"]))

@@ -15,7 +15,7 @@ from opscope.operators.backends import amx, amx_gemm, blas, mkl, parts
 pytestmark = pytest.mark.skipif(
     team.library() is None or amx_gemm.library() is None, reason="there is no AMX"
 )
-SIZES = [(64, 32, 512), (70, 600, 300), (192, 33, 200), (2000, 64, 40), (65, 1100, 700)]
+SIZES = [(96, 32, 512), (100, 600, 300), (192, 33, 200), (2000, 64, 40), (97, 1100, 700)]
 
 
 def factors(m: int, n: int, k: int, layout: str) -> tuple[Any, Any]:
@@ -89,7 +89,7 @@ def test_values_that_cannot_be_split(where: str, value: float) -> None:
 
 
 def test_what_others_do_better() -> None:
-    for m, n, k in ((63, 512, 512), (64, 31, 512), (512, 512, 31), (64, 64, 64), (0, 40, 40)):
+    for m, n, k in ((95, 512, 512), (100, 31, 512), (512, 512, 31), (64, 64, 64), (0, 40, 40)):
         assert not served(*factors(m, n, k, ""), np.empty((m, n), "f4"))
     a, b = (x.astype("f8") for x in factors(256, 256, 256, ""))
     assert not served(a, b, np.empty((256, 256)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -125,20 +124,11 @@ def forgotten() -> Iterator[None]:
     _mkl.library.cache_clear()
 
 
-def _missing(name: str) -> Any:
-    raise importlib.metadata.PackageNotFoundError(name)
-
-
-class _Damaged(PurePosixPath):
-    def locate(self) -> PurePosixPath:
-        return self
-
-
 @pytest.mark.parametrize(
-    "files", [_missing, lambda name: None, lambda name: [_Damaged("/nowhere/libmkl_rt.so.9")]]
+    "files", [lambda name: None, lambda name: [], lambda name: ["/nowhere/libmkl_rt.so.9"]]
 )
 def test_without_mkl(files: Any, forgotten: None, monkeypatch: Any) -> None:
-    monkeypatch.setattr(importlib.metadata, "files", files)
+    monkeypatch.setattr(_mkl.installed, "files", files)
     net, scope = _layer(np.float32)
     net.run(scope)
     wanted = (scope.numpy("x") @ scope.numpy("w") + scope.numpy("b")) @ scope.numpy("w").T
@@ -152,3 +142,12 @@ def test_mkl_is_not_loaded_by_importing() -> None:
         "assert mkl.library.cache_info().currsize == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_library_that_numpy_computes_with_is_left_to_numpy(monkeypatch: Any) -> None:
+    found = _mkl.library()
+    if found is None:
+        pytest.skip("MKL is not installed")
+    of_numpy = SimpleNamespace(filepath=found._name)
+    monkeypatch.setattr(_mkl, "controllers", lambda: [of_numpy])
+    assert _mkl.library.__wrapped__() is None

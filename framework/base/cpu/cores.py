@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import platform
 import time
 from pathlib import Path
 
@@ -67,6 +69,14 @@ def _text(path: Path) -> str:
         return path.read_text()
     except (OSError, ValueError):
         return ""
+
+
+@functools.cache
+def is_intel() -> bool:
+    """Whether the processor is one of Intel's; false where that is not known."""
+    if platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686", "x86"):
+        return False
+    return "GenuineIntel" in (_text(Path("/proc/cpuinfo"))[:4096] or platform.processor())
 
 
 class Load:

@@ -33,6 +33,10 @@ _ENOUGH = 0.4  # a core of which more than 0.6 is free counts as free
 POOL = (ctypes.c_int64 * 2)()
 """The most threads that compiled code may use now, and the number that it uses."""
 
+ENTRY = (ctypes.c_int64 * 2)()
+"""Address of the function by which compiled code runs work on the pool (fusion/pool.py), 0 before
+that is loaded; and for how many nanoseconds an idle thread waits awake."""
+
 
 class _Setting:
     """What was asked for, and what is known of the machine.
@@ -171,6 +175,7 @@ def _start() -> None:
         others = _setting.load.runnable()
         if others is not None:
             number = _within((os.cpu_count() or 1) - others)
+    ENTRY[1] = 1000 * _number("OPSCOPE_SPIN", 0)
     POOL[0] = 0  # followers hear of it in any case
     _use(number)
     if chosen is not None:
@@ -183,12 +188,20 @@ def _from_switch() -> int | None:
     Raises:
         OpscopeError: it says something else.
     """
-    text = settings.switch("OPSCOPE_THREADS")
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and int(text[:9])):
-        raise OpscopeError(f"OPSCOPE_THREADS={text}: want a whole number from 1 on, or nothing")
-    return int(text[:9])
+    return _number("OPSCOPE_THREADS", 1) if settings.switch("OPSCOPE_THREADS") else None
+
+
+def _number(name: str, least: int) -> int:
+    """The whole number that a switch says.
+
+    Raises:
+        OpscopeError: it says something else, or one below `least`.
+    """
+    text = settings.switch(name)
+    number = int(text[:9]) if text.isascii() and text.isdecimal() else -1
+    if number < least:
+        raise OpscopeError(f"{name}={text}: want a whole number from {least} on, or nothing")
+    return number
 
 
 def _from_openmp() -> int | None:

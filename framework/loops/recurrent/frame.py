@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...base.backend import Place
@@ -79,6 +79,7 @@ def step_plan(
     known = {name: known[name] for name in externals}
     outlive = written.intersection(live_out)
     levels = {name: own for name, own in (offsets or {}).items() if own}
+    options = replace(options, channels_last=False)  # steps share memory with whole sequences
     span = Range(list(operators), list(externals), outlive, {})
     if levels:
         return make_plan(span, known, step.vars, options, grouping(place), levels)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import ShapeError
-from ...index.indexes import N_BITS, NO_TIME, Columns, IndexList, pack_tx
+from ...index.indexes import N_BITS, NO_TIME, Columns, IndexList, is_among, pack_tx
 
 
 def sort_keys(indexes: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ class TimeGrid:
         rows = rows.reshape(-1, 3)
         real = there.indexes if there.real is None else there.indexes[there.real]
         if len(real) < len(rows):
-            rows[~np.isin(sort_keys(rows), sort_keys(real)), 1] = NO_TIME
+            rows[~is_among(sort_keys(rows), sort_keys(real)), 1] = NO_TIME
         arranged = Columns.of(rows)
         arranged.images, arranged.times = there.images, there.times
         return arranged

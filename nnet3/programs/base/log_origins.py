@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from . import speech_origins
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -126,57 +128,6 @@ _MAIN: dict[str, dict[str, int]] = {
     "Wrote global CMVN stats": {"compute-cmvn-stats": 168},
     "Done accumulating CMVN stats": {"compute-cmvn-stats": 171},
     "Copied {} FSTs.": {"fstcopy": 71},
-    " Done {} out of {} utterances.": {
-        "compute-mfcc-feats": 185,
-        "compute-fbank-feats": 185,
-        "compute-spectrogram-feats": 157,
-    },
-    "Processed {} utterances": {
-        "compute-mfcc-feats": 181,
-        "compute-fbank-feats": 181,
-        "compute-spectrogram-feats": 153,
-    },
-    "Processed features for key": {
-        "compute-mfcc-feats": 182,
-        "compute-fbank-feats": 182,
-        "compute-spectrogram-feats": 154,
-    },
-    "File: {} is too short": {
-        "compute-mfcc-feats": 111,
-        "compute-fbank-feats": 111,
-        "compute-spectrogram-feats": 95,
-    },
-    "Channel not specified but": {
-        "compute-mfcc-feats": 122,
-        "compute-fbank-feats": 122,
-        "compute-spectrogram-feats": 106,
-    },
-    "File with id {} has": {
-        "compute-mfcc-feats": 126,
-        "compute-fbank-feats": 126,
-        "compute-spectrogram-feats": 110,
-    },
-    "Failed to compute features": {
-        "compute-mfcc-feats": 151,
-        "compute-fbank-feats": 151,
-        "compute-spectrogram-feats": 123,
-    },
-    "Could not find recording": {"extract-segments": 125},
-    "Successfully processed {} lines": {"extract-segments": 194},
-    "Empty feature matrix": {"apply-cmvn-sliding": 62},
-    "Applied sliding-window": {"apply-cmvn-sliding": 75},
-    "No fMLLR transform available": {"transform-feats": 87},
-    "Transform matrix for utterance": {"transform-feats": 110},
-    "Matrix has bad logdet": {"transform-feats": 149},
-    "Overall average {}logdet": {"transform-feats": 158},
-    "Applied transform to": {"transform-feats": 161},
-    "Did not find audio": {"ivector-extract-online2": 106},
-    "Feature dimension is too large": {"ivector-extract-online2": 115},
-    "Did not find weights": {"ivector-extract-online2": 132},
-    "For utterance {} of speaker": {"ivector-extract-online2": 174},
-    "Estimated iVectors": {"ivector-extract-online2": 188},
-    "Average objective-function": {"ivector-extract-online2": 190},
-    "Average iVector length": {"ivector-extract-online2": 193},
 }
 
 # Messages of other functions, by program ("": any), function and file, with their lines. The first
@@ -300,7 +251,8 @@ _FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
         "Overall objective": 162,
     },
     ("", "CheckAndFixConfigs", "nnet-am-decodable-simple.cc"): {
-        "Increasing --frames-per-chunk": 300,
+        "Increasing --frames-per-chunk from {} due": 300,
+        "Increasing --frames-per-chunk": 294,
     },
     ("nnet3-get-egs", "ProcessFile", "nnet3-get-egs.cc"): {
         "Not producing egs for utterance": 54,
@@ -461,10 +413,10 @@ _FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
 
 def origin_of(program: str, message: str) -> Origin:
     """Where Kaldi's program of that name prints a message of these words from."""
-    for beginning, lines in _MAIN.items():
+    for beginning, lines in (*_MAIN.items(), *speech_origins.MAIN.items()):
         if program in lines and _begins(beginning).match(message):
             return Origin("main", f"{program}.cc", lines[program])
-    for (name, function, file), lines in _FUNCTIONS.items():
+    for (name, function, file), lines in (*speech_origins.FUNCTIONS.items(), *_FUNCTIONS.items()):
         if name in ("", program):
             for beginning, line in lines.items():
                 if _begins(beginning).match(message):

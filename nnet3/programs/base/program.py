@@ -155,11 +155,9 @@ class KaldiCommand(click.Command):
             return False
         if len(files) < least or (len(files) > len(self.files) and not repeated):
             raise FormatError(self._wrong_number(files))
-        missing = len(self.files) - len(files)
-        for i, name in enumerate(self.files):
-            if name.startswith("[") and missing:
-                missing -= 1
-                files.insert(i, "")
+        optional = [i for i, name in enumerate(self.files) if name.startswith("[")]
+        for i in optional[len(files) - least :]:
+            files.insert(i, "")
         debug = getattr(options, "computation_debug", False)
         with telling(Verbose(self.level, self.log, self.vlog, debug)):
             self.run(options, *files)

@@ -31,12 +31,14 @@ from opscope.operators.backends import bf16, mkl
 
 from . import sharing
 
-_EXPORTED = re.compile(r"^\s*EXPORT (?:HANDS_OVER )?void (\w+)\(", re.MULTILINE)
+_EXPORTED = re.compile(r"^\s*EXPORT void (\w+)\(", re.MULTILINE)
 _TYPES = "float", "double"
 _RICH = (
     "convolutions",
     "convolution gradient",
     "TDNN-F gradient",
+    "rows and heads",
+    "rows and heads, double",
     "wide lstm",
     "lstm loop",
     "simple loop",

@@ -15,6 +15,7 @@ from opscope.cntk.base.mersenne import Mersenne64
 from opscope.framework.fusion import compiler, conversions, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
+from opscope.operators.backends import rows
 from rnn_layers import feed_for, layer_net, parameters
 from scalar_loops import loop_of
 
@@ -87,6 +88,26 @@ def kind(name: str, dtype: str) -> Work:
     b.backward_from(cost)
     b.add_optimization(0.05, "momentum")
     return _training(b, feed)
+
+
+def rows_and_heads(dtype: str) -> Work:
+    """Attention, softmax and normalisation, with their gradients, large enough for threads."""
+    b = NetBuilder("rows", dtype)
+    x = b.input("x", [4, 40, 96])
+    hidden = b.transformer_encoder_layer(x, heads=3, feedforward=160, dropout=0.0)
+    hidden = b.rms_norm(b.mul(hidden, b.softmax(hidden)))
+    b.mean(b.square(b.log_softmax(hidden)), name="cost")
+    b.backward_from("cost")
+    b.add_optimization(0.01, "sgd")
+    rng = np.random.default_rng(7)
+    return _training(b, {"x": rng.normal(size=(4, 40, 96)).astype(dtype)})
+
+
+def filled() -> Work:
+    """A large array of one value."""
+    b = NetBuilder("filled")
+    b.fill_constant(shape=(300, 1000), value=0.5, name="y")
+    return lambda: b.run(Scope(), fetch=["y"])
 
 
 def optimizers() -> Work:
@@ -293,6 +314,23 @@ def copies() -> Work:
     return run
 
 
+def sums_of_columns() -> Work:
+    """Sums over rows of both types, in blocks for several threads."""
+    rng = np.random.default_rng(13)
+    x, y = rng.normal(size=(2, 700, 192))
+
+    def run() -> Results:
+        found = {}
+        for dtype in (np.float32, np.float64):
+            sums = np.empty((2, 96), dtype)
+            given = x.astype(dtype), y.astype(dtype)
+            rows.call(*rows.moments(*given, (sums[0], sums[1]), (0.5, 2.0)))()
+            found[dtype.__name__] = sums
+        return found
+
+    return run
+
+
 def random_integers() -> Work:
     """CNTK's random generator, many turns at once."""
     return lambda: {"drawn": Mersenne64(5).draw(20_000)}
@@ -308,6 +346,9 @@ WORKS: dict[str, Callable[[], Work]] = {
         for dtype in ("float32", "bfloat16")
     },
     "mlp, float16": partial(kind, "mlp", "float16"),
+    "rows and heads": partial(rows_and_heads, "float32"),
+    "rows and heads, double": partial(rows_and_heads, "float64"),
+    "filled": filled,
     "optimizers": optimizers,
     "convolutions": partial(convolutions, "float32"),
     "convolutions, double": partial(convolutions, "float64"),
@@ -325,5 +366,6 @@ WORKS: dict[str, Callable[[], Work]] = {
     "every loop": partial(every_loop, "float32"),
     "every loop, double": partial(every_loop, "float64"),
     "copies": copies,
+    "sums of columns": sums_of_columns,
     "random integers": random_integers,
 }

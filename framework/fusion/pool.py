@@ -1,0 +1,295 @@
+"""The pool of threads that compiled code shares: the C text of it.
+
+A region is a list of items; an item is a C function of (argument, part, parts). The thread that
+calls runs the list, and idle threads of the pool help it: whoever is free takes the next part, each
+thread first those of its own share, so that data stay in its cache. The caller waits for nobody who
+has no part in hand. A thread that is late, as another process has its core, costs nothing then.
+
+A helper that the machine stops inside a part makes the caller wait. Where that happens regions run
+on the calling thread alone for a while, which doubles each time, up to a second.
+
+Between regions a thread looks for work for `OPSCOPE_SPIN` microseconds, and then sleeps. The parts
+of an item do not depend on who computes them, and so no result does.
+
+The rest of the code is in team.py, with which this text is compiled; other libraries reach
+`opscope_region` through `opscope_entry` (codegen.HEAD).
+"""
+
+from __future__ import annotations
+
+from .codegen import PARALLEL_WORK
+
+WAKE_WORK = 1_000_000
+"""Work of a list from which a sleeping thread is woken: some 25 us; waking one costs 5."""
+
+_TEXT = """\
+#include <time.h>
+#if defined(__unix__) || defined(__APPLE__)
+#define THREADS 1
+#include <pthread.h>
+#include <signal.h>
+#endif
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+typedef int64_t word;
+typedef void (*item)(const word *b, word t, word n);
+
+/* up to so many threads for a region, of those that are left, one in any case; give_threads takes
+   them back */
+static inline word take_threads(word wanted) {
+  word used = __atomic_load_n(&opscope_pool[1], __ATOMIC_RELAXED), left;
+  do {
+    left = opscope_pool[0] - used;
+    left = left < 1 ? 1 : left < wanted ? left : wanted;
+  } while (!__atomic_compare_exchange_n(&opscope_pool[1], &used, used + left, 1, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED));
+  return left;
+}
+
+static inline void give_threads(word count) {
+  if (count) __atomic_fetch_sub(&opscope_pool[1], count, __ATOMIC_RELAXED);
+}
+
+static void run_alone(const word *list) {
+  for (word i = 0; i < list[0]; i++)
+    ((item)list[2 * i + 1])((const word *)list[2 * i + 2], 0, 1);
+}
+
+#ifndef THREADS
+EXPORT void opscope_region(const word *list, word work) { run_alone(list); }
+EXPORT void opscope_forget_pool(const word *b) {}
+#else
+enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
+enum { LATE = 1000000, FIRST = 20000000, LONGEST = 1000000000, GOOD = 50 };  /* ns; regions */
+#define READ(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
+#define WRITE(x, value) __atomic_store_n(&(x), value, __ATOMIC_SEQ_CST)
+#define ADD(x, value) __atomic_fetch_add(&(x), value, __ATOMIC_SEQ_CST)
+#define SWAP(x, was, to) \\
+  __atomic_compare_exchange_n(&(x), &(was), to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+#define APART __attribute__((aligned(64)))
+
+/* refs: who may still look at it; 0: free. done: parts, of all items. claims: for each part, how
+   many items' have been taken. */
+struct region {
+  APART word refs;
+  const word *list;
+  uint32_t count, parts;
+  APART uint32_t done;
+  uint32_t waiting;
+  struct { APART uint32_t taken; } claims[MOST];
+};
+struct worker {
+  APART struct region *job;
+  uint32_t home, signal, asleep;
+};
+static struct region regions[REGIONS];
+static struct worker workers[MOST];
+static uint32_t hired, hiring;
+static int64_t quiet_until, quiet_for = FIRST;
+static uint32_t good;
+
+static int64_t now(void) {
+  struct timespec s;
+  clock_gettime(CLOCK_MONOTONIC, &s);
+  return s.tv_sec * INT64_C(1000000000) + s.tv_nsec;
+}
+
+static inline void pause_briefly(void) {
+  for (int i = 0; i < 8; i++) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+  }
+}
+
+#ifdef __linux__
+static void sleep_on(uint32_t *at, uint32_t value) {
+  syscall(SYS_futex, at, FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
+}
+static void wake(uint32_t *at) { syscall(SYS_futex, at, FUTEX_WAKE_PRIVATE, MOST, 0, 0, 0); }
+#else
+static pthread_mutex_t bed = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
+static void sleep_on(uint32_t *at, uint32_t value) {
+  pthread_mutex_lock(&bed);
+  if (READ(*at) == value) pthread_cond_wait(&bell, &bed);
+  pthread_mutex_unlock(&bed);
+}
+static void wake(uint32_t *at) {
+  pthread_mutex_lock(&bed);
+  pthread_cond_broadcast(&bell);
+  pthread_mutex_unlock(&bed);
+}
+#endif
+
+/* waits until `done` is at least `target`; returns for how long, or 0 where that was short */
+static int64_t await(struct region *r, uint32_t target) {
+  for (int i = 0; i < 16; i++) {
+    if (READ(r->done) >= target) return 0;
+    pause_briefly();
+  }
+  const int64_t begun = now(), end = begun + opscope_entry[1];
+  while (READ(r->done) < target) {
+    pause_briefly();
+    if (now() < end) continue;
+    ADD(r->waiting, 1);
+    const uint32_t seen = READ(r->done);
+    if (seen < target) sleep_on(&r->done, seen);
+    ADD(r->waiting, -1);
+  }
+  return now() - begun;
+}
+
+/* takes parts until all are done; returns how long it waited for others */
+static int64_t take_part(struct region *r, uint32_t home) {
+  const uint32_t parts = r->parts, all = r->count * parts;
+  int64_t waited = 0;
+  for (uint32_t done; (done = READ(r->done)) < all;) {
+    const uint32_t at = done / parts;
+    for (uint32_t k = 0, t = home; k < parts; k++, t = t + 1 < parts ? t + 1 : 0) {
+      uint32_t was = at;
+      if (READ(r->claims[t].taken) != at || !SWAP(r->claims[t].taken, was, at + 1)) continue;
+      ((item)r->list[2 * at + 1])((const word *)r->list[2 * at + 2], t, parts);
+      ADD(r->done, 1);
+      if (READ(r->waiting)) wake(&r->done);
+    }
+    waited += await(r, (at + 1) * parts);
+  }
+  return waited;
+}
+
+static struct region *next_job(struct worker *me) {
+  for (;;) {
+    const int64_t end = now() + opscope_entry[1];
+    do {
+      if (READ(me->job)) return __atomic_exchange_n(&me->job, 0, __ATOMIC_SEQ_CST);
+      pause_briefly();
+    } while (now() < end);
+    const uint32_t seen = READ(me->signal);
+    WRITE(me->asleep, 1);
+    if (!READ(me->job)) sleep_on(&me->signal, seen);
+    WRITE(me->asleep, 0);
+  }
+}
+
+static void *serve(void *worker) {
+  struct worker *me = worker;
+  for (;;) {
+    struct region *r = next_job(me);
+    if (!r) continue;
+    take_part(r, READ(me->home) % r->parts);
+    ADD(r->refs, -1);
+  }
+  return 0;
+}
+
+/* so many workers, or as many as the system grants */
+static void hire(uint32_t wanted) {
+  uint32_t was = 0;
+  if (READ(hired) >= wanted || !SWAP(hiring, was, 1)) return;
+  sigset_t all, before;
+  pthread_attr_t how;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  /* signals are for the threads of the program */
+  pthread_attr_init(&how);
+  pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
+  for (pthread_t made; hired < wanted; ADD(hired, 1))
+    if (pthread_create(&made, &how, serve, &workers[hired])) break;
+  pthread_attr_destroy(&how);
+  pthread_sigmask(SIG_SETMASK, &before, 0);
+  WRITE(hiring, 0);
+}
+
+/* threads that a list is worth */
+static word worth(const word *list, word work) {
+  const word most = opscope_pool ? opscope_pool[0] : 1;
+  if (most < 2 || work < PARALLEL_WORK || now() < READ(quiet_until)) return 1;
+  if (work < WAKE_WORK && READ(hired) && READ(workers[0].asleep)) return 1;
+  const word useful = 1 + work / PARALLEL_WORK;
+  return most < useful ? most < MOST ? most : MOST : useful;
+}
+
+static struct region *free_region(void) {
+  for (int i = 0; i < REGIONS; i++) {
+    word was = 0;
+    if (!READ(regions[i].refs) && SWAP(regions[i].refs, was, 1)) return &regions[i];
+  }
+  return 0;
+}
+
+/* a helper kept the caller waiting as long as no fair share of the work takes */
+static void judge(int64_t waited, int64_t whole) {
+  if (waited > LATE && waited > (whole - waited) / 2) {
+    WRITE(quiet_until, now() + quiet_for);
+    WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
+    WRITE(good, 0);
+  } else if (ADD(good, 1) == GOOD) {
+    WRITE(quiet_for, FIRST);
+  }
+}
+
+static void run_shared(const word *list, word threads) {
+  struct region *r = free_region();
+  if (!r) {
+    run_alone(list);
+    return;
+  }
+  const uint32_t shares = list[0] == 1 && SHARES * threads <= MOST ? SHARES : 1;
+  struct worker *helpers[MOST];
+  uint32_t asked = 0;
+  r->list = list, r->count = list[0], r->parts = shares * threads;
+  WRITE(r->waiting, 0);
+  for (uint32_t t = 0; t < r->parts; t++) WRITE(r->claims[t].taken, 0);
+  WRITE(r->done, 0);
+  const int64_t begun = now();
+  hire(threads - 1);
+  for (uint32_t w = 0; w < READ(hired) && asked < threads - 1; w++) {
+    struct region *was = 0;
+    if (READ(workers[w].job)) continue;
+    ADD(r->refs, 1);
+    WRITE(workers[w].home, (asked + 1) * shares);
+    if (!SWAP(workers[w].job, was, r)) {
+      ADD(r->refs, -1);
+      continue;
+    }
+    helpers[asked++] = &workers[w];
+    if (READ(workers[w].asleep)) {
+      ADD(workers[w].signal, 1);
+      wake(&workers[w].signal);
+    }
+  }
+  const int64_t waited = take_part(r, 0);
+  for (uint32_t i = 0; i < asked; i++) {
+    struct region *was = r;
+    if (SWAP(helpers[i]->job, was, 0)) ADD(r->refs, -1);
+  }
+  ADD(r->refs, -1);
+  judge(waited, now() - begun);
+}
+
+/* a list: number of items, then function and argument of each; see fusion/codegen.py for work */
+EXPORT void opscope_region(const word *list, word work) {
+  const word wanted = worth(list, work), threads = wanted > 1 ? take_threads(wanted) : 0;
+  if (threads > 1)
+    run_shared(list, threads);
+  else
+    run_alone(list);
+  give_threads(threads);
+}
+
+/* for the child of a fork, which has none of the threads */
+EXPORT void opscope_forget_pool(const word *b) {
+  memset(regions, 0, sizeof regions);
+  memset(workers, 0, sizeof workers);
+  hired = hiring = good = 0, quiet_until = 0, quiet_for = FIRST;
+}
+#endif
+"""
+
+SOURCE = _TEXT.replace("PARALLEL_WORK", str(PARALLEL_WORK)).replace("WAKE_WORK", str(WAKE_WORK))
+"""C text; `codegen.HEAD` comes before it."""

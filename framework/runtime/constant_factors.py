@@ -1,0 +1,48 @@
+"""Weights that several products of one run read, and that nothing in the run writes.
+
+Such a factor is packed once, before the first step, as in the loop of a recurrent net. The loops of
+nnet3 are laid out step by step in the list of operators, so that their weights are here, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from ..fusion.team import Prepared
+from ..ir.desc import INPUT
+from .plan import Plan
+
+_USES = 4
+"""Products that must share a factor: packing takes as long as some 50 rows of a product save."""
+
+
+def constant_factors(plan: Plan, arrays: Mapping[str, Any]) -> Prepared | None:
+    """The memory for packed factors of a plan's products; None where packing does not pay.
+
+    Args:
+        arrays: of the variables that the plan reads from outside.
+    """
+    uses: Counter[str] = Counter()
+    written: set[str] = set()
+    for step in plan.steps:
+        for op in step.operators:
+            written.update(op.output_vars())
+            if any(kernel.in_loops for kernel in op.entry.kernels):
+                uses.update(set(op.value_reads()))
+    if not uses:
+        return None
+    views = {name: var.view.base for name, var in plan.declared.items() if var.view is not None}
+    written.update(base for name, base in views.items() if name in written)
+    found = []
+    for name in plan.externals:
+        declared = plan.declared.get(name)
+        given = declared is None or declared.kind == INPUT  # may be another array in the next run
+        if uses[name] >= _USES and not given and name not in written and name not in views:
+            found.append(arrays[name])
+    if not found:
+        return None
+    prepared = Prepared(in_loop=False)
+    prepared.declare(found)
+    return prepared

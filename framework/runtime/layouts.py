@@ -1,0 +1,114 @@
+"""Which temporaries lie in memory with their channels last.
+
+An array [N, C, ...] of a temporary may lie in memory as [N, ..., C]: its shape is the same, its
+strides are others. Kernels of images say which of their slots they take so and are faster with
+(`KernelEntry.channels_last`); loops take any arrays that all lie alike. A temporary lies so where
+everybody who reads or writes it takes it, and everybody whom it must lie alike with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from ..base.shape import ArraySpec
+from ..fusion import compiler
+from ..fusion.codegen import FULL, ONE
+from ..ir.registry import REFERENCE
+from .steps import PlanStep
+
+_DTYPES = np.dtype(np.float32), np.dtype(np.float64)
+_RANKS = 3, 4
+
+
+class _Classes:
+    """Classes of variables that must lie alike, and those among them that cannot lie so."""
+
+    def __init__(self) -> None:
+        self._above: dict[str, str] = {}
+        self.refused: set[str] = set()
+        self.wanted: set[str] = set()
+
+    def root(self, name: str) -> str:
+        """The name that stands for a class."""
+        while (above := self._above.setdefault(name, name)) != name:
+            name = above
+        return name
+
+    def tie(self, names: Iterable[str]) -> None:
+        """Note that these lie alike."""
+        roots = [self.root(name) for name in names]
+        for other in roots[1:]:
+            self._above[self.root(other)] = self.root(roots[0])
+
+    def chosen(self) -> set[str]:
+        """All members of classes that somebody wants and nobody refuses."""
+        refused, wanted = (set(map(self.root, names)) for names in (self.refused, self.wanted))
+        return {name for name in self._above if self.root(name) in wanted - refused}
+
+
+def channels_last(
+    steps: Iterable[PlanStep],
+    specs: Mapping[str, ArraySpec],
+    fixed: set[str],
+    libraries: tuple[str, ...],
+) -> set[str]:
+    """The temporaries that lie in memory with their channels last.
+
+    Args:
+        fixed: variables whose memory is given, or shared with others.
+        libraries: of kernels.
+    """
+    if not compiler.available():
+        return set()
+    classes = _Classes()
+
+    def is_image(name: str) -> bool:
+        shape, dtype = specs[name]
+        return len(shape) in _RANKS and dtype in _DTYPES and 0 not in shape
+
+    for step in steps:
+        names = [name for name in (*step.reads, *step.writes) if is_image(name)]
+        if not names:
+            continue
+        classes.refused.update(name for name in names if name in fixed)
+        if step.loops:
+            _of_loops(step, names, classes)
+        else:
+            _of_operator(step, names, classes, libraries)
+    return classes.chosen()
+
+
+def _of_loops(step: PlanStep, names: list[str], classes: _Classes) -> None:
+    members = [member for loop in step.loops for member in loop]
+    broadcast = any(
+        operand.kind not in (FULL, ONE) for member in members for operand in member.reads.values()
+    )
+    shapes = {member.shape for member in members}
+    classes.tie(names)
+    if broadcast or len(shapes) > 1:
+        classes.refused.add(names[0])
+
+
+def _of_operator(
+    step: PlanStep, names: list[str], classes: _Classes, libraries: tuple[str, ...]
+) -> None:
+    first, last = step.operators[0], step.operators[-1]  # others are its tail
+    slots = {
+        name: slot
+        for each in (first.inputs, last.outputs)
+        for slot, own in each.items()
+        for name in own
+    }
+    taken: set[str] = set()
+    for kernel in first.entry.kernels:
+        if kernel.library not in libraries or kernel.device == "gpu":
+            continue
+        for group in kernel.channels_last:
+            alike = [name for name in names if slots[name] in group]
+            taken.update(alike)
+            classes.tie(alike)
+            if kernel.library != REFERENCE:
+                classes.wanted.update(alike)
+    classes.refused.update(set(names) - taken)

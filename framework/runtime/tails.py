@@ -1,0 +1,95 @@
+"""Tails: operators that the kernel of the one before computes along with its own.
+
+A convolution's activation and its maximum pooling, for example, while the image is in the cache.
+Kernels say which types they take (`KernelEntry.tails`). What lies between is in no memory; where
+no such kernel serves, each operator runs by itself, over scratch memory in between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..base.shape import ArraySpec
+from ..fusion.team import in_order
+from ..ir.kernel_args import KernelArgs, KernelFrame
+from ..ir.operation import Operator
+from .steps import Chain, PlanStep
+
+
+def with_tails(
+    chains: Sequence[Chain],
+    live_out: set[str],
+    views: Mapping[str, str],
+    device: str,
+    libraries: Sequence[str],
+) -> list[Chain]:
+    """The chains, with operators and their tails made one chain that has no loops.
+
+    Args:
+        live_out: what must be in memory after the run. views: view variable -> its base.
+        libraries: of kernels, the best first; none: nothing has a tail.
+    """
+    if not any(_tails(op, device, libraries) for chain in chains for op in chain):
+        return list(chains)
+    readers = Counter(name for chain in chains for op in chain for name in op.value_reads())
+    kept = live_out | set(views) | set(views.values())
+    result: list[Chain] = []
+    for chain in chains:
+        last = result[-1] if result else None
+        if last is not None and len(chain) == 1 and (len(last) == 1 or not last.loops):
+            wanted = _tails(last[0], device, libraries)
+            (result_of,), op = last[-1].outputs.get("out", ("",)), chain[0]
+            following = wanted[wanted.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
+            if (
+                op.type in following
+                and op.value_reads() == [result_of]
+                and readers[result_of] == 1
+                and result_of not in kept
+            ):
+                last.append(op)
+                last.loops = ()
+                continue
+        result.append(type(chain)(chain, chain.loops))
+    return result
+
+
+def _tails(op: Operator, device: str, libraries: Sequence[str]) -> tuple[str, ...]:
+    """Types of the operators that may follow within the call of a kernel of `op`."""
+    for kernel in op.entry.kernels:
+        if kernel.tails and kernel.library in libraries and kernel.device in ("", device):
+            return kernel.tails
+    return ()
+
+
+def bind_tailed(
+    step: PlanStep,
+    known: Mapping[str, Any],
+    specs: Mapping[str, ArraySpec],
+    frame: KernelFrame,
+    libraries: Sequence[str],
+    bind: Callable[[Operator, Mapping[str, Any]], Callable[[], Any]],
+) -> Callable[[], Any]:
+    """One call for an operator and its tail.
+
+    Args:
+        known: arrays of the variables that are in memory. specs: shapes and dtypes of all.
+        libraries: of kernels, the best first.
+        bind: makes the call of one operator for some arrays.
+    """
+    first, *tail = step.operators
+    dtype = specs[step.writes[0]][1]
+    for kernel in first.entry.kernels_for("cpu", dtype, libraries):
+        if kernel.tails:
+            args = KernelArgs(first, known, specs, frame)
+            args.tail = tuple([KernelArgs(op, known, specs, frame) for op in tail])
+            call = kernel.bind(args)
+            if call is not None:
+                return call
+    arrays = dict(known)
+    for op in step.operators:
+        for name in op.output_vars():
+            if name not in arrays:
+                arrays[name] = frame.scratch(*specs[name])
+    return in_order(*(bind(op, arrays) for op in step.operators))

@@ -1,0 +1,277 @@
+"""Attention head by head, or block of queries by block, shared between threads (library "native").
+
+A block's products, masks and softmax follow each other while its weights are in the cache. Where
+nobody reads the weights afterwards each thread has memory for one block, and no more of them is
+ever there. Dropout, gradients of masks and heads that broadcast are left to the reference.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.cpu.threads import most_threads
+from ...framework.fusion import team
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import lookup
+from ..attention.dot_product import attention
+from ..attention.heads import split_heads
+from . import blas, mkl, parts, rows
+
+_BLOCK = 1 << 16
+"""Elements of the weights of a block of queries."""
+_FEWEST = 16  # rows of a block
+_LARGEST = 1 << 22  # elements of a head's weights, up to which its gradient is computed here
+_SHARES = 8  # blocks that a thread may have memory for
+_EXP = 60
+
+_SOURCE = """\
+typedef void (*product_T)(void *, const void *, const void *, void *);
+static void multiply_T(const word *p, word a, word b, word c) {
+  if (p[0]) ((product_T)p[0])((void *)p[1], (const void *)a, (const void *)b, (void *)c);
+}
+
+/* the softmax of a row of products, under the masks of its block; see attend_T */
+static void attend_row_T(const word *b, const word *u, word i, T *w) {
+  const word n = b[4], seen = b[5] ? least(n, u[10] + i + 1) : n;
+  const char *mask = (const char *)u[8] + i * b[7], *keys = (const char *)u[9];
+  if (u[8] && b[6] == 1) {
+    for (word j = 0; j < seen; j++)
+      if (!mask[j * b[8]]) w[j] = -INFINITY;
+  } else if (u[8]) {
+    for (word j = 0; j < seen; j++) w[j] += *(const T *)(mask + j * b[8]);
+  }
+  if (u[9])
+    for (word j = 0; j < seen; j++)
+      if (!keys[j * b[9]]) w[j] = -INFINITY;
+  T top = top_T(w, seen);
+  if (top == -INFINITY) top = 0;  /* it sees nothing */
+  const double total = powers_T(w, w, seen, top);
+  const T share = total == 0 ? 0 : 1 / total;
+#pragma omp simd
+  for (word j = 0; j < seen; j++) w[j] *= share;
+  for (word j = seen; j < n; j++) w[j] = 0;
+}
+
+/* blocks, memory for weights, bytes for each thread, how many may have some; keys, whether queries
+   see no later ones; kind of the mask (1: booleans), its steps, that of the mask of keys.
+   Of each block: two products (function, handle), query, key, value, out, mask, keys, first query,
+   how many, weights or 0 */
+EXPORT void attend_T(const word *b, word t, word wanted) {
+  const word n = least(wanted, b[3]);
+  if (t >= n) return;
+  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++) {
+    const word *u = b + 10 + 13 * i;
+    T *w = (T *)(u[12] ? u[12] : b[1] + t * b[2]);
+    multiply_T(u, u[4], u[5], (word)w);
+    for (word r = 0; r < u[11]; r++) attend_row_T(b, u, r, w + r * b[4]);
+    multiply_T(u + 2, (word)w, u[6], u[7]);
+  }
+}
+
+/* heads, memory, bytes for each thread, how many may have some; queries, keys, columns of out;
+   steps of out and out_grad. Of each head: four products, query, key, value, out, out_grad,
+   weights, the gradients of query, key and value */
+EXPORT void attend_grad_T(const word *b, word t, word wanted) {
+  const word n = least(wanted, b[3]), width = b[6];
+  if (t >= n) return;
+  T *pull = (T *)(b[1] + t * b[2]);
+  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++) {
+    const word *u = b + 9 + 17 * i;
+    multiply_T(u, u[13], u[12], u[16]);  /* value_grad = weights^T out_grad */
+    multiply_T(u + 2, u[12], u[10], (word)pull);  /* of the weights: out_grad value^T */
+    for (word r = 0; (u[4] || u[6]) && r < b[4]; r++) {
+      const T *out = (const T *)u[11] + r * b[7], *grad = (const T *)u[12] + r * b[8];
+      const T *w = (const T *)u[13] + r * b[5];
+      SUM_T(total, width, out[j] * grad[j])
+      const T edge = total;
+      T *p = pull + r * b[5];
+#pragma omp simd
+      for (word j = 0; j < b[5]; j++) p[j] = (p[j] - edge) * w[j];
+    }
+    multiply_T(u + 4, (word)pull, u[9], u[14]);  /* query_grad = scale pull key */
+    multiply_T(u + 6, (word)pull, u[8], u[15]);  /* key_grad = scale pull^T query */
+  }
+}
+"""
+
+
+@functools.cache
+def library() -> Any:
+    """The compiled functions; None where there is no C compiler, or one that does not take them."""
+    return team.load(rows.for_types(rows.ROWS + _SOURCE))
+
+
+def _products(k: KernelArgs) -> parts.MakeGemm | None:
+    """What makes products on one thread."""
+    plan = getattr(k.frame, "plan", None)  # a kernel that is tried by itself has none
+    libraries = ("mkl", "blas") if plan is None else plan.options.libraries
+    if "mkl" in libraries and mkl.library() is not None:
+        return mkl.make_gemm
+    return blas.make_gemm if "blas" in libraries and blas.library() is not None else None
+
+
+def _scale(k: KernelArgs, query: Any) -> float:
+    return k.attrs["scale"] or query.shape[-1] ** -0.5
+
+
+class _Heads:
+    """The heads of an operator's arrays.
+
+    Attributes:
+        places: the index of each head. make: of products. dtype: of all arrays.
+    """
+
+    def __init__(self, k: KernelArgs, make: parts.MakeGemm, lead: tuple[int, ...]) -> None:
+        self.places = list(np.ndindex(lead))
+        self.make, self.dtype = make, k["out"].dtype
+        self.memory: list[Any] = []
+
+    def addresses(self, stack: Any) -> list[int]:
+        """Where each head of an array begins; zeros for None."""
+        if stack is None:
+            return [0] * len(self.places)
+        self.memory.append(stack)
+        return parts.addresses_in(stack, self.places)
+
+    def product(self, a: Any, b: Any, out: Any, scale: float = 1.0) -> tuple[int, int] | None:
+        """Function and handle of a product of matrices that lie as these; zeros for no `out`."""
+        if out is None:
+            return 0, 0
+        arrays = a, b, out
+        how = parts.layouts(arrays)
+        if how is None:
+            return None
+        gemm, _ = parts.one(self.make, arrays, how, (scale, 0.0))
+        self.memory.append(gemm)
+        return gemm.address, gemm.handle
+
+    def room(self, elements: int) -> tuple[Any, int, int]:
+        """Memory of so many elements for each thread, its bytes, and how many threads have some."""
+        size = -(-elements * self.dtype.itemsize // 64) * 64
+        count = min(len(self.places) * 64, _SHARES * most_threads())
+        return team.aligned(size * count), size, count
+
+    def call(self, name: str, words: list[Any], work: int) -> Call:
+        argument = np.array([rows.word(one) for one in words], np.int64)
+        item = library().address(f"{name}_{rows.TYPES[self.dtype.name]}"), argument.ctypes.data
+        self.memory += [argument, *(one for one in words if isinstance(one, np.ndarray))]
+        return rows.call(team.ParallelTask((item,), work, self.memory))
+
+
+def _bind(k: KernelArgs) -> Call | None:
+    slots = [split_heads(k[slot], k.attrs["heads"]) for slot in ("query", "key", "value", "out")]
+    query, key, value, out = slots
+    lead, make = out.shape[:-2], _products(k)
+    if make is None or not _suit(slots, lead) or (k.train and k.attrs["dropout"] > 0):
+        return None
+    heads, (queries, keys) = _Heads(k, make, lead), (out.shape[-2], key.shape[-2])
+    step = min(queries, max(_FEWEST, _BLOCK // keys))
+    weights = k.get("weights")
+    room, size, count = (None, 0, 1 << 20) if weights is not None else heads.room(step * keys)
+    like = np.empty((step, keys), out.dtype)
+    masks = _masks(k, heads, (*lead, queries, keys))
+    places = [heads.addresses(array) for array in (query, key, value, out)]
+    kept = heads.addresses(weights)
+    words: list[Any] = [len(heads.places) * -(-queries // step), room, size, count]
+    words += [keys, int(k.attrs["causal"]), *masks.kind]
+    first = heads.places[0]
+    for begin in range(0, queries, step):
+        many = min(step, queries - begin)
+        w = like[:many] if weights is None else weights[first][:many]
+        one = heads.product(query[first][:many], key[first].T, w, _scale(k, query))
+        other = heads.product(w, value[first], out[first][:many])
+        if one is None or other is None:
+            return None
+        for at in range(len(heads.places)):
+            q, each, v, o = (place[at] for place in places)
+            q, o = q + begin * query.strides[-2], o + begin * out.strides[-2]
+            row = begin * keys * out.itemsize
+            words += [*one, *other, q, each, v, o]
+            words += [masks.at[at] and masks.at[at] + begin * masks.kind[1], masks.keys[at]]
+            words += [begin, many, kept[at] and kept[at] + row]
+    width = query.shape[-1] + value.shape[-1] + _EXP
+    return heads.call("attend", words, len(heads.places) * queries * keys * width)
+
+
+def _suit(arrays: list[Any], lead: tuple[int, ...]) -> bool:
+    dtype = arrays[-1].dtype
+    return library() is not None and all(
+        type(array) is np.ndarray
+        and array.dtype == dtype
+        and array.shape[:-2] == lead
+        and array.size > 0
+        for array in arrays
+    )
+
+
+class _Mask:
+    """Attributes: kind: the words of `attend`; at, keys: addresses of a head's masks, or 0."""
+
+    def __init__(self, kind: list[int], at: list[int], keys: list[int]) -> None:
+        self.kind, self.at, self.keys = kind, at, keys
+
+
+def _masks(k: KernelArgs, heads: _Heads, shape: tuple[int, ...]) -> _Mask:
+    mask, keys = k.get("mask"), k.get("key_mask")
+    kind = [0, 0, 0, 0]
+    if mask is not None:
+        mask = np.broadcast_to(mask, shape)
+        kind[:3] = [1 if mask.dtype == bool else 2, *mask.strides[-2:]]
+    if keys is not None:
+        kind[3] = keys.strides[1]
+        keys = np.broadcast_to(keys.reshape(shape[0], *(1,) * (len(shape) - 2), shape[-1]), shape)
+    return _Mask(kind, heads.addresses(mask), heads.addresses(keys))
+
+
+def _bind_grad(k: KernelArgs) -> Call | None:
+    count, weights, make = k.attrs["heads"], k["weights"], _products(k)
+    slots = [split_heads(k[one], count) for one in ("query", "key", "value", "out", "out_grad")]
+    query, key, value, out, grad = slots
+    lead = out.shape[:-2]
+    targets = [k.get(f"{slot}_grad") for slot in ("query", "key", "value")]
+    targets = [None if target is None else split_heads(target, count) for target in targets]
+    of_query, of_key, of_value = targets
+    found = [target for target in targets if target is not None]
+    if make is None or k.get("mask_grad") is not None or (k.train and k.attrs["dropout"] > 0):
+        return None
+    (queries, keys), width = weights.shape[-2:], out.shape[-1]
+    if queries * keys > _LARGEST or not _suit([*slots, *found, weights], lead):
+        return None
+    if any(array.strides[-1] != array.itemsize for array in (out, grad)):
+        return None
+    heads = _Heads(k, make, lead)
+    first = heads.places[0]
+    pull = np.empty((queries, keys), out.dtype)
+    at = [None if target is None else target[first] for target in targets]
+    scale, none = _scale(k, query), of_query is None and of_key is None
+    products = [
+        heads.product(weights[first].T, grad[first], at[2]),
+        heads.product(grad[first], value[first].T, None if none else pull),
+        heads.product(pull, key[first], at[0], scale),
+        heads.product(pull.T, query[first], at[1], scale),
+    ]
+    if any(product is None for product in products):
+        return None
+    functions = [one for product in products if product for one in product]
+    room, size, many = heads.room(queries * keys)
+    words: list[Any] = [len(heads.places), room, size, many, queries, keys, width]
+    words += [array.strides[-2] // array.itemsize for array in (out, grad)]
+    arrays = query, key, value, out, grad, weights, of_query, of_key, of_value
+    for places in zip(*map(heads.addresses, arrays), strict=True):
+        words += [*functions, *places]
+    work = len(heads.places) * queries * keys * (2 * query.shape[-1] + 2 * width + 8)
+    return heads.call("attend_grad", words, work)
+
+
+def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Callable[..., Call | None]:
+    return lambda k: None if library() is None else bind(k)
+
+
+for _entry, _kernel in ((attention, _bind), (lookup(f"{attention.type}_grad"), _bind_grad)):
+    _entry.kernel(
+        _where_compiled(_kernel), device="cpu", dtypes=(np.float32, np.float64), library="native"
+    )

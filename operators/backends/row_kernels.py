@@ -1,0 +1,126 @@
+"""Softmax, normalisation and filling by C functions over rows (library "native")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from ...framework.fusion import team
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import Kernel, lookup
+from ..math.norm import layer_norm, rms_norm
+from ..math.softmax import log_softmax, softmax
+from ..tensor.fill import fill_constant, fill_like
+from . import rows
+
+_EXP = 60
+"""Work of an element of a softmax, in the units of codegen.py."""
+_NORM = 40
+_LARGE = 1 << 18
+"""Bytes from which threads share the filling of an array."""
+
+
+def _last_axis(k: KernelArgs, slot: str) -> tuple[int, int] | None:
+    """Rows and columns of an array whose last axis is the operator's; None for another axis."""
+    shape = k[slot].shape
+    if not shape or k.attrs["axis"] % len(shape) != len(shape) - 1 or not prod(shape):
+        return None
+    return prod(shape[:-1]), shape[-1]
+
+
+def _softmax(logarithm: bool) -> Kernel:
+    def kernel(k: KernelArgs) -> Call | None:
+        x, out, sizes = k["x"], k["out"], _last_axis(k, "x")
+        if sizes is None or not rows.suits(x.dtype, x, out):
+            return None
+        arguments = [*sizes, x, out, int(logarithm)]
+        return rows.call(rows.task("softmax", x.dtype, arguments, _EXP * x.size))
+
+    return kernel
+
+
+def _softmax_grad(logarithm: bool) -> Kernel:
+    def kernel(k: KernelArgs) -> Call | None:
+        out, grad, x_grad, sizes = k["out"], k["out_grad"], k["x_grad"], _last_axis(k, "out")
+        if sizes is None or not rows.suits(out.dtype, out, grad, x_grad):
+            return None
+        arguments = [*sizes, out, grad, x_grad, int(logarithm)]
+        return rows.call(rows.task("softmax_grad", out.dtype, arguments, _NORM * out.size))
+
+    return kernel
+
+
+def _trailing(k: KernelArgs) -> tuple[int, int]:
+    """Rows and columns of what is normalised over its last axes."""
+    shape = k.shape("x")
+    begin = k.attrs["begin_norm_axis"] % len(shape)
+    return prod(shape[:begin]), prod(shape[begin:])
+
+
+def _norm(stats: tuple[str, ...]) -> Kernel:
+    """layer_norm, with a mean, or rms_norm, without."""
+
+    def kernel(k: KernelArgs) -> Call | None:
+        x, out, scale, centred = k["x"], k["out"], k.get("scale"), len(stats) > 1
+        bias = k.get("bias") if centred else None
+        found = [k.get(slot) for slot in stats]
+        if not x.size or not rows.suits(x.dtype, x, out, scale, bias, *found):
+            return None
+        mean = found[0] if centred else None
+        arguments = [*_trailing(k), x, out, scale, bias, mean, found[-1]]
+        arguments += [float(k.attrs["epsilon"]), int(centred)]
+        return rows.call(rows.task("norm", x.dtype, arguments, _NORM * x.size))
+
+    return kernel
+
+
+def _norm_grad(stats: tuple[str, ...]) -> Kernel:
+    def kernel(k: KernelArgs) -> Call | None:
+        x, grad, x_grad, scale = k["x"], k["out_grad"], k.get("x_grad"), k.get("scale")
+        centred = len(stats) > 1
+        scale_grad = k.get("scale_grad")
+        bias_grad = k.get("bias_grad") if centred else None
+        mean, inverse = k[stats[0]] if centred else None, k[stats[-1]]
+        arrays = x, grad, x_grad, scale, scale_grad, bias_grad, mean, inverse
+        if not x.size or not rows.suits(x.dtype, *arrays):
+            return None
+        sizes, work = _trailing(k), _NORM * x.size
+        tasks = []
+        if scale_grad is not None or bias_grad is not None:
+            arguments = [*sizes, x, grad, scale_grad, bias_grad, mean, inverse]
+            tasks.append(rows.task("norm_sums", x.dtype, arguments, work))
+        if x_grad is not None:
+            arguments = [*sizes, x, grad, x_grad, scale, mean, inverse]
+            tasks.append(rows.task("norm_grad", x.dtype, arguments, work))
+        return rows.call(*tasks)
+
+    return kernel
+
+
+def _fill(k: KernelArgs) -> Call | None:
+    task = team.fill_task(k["out"], k.attrs["value"]) if k["out"].nbytes >= _LARGE else None
+    return None if task is None else rows.call(task)
+
+
+def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Kernel:
+    return lambda k: None if rows.library() is None else bind(k)
+
+
+_LAYER, _RMS = ("mean", "inv_std"), ("inv_rms",)
+for _entry, _bind, _bind_grad in (
+    (softmax, _softmax(False), _softmax_grad(False)),
+    (log_softmax, _softmax(True), _softmax_grad(True)),
+    (layer_norm, _norm(_LAYER), _norm_grad(_LAYER)),
+    (rms_norm, _norm(_RMS), _norm_grad(_RMS)),
+):
+    for _one, _kernel in ((_entry, _bind), (lookup(f"{_entry.type}_grad"), _bind_grad)):
+        _one.kernel(
+            _where_compiled(_kernel),
+            device="cpu",
+            dtypes=(np.float32, np.float64),
+            library="native",
+        )
+for _entry in (fill_constant, fill_like):
+    _entry.kernel(_where_compiled(_fill), device="cpu", library="native")

@@ -1,0 +1,405 @@
+"""Convolutions over one and two spatial axes without a matrix of all windows.
+
+Each image is laid out once with its channels side by side and zeros around it (where it does not
+lie so already), small enough for a cache; see `conv_source.py` for what is computed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...framework.fusion.team import aligned
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ..conv.windows import Axis, make_axes
+from .images import Frame, Image, Work, image, lanes, steps, suited, threads
+from .tail import Tail
+
+_FEWEST = 4
+"""Channels or filters of a group from which a vector of them is worth its other lanes."""
+_CACHE = 24 << 10
+"""Bytes of image and gradient that are gone over again and again for sums."""
+_LEAST = 128
+"""Pixels that are gone over at least, as all sums pass by for each such piece."""
+_MANY = 512
+"""Channels of image and gradient together from which it is twice as many."""
+_FULL = 0.8
+"""Share of multiplications with what is no padding from which the others are not left out."""
+_PART = 1 << 16
+"""Multiplications from which a part of an image is worth being one."""
+
+
+class _Shapes:
+    """Arrays and windows of one kernel, one-dimensional ones lifted to [N, C, 1, L]."""
+
+    def __init__(self, k: KernelArgs, large: Any, small: Any, w: Any) -> None:
+        axes = make_axes(k.attrs, k.shape("w")[2:], k.shape("x")[2:])
+        self.lifted = len(axes) == 1
+        self.down, self.right = (Axis(1), *axes) if self.lifted else axes
+        self.groups = k.attrs["groups"]
+        self.large, self.small, self.w = map(self.lift, (large, small, w))
+        self.deep = self.groups > 1 and w.shape[1] == 1 and self.groups == w.shape[0]
+        if self.deep:  # all groups at once, lane by lane
+            self.groups = 1
+
+    def lift(self, array: Any) -> Any:
+        return array[:, :, None] if array is not None and self.lifted else array
+
+    def part(self, array: Any, group: int) -> Any:
+        """The channels of a group."""
+        size = array.shape[1] // self.groups
+        return array[:, group * size : (group + 1) * size]
+
+    def taps(self, row: int, pixel: int) -> np.ndarray:
+        """Places of the taps, row by row, where the image's pixels have these distances."""
+        down = np.arange(self.down.kernel)[:, None] * self.down.dilation * row
+        return (down + np.arange(self.right.kernel) * self.right.dilation * pixel).reshape(-1)
+
+    def pixels(self, row: int, pixel: int, shape: Sequence[int]) -> np.ndarray:
+        """Places of the first tap at each position of the small array's `shape`."""
+        down = np.arange(shape[0])[:, None] * self.down.stride * row
+        return (down + np.arange(shape[1]) * self.right.stride * pixel).reshape(-1)
+
+    def frame(self, shape: Sequence[int]) -> Frame:
+        """The frame that the windows at all positions of the small array's `shape` read."""
+        high, wide = (
+            (count - 1) * axis.stride + axis.extent
+            for axis, count in zip((self.down, self.right), shape, strict=True)
+        )
+        return Frame(high, wide, self.down.before, self.right.before)
+
+
+def _declines(k: KernelArgs, rank: int) -> bool:
+    """Whether the convolution is better off with matrix products."""
+    filters, channels = k.shape("w")[:2]
+    groups = k.attrs["groups"]
+    deep = groups == filters > _FEWEST and channels == 1
+    few = min(filters // groups, channels if groups > 1 else filters) < _FEWEST
+    return rank > 2 or (few and not deep)
+
+
+def conv(k: KernelArgs) -> Call | None:
+    """Forward; None where the arrays or the shapes do not suit."""
+    x, w, b, tail = k["x"], k["w"], k.get("b"), Tail(k)
+    if _declines(k, x.ndim - 2) or not suited(x, w, b, tail.out) or not tail.fits():
+        return None
+    s, work = _Shapes(k, x, tail.out, w), Work(x.dtype)
+    filters = w.shape[0] // s.groups
+    for group in range(s.groups):
+        own = slice(group * filters, (group + 1) * filters)
+        forward(k, work, s, group, s.w[own], None if b is None else b[own], tail)
+    return work.call()
+
+
+def forward(k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any, tail: Tail) -> None:
+    """The convolution of one group, with its tail."""
+    x, out = s.part(s.large, group), s.part(s.small, group)
+    into = _Target(out, x.shape[0], tail.relu, deep=s.deep)
+    if tail.pool is not None:
+        shape = (1,) * s.lifted + tail.shape[2:]
+        memory = k.scratch((threads(), *shape, w.shape[0]), x.dtype)
+        image_of_one = memory[:1].transpose(0, 3, 1, 2)
+        pool = work.words(tail.words(work, image_of_one, out[:1]))
+        into = _Target(image_of_one, x.shape[0], tail.relu, pool, memory, out, s.deep)
+    plane = into.array.shape[2:]
+    depth = w[0].size
+    parts = 1 if tail.pool is not None else _parts(x.shape[0], out[0].size * depth)
+    ragged = s.deep and x.shape[1] % lanes(x.dtype) != 0  # vectors reach beyond the array
+    seen = image(k, work, x, s.frame(plane), at_once=parts > 1, copy=ragged)
+    panels = _pack(k, work, w, 0, np.arange(w[0, 0].size), keep=not k.train)
+    phase = _Phase(
+        s.taps(seen.row, seen.pixel),
+        panels,
+        s.pixels(seen.row, seen.pixel, plane),
+        _places(into.array, slice(None), slice(None)),
+    )
+    reach = [s.down.span(tap, x.shape[2], plane[0])[0] for tap in range(s.down.kernel)]
+    phases = _without_padding(phase, reach, plane[0])
+    _run(k, work, seen, phases, s.right.stride * seen.pixel, into, b, parts, depth)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What a convolution writes.
+
+    Attributes:
+        array: the images; where a pooling follows, one image in a thread's memory.
+        batch: number of images. relu: whether the activation follows.
+        pool: address of the words of a pooling, or 0; `memory`: of all threads, for it; `pooled`:
+            what it writes.
+        deep: each output has one channel of its own.
+    """
+
+    array: Any
+    batch: int
+    relu: bool = False
+    pool: int = 0
+    memory: Any = None
+    pooled: Any = None
+    deep: bool = False
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Outputs that the same taps go into.
+
+    Attributes:
+        taps: their places. panels: weights of these taps, and perhaps of more around them.
+        pixels: places in the image. places: in what is written. first: tap among the panels.
+    """
+
+    taps: Any
+    panels: Any
+    pixels: Any
+    places: Any
+    first: int = 0
+
+
+def _without_padding(phase: _Phase, reach: Sequence[slice], rows: int) -> list[_Phase]:
+    """The phase without the rows of taps that meet nothing but padding, where that pays.
+
+    Args:
+        reach: the rows of positions where each row of taps meets the image. rows: of positions.
+    """
+    met = sum(part.stop - part.start for part in reach)
+    if not reach or met > _FULL * rows * len(reach):
+        return [phase]
+    width, across = len(phase.pixels) // rows, len(phase.taps) // len(reach)
+    taken = [
+        [tap for tap, part in enumerate(reach) if part.start <= row < part.stop]
+        for row in range(rows)
+    ]
+    phases, begin = [], 0
+    for row in range(1, rows + 1):
+        if row < rows and taken[row] == taken[begin]:
+            continue
+        own, pixels = taken[begin], slice(begin * width, row * width)
+        first, end = (own[0] * across, (own[-1] + 1) * across) if own else (0, 0)
+        phases.append(
+            _Phase(
+                phase.taps[first:end],
+                phase.panels,
+                phase.pixels[pixels],
+                phase.places[pixels],
+                first,
+            )
+        )
+        begin = row
+    return phases
+
+
+def _parts(batch: int, work: int) -> int:
+    """Into how many parts an image is cut, so that all threads get some."""
+    if batch >= 2 * threads() or threads() == 1:
+        return 1
+    return max(1, min(8 * threads() // batch, work // _PART))
+
+
+def _pack(
+    k: KernelArgs, work: Work, w: Any, side: int, taps: Any, *, keep: bool = False
+) -> np.ndarray:
+    """Panels [vectors, taps, inner, lanes] of weights [O, C, *K] for outs along axis `side`.
+
+    Args:
+        taps: numbers of those that are wanted, row by row.
+        keep: memory of their own, which is filled again only when the weights have changed.
+    """
+    outs, inner, size = w.shape[side], w.shape[1 - side], lanes(w.dtype)
+    so, si, down, right = (steps(w)[axis] for axis in (side, 1 - side, 2, 3))
+    places = taps // w.shape[3] * down + taps % w.shape[3] * right
+    shape = -(-outs // size), len(taps), inner, size
+    old, kept = 0, keep and side == 0 and w.flags.c_contiguous
+    if kept:
+        total = int(np.prod(shape)) * w.itemsize
+        panels = aligned(total).view(w.dtype).reshape(shape)
+        before = aligned(w.nbytes).view(w.dtype)
+        before[:] = np.nan  # bytes that no weights are likely to have, and the panels hold them
+        panels[:] = np.nan
+        old = work.keep(before)
+    else:
+        panels = k.scratch(shape, w.dtype)
+    words = (outs, inner, len(taps), work.keep(w), so, si, work.words(places), work.keep(panels))
+    work.add("pack", (*words, panels[0].size, old), w.size)
+    return panels
+
+
+def _places(array: Any, rows: slice, columns: slice) -> np.ndarray:
+    """Places of an image's pixels, some rows and columns of it."""
+    *_, down, right = steps(array)
+    height, width = (np.arange(size) for size in array.shape[2:])
+    return (height[rows, None] * down + width[columns] * right).reshape(-1)
+
+
+def _run(
+    k: KernelArgs,
+    work: Work,
+    seen: Image,
+    phases: Sequence[_Phase],
+    step: int,
+    into: _Target,
+    b: Any,
+    parts: int,
+    depth: int,
+) -> None:
+    """The sums of all phases, plus the bias."""
+    out, outs, dtype = into.array, into.array.shape[1], into.array.dtype
+    sn, sc = steps(out)[:2]
+    bias = 0
+    if b is not None:
+        size = lanes(dtype)
+        padded = k.scratch((-(-outs // size) * size,), dtype)
+        work.add("pack", (outs, 1, 1, work.keep(b), *steps(b), 0, work.words([0]),
+                          work.keep(padded), size, 0))  # fmt: skip
+        bias = padded.ctypes.data
+    own, room, turned = 0, 0, sc != 1 and outs > 1
+    if into.pool:
+        own, room = work.keep(into.memory), into.memory[0].size
+        out, sn, turned = into.pooled, steps(into.pooled)[0], False
+    elif turned:
+        room = max(len(phase.pixels) for phase in phases) * outs
+        own = work.keep(k.scratch((threads(), room), dtype))
+    words = []
+    for phase in phases:
+        places = np.arange(len(phase.places)) * outs if turned else phase.places
+        begin = work.keep(phase.panels) + phase.first * phase.panels[0, :1].nbytes
+        words += [len(phase.taps), work.words(phase.taps), begin, phase.panels[0].size]
+        words += [len(phase.pixels), work.words(phase.pixels), work.words(places)]
+        words += [work.words(phase.places)]
+    given = into.batch, parts, threads(), phases[0].panels.shape[2], outs, bias, int(into.relu)
+    address = work.keep(out), sn, sc, own, room, step, len(phases), work.words(words)
+    total = into.batch * into.array[0].size * depth
+    work.add("conv", (*given, *address, *seen.words, into.pool, int(into.deep)), total)
+
+
+# -- gradients -----------------------------------------------------------------------------------
+
+
+def conv_grad(k: KernelArgs) -> Call | None:
+    """Gradients; None where the arrays or the shapes do not suit."""
+    grad, w, x_grad = k["out_grad"], k["w"], k.get("x_grad")
+    w_grad, b_grad = k.get("w_grad"), k.get("b_grad")
+    x = k["x"] if w_grad is not None else None
+    if _declines(k, grad.ndim - 2) or not suited(grad, w, x, x_grad, w_grad, b_grad):
+        return None
+    s, work = _Shapes(k, x if x is not None else x_grad, grad, w), Work(grad.dtype)
+    if x_grad is not None and w.shape[1] < _FEWEST and not s.deep:
+        return None
+    filters = w.shape[0] // s.groups
+    for group in range(s.groups):
+        own = slice(group * filters, (group + 1) * filters)
+        if w_grad is not None or b_grad is not None:
+            of_w = None if w_grad is None else s.lift(w_grad)[own]
+            by_weights(k, work, s, group, of_w, None if b_grad is None else b_grad[own])
+        if x_grad is not None:
+            target = s.part(s.lift(x_grad), group)
+            by_data(k, work, s, s.part(s.small, group), s.w[own], target)
+    return work.call()
+
+
+def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b_grad: Any) -> None:
+    """Gradients of one group by its weights and its bias."""
+    grad, dtype = s.part(s.small, group), s.small.dtype
+    (batch, outs), shape = grad.shape[:2], grad.shape[2:]
+    room = -(-outs // lanes(dtype)) * lanes(dtype)
+    if w_grad is None:  # the bias alone: no rows of weights
+        x, seen = grad, Image((grad.ctypes.data, *(0,) * 14), 0, 0)
+        at = places = np.zeros(0, np.int64)
+        step = 0
+    else:
+        x = s.part(s.large, group)
+        ragged = s.deep and room != outs
+        seen = image(k, work, x, s.frame(shape), at_once=False, copy=ragged)
+        channels = np.arange(1 if s.deep else x.shape[1])
+        at = (s.taps(seen.row, seen.pixel)[:, None] + channels).reshape(-1)
+        so, si, down, right = steps(w_grad)
+        taps = np.arange(w_grad[0, 0].size)
+        places = taps // w_grad.shape[3] * down + taps % w_grad.shape[3] * right
+        places, step = (places[:, None] + channels * si).reshape(-1), so
+    # The vector of the last pixel may reach beyond the array: it is read from a copy then.
+    given = image(k, work, grad, Frame(*shape, 0, 0), at_once=False, rows=True, copy=room != outs)
+    parts = min(batch, threads())
+    pixels = s.pixels(seen.row, seen.pixel, shape)
+    sums = k.scratch((parts, len(at) + 1, room), dtype)
+    depth = x.shape[1] + room
+    few = max(_CACHE // dtype.itemsize // depth, _LEAST * (2 if depth >= _MANY else 1))
+    work.add(
+        "sums_of",
+        (
+            *(parts, batch, threads(), len(at), work.words(at), len(pixels), work.words(pixels)),
+            *(room, few, work.keep(sums), given.pixel, *seen.words, *given.words, int(s.deep)),
+        ),
+        grad.size * len(at),
+    )
+    b_words = (0, 0) if b_grad is None else (work.keep(b_grad), *steps(b_grad))
+    w_word = 0 if w_grad is None else work.keep(w_grad)
+    work.add(
+        "total",
+        (parts, len(at), room, sums.ctypes.data, outs, w_word, work.words(places), step, *b_words),
+    )
+
+
+def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: Any) -> None:
+    """Gradient of one group by its input: for each remainder of the places a convolution."""
+    taps = [
+        [_taps(axis, rest) for rest in range(min(axis.stride, size))]
+        for axis, size in zip((s.down, s.right), x_grad.shape[2:], strict=True)
+    ]
+    spans = [_span(axis_taps, size, axis.stride) for axis_taps, size, axis in
+             zip(taps, x_grad.shape[2:], (s.down, s.right), strict=True)]  # fmt: skip
+    (top, high), (left, wide) = spans
+    parts = _parts(grad.shape[0], grad[0].size * w[0].size)
+    ragged = s.deep and grad.shape[1] % lanes(grad.dtype) != 0
+    frame = Frame(high, wide, top, left)
+    seen = image(k, work, grad, frame, at_once=parts > 1, copy=ragged)
+    phases = []
+    for row, down in enumerate(taps[0]):
+        for column, right in enumerate(taps[1]):
+            rows, columns = slice(row, None, s.down.stride), slice(column, None, s.right.stride)
+            count = [
+                len(range(*part.indices(size)))
+                for part, size in zip((rows, columns), x_grad.shape[2:], strict=True)
+            ]
+            at = np.array([(dy + top) * seen.row + (dx + left) * seen.pixel
+                           for _, dy in down for _, dx in right], np.int64)  # fmt: skip
+            numbers = np.array(
+                [ky * w.shape[3] + kx for ky, _ in down for kx, _ in right], np.int64
+            )
+            pixels = np.arange(count[0])[:, None] * seen.row + np.arange(count[1]) * seen.pixel
+            phase = _Phase(
+                at,
+                _pack(k, work, w, 0 if s.deep else 1, numbers),
+                pixels.reshape(-1),
+                _places(x_grad, rows, columns),
+            )
+            reach = [_reach(shift, count[0], grad.shape[2]) for _, shift in down]
+            phases += _without_padding(phase, reach, count[0]) if right else [phase]
+    depth = (1 if s.deep else w.shape[0]) * w[0, 0].size // max(len(phases), 1)
+    into = _Target(x_grad, len(x_grad), deep=s.deep)
+    _run(k, work, seen, phases, seen.pixel, into, None, parts, depth)
+
+
+def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:
+    """The taps that reach places of that remainder: number, and position less place // stride."""
+    found = []
+    for tap in range(axis.kernel):
+        distance = rest + axis.before - tap * axis.dilation
+        if distance % axis.stride == 0:
+            found.append((tap, distance // axis.stride))
+    return found
+
+
+def _reach(shift: int, count: int, size: int) -> slice:
+    """The rows j < count for which row j + shift of `size` rows is there."""
+    begin = min(max(-shift, 0), count)
+    return slice(begin, max(begin, min(count, size - shift)))
+
+
+def _span(taps: Sequence[Sequence[tuple[int, int]]], size: int, stride: int) -> tuple[int, int]:
+    """Where positions begin in the frame that the taps of all remainders read, and its size."""
+    shifts = [shift for each in taps for _, shift in each] or [0]
+    count = -(-size // stride)
+    first = min(shifts)
+    return -first, max(shifts) - first + count

@@ -1,0 +1,47 @@
+"""Registers the kernels of this room as the library "direct"."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...framework.ir.registry import Kernel, OperatorDef, lookup
+from ..conv import conv as _conv
+from ..conv import pool as _pool
+from ..math import norm as _norm
+from . import batch_norm as _batch_norm
+from . import convolutions as _convolutions
+from . import pooling as _pooling
+
+_DTYPES = np.float32, np.float64
+
+
+_IMAGES = ("x",), ("out",), ("out_grad",), ("x_grad",)
+_ALIKE = (("x", "out", "out_grad", "x_grad"),)
+
+
+def _register(
+    entry: OperatorDef,
+    forward: Kernel,
+    backward: Kernel,
+    channels_last: tuple[tuple[str, ...], ...] = _IMAGES,
+    tails: tuple[str, ...] = (),
+) -> None:
+    gradient = lookup(f"{entry.type}_grad")
+    for one, kernel, after in ((entry, forward, tails), (gradient, backward, ())):
+        one.kernel(
+            kernel,
+            device="cpu",
+            dtypes=_DTYPES,
+            library="direct",
+            channels_last=channels_last,
+            tails=after,
+        )
+
+
+for _entry, _after in ((_conv.conv1d, _pool.max_pool1d), (_conv.conv2d, _pool.max_pool2d)):
+    _register(_entry, _convolutions.conv, _convolutions.conv_grad, tails=("relu", _after.type))
+for _entry in (_pool.max_pool1d, _pool.max_pool2d):
+    _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)
+for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):
+    _register(_entry, _pooling.avg_pool, _pooling.avg_pool_grad)
+_register(_norm.batch_norm, _batch_norm.batch_norm, _batch_norm.batch_norm_grad, _ALIKE)

@@ -1,0 +1,146 @@
+"""Maxima and means over windows of one and two spatial axes, and their gradients.
+
+Where this library serves the maximum it serves its gradient, too: both depend on shapes and
+attributes alone. Its winners are laid out in another way than those of the plain kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...framework.fusion.team import in_order
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ..base.calls import copying
+from ..conv.windows import Axis, make_axes, spread
+from .images import Work, library, steps, suited
+
+_MOST_TAPS = 255
+_WORK = 2
+"""Work of one value of one window."""
+
+
+def windows(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Axis, Axis] | None:
+    """The windows of an input of that shape; None where the plain kernels serve."""
+    kernel = spread(k.attrs["kernel"], len(shape) - 2)
+    axes = make_axes(k.attrs, kernel, shape[2:])
+    found = (Axis(1), *axes) if len(axes) == 1 else tuple(axes)
+    if len(found) != 2 or found[0].kernel * found[1].kernel > _MOST_TAPS or library() is None:
+        return None
+    return found if 0 not in shape and found != (Axis(1), Axis(1)) else None
+
+
+def is_read(k: KernelArgs, slot: str) -> bool:
+    """Whether anybody reads an output after the kernel ran."""
+    plan, (name,) = getattr(k.frame, "plan", None), k.op.outputs[slot]
+    if plan is None or name in plan.live_out:
+        return True
+    return any(name in step.reads for step in plan.steps)
+
+
+def _lift(array: Any) -> Any:
+    return array[:, :, None] if array.ndim == 3 else array
+
+
+def _usable(k: KernelArgs, array: Any) -> tuple[Any, Call | None]:
+    """The array, or one with the same values that the functions take and what copies them."""
+    if suited(array):
+        return array, None
+    copy = k.scratch(array.shape, array.dtype)
+    return copy, copying(k.xp, array, copy)
+
+
+def words(work: Work, axes: tuple[Axis, Axis], large: Any, small: Any) -> list[int]:
+    """The words that all functions begin with: up to the steps of the small array."""
+    large, small = _lift(large), _lift(small)
+    down, right = axes
+    found = [*large.shape, *small.shape[2:], down.kernel, right.kernel, down.stride, right.stride]
+    found += [down.before, right.before]
+    for array in (large, small):
+        strides = steps(array)
+        if array.shape[1] == 1:
+            strides[1] = 1
+        found += [work.keep(array), *strides]
+    return found
+
+
+def _tiles(axes: tuple[Axis, Axis], large: Any, small: Any) -> bool:
+    """Whether every place of the large array lies in exactly one window."""
+    return all(
+        axis.stride == axis.kernel and not axis.before and count * axis.kernel == size
+        for axis, size, count in zip(
+            axes, _lift(large).shape[2:], _lift(small).shape[2:], strict=True
+        )
+    )
+
+
+def _run(
+    k: KernelArgs,
+    name: str,
+    axes: tuple[Axis, Axis],
+    large: Any,
+    small: Any,
+    winners: Any,
+    means: bool,
+) -> Call:
+    work = Work(large.dtype)
+    found = words(work, axes, large, small)
+    found += [0 if winners is None else work.keep(winners), int(means)]
+    found += _factors(k, work, axes, large, small) if means else [0, 0]
+    if name == "spread":
+        found.append(int(_tiles(axes, large, small)))
+    taps = axes[0].kernel * axes[1].kernel
+    work.add(name, found, small.size * taps * _WORK)
+    return work.call()
+
+
+def _factors(
+    k: KernelArgs, work: Work, axes: tuple[Axis, Axis], large: Any, small: Any
+) -> list[int]:
+    """1 / number of places that each row and each column of windows averages over."""
+    found = []
+    sizes = zip(axes, _lift(large).shape[2:], _lift(small).shape[2:], strict=True)
+    for axis, size, count in sizes:
+        start = np.arange(count) * axis.stride - axis.before
+        end = np.minimum(start + axis.kernel, size + axis.after)
+        if not k.attrs["count_include_pad"]:
+            start, end = np.maximum(start, 0), np.minimum(end, size)
+        found.append(work.keep((1 / (end - start)).astype(large.dtype)))
+    return found
+
+
+def max_pool(k: KernelArgs) -> Call | None:
+    """Forward; None for windows that are too large."""
+    axes = windows(k, k.shape("x"))
+    if axes is None or not suited(k["out"]):
+        return None
+    x, copy = _usable(k, k["x"])
+    index = k.get("index")
+    winners = index if index is not None and is_read(k, "index") else None
+    return in_order(copy, _run(k, "pool", axes, x, k["out"], winners, False))
+
+
+def max_pool_grad(k: KernelArgs) -> Call | None:
+    """Gradient; None where the maximum was left to the plain kernel."""
+    axes = windows(k, k.shape("x"))
+    if axes is None or not suited(k["x_grad"]):
+        return None
+    grad, copy = _usable(k, k["out_grad"])
+    return in_order(copy, _run(k, "spread", axes, k["x_grad"], grad, k["index"], False))
+
+
+def avg_pool(k: KernelArgs) -> Call | None:
+    """Forward; None for windows that are too large."""
+    axes = windows(k, k.shape("x"))
+    if axes is None or not suited(k["x"], k["out"]):
+        return None
+    return _run(k, "pool", axes, k["x"], k["out"], None, True)
+
+
+def avg_pool_grad(k: KernelArgs) -> Call | None:
+    """Gradient; None for windows that are too large."""
+    axes = windows(k, k.shape("x"))
+    if axes is None or not suited(k["out_grad"], k["x_grad"]):
+        return None
+    return _run(k, "spread", axes, k["x_grad"], k["out_grad"], None, True)

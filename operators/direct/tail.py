@@ -1,0 +1,40 @@
+"""The tail of a convolution: an activation, a maximum pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...framework.ir.kernel_args import KernelArgs
+from .images import Work
+from .pooling import is_read, windows, words
+
+
+class Tail:
+    """The operators that follow within the call of a convolution.
+
+    Attributes:
+        relu: whether there is one. pool: the pooling, or None.
+        shape: of the result of the convolution itself. out: what the last operator writes.
+    """
+
+    def __init__(self, k: KernelArgs) -> None:
+        self.relu = any(after.op.type == "relu" for after in k.tail)
+        self.pool = next((after for after in k.tail if after.op.type != "relu"), None)
+        self.shape = k.shape("out")
+        self.out = k.tail[-1]["out"] if k.tail else k["out"]
+        self._windows = self._winners = None
+        if self.pool is not None:
+            self._windows = windows(self.pool, self.shape)
+            index = self.pool.get("index")
+            self._winners = index if index is not None and is_read(self.pool, "index") else None
+            self._whole = self._winners is None or k.attrs["groups"] == 1
+
+    def fits(self) -> bool:
+        """Whether this library computes all of it."""
+        return self.pool is None or (self._windows is not None and self._whole)
+
+    def words(self, work: Work, image: Any, out: Any) -> list[int]:
+        """The words of the pooling of one image."""
+        assert self._windows is not None, "there is a pooling, and it fits"
+        kept = 0 if self._winners is None else work.keep(self._winners)
+        return [*words(work, self._windows, image, out), kept, 0, 0, 0]

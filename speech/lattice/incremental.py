@@ -1,0 +1,189 @@
+"""The lattice of a search that goes on, determinised in chunks of frames on the way.
+
+Vosk's recogniser works so. It spreads the work, and its result is not quite that of a lattice that
+is determinised at once: what was pruned by a chunk's end and what was not stays so.
+
+Source: `LatticeIncrementalDecoderTpl` in Kaldi's `decoder/lattice-incremental-decoder.cc`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError
+from ...nnet3.lattices.lattice import CompactLattice
+from ..search.decoder import Decoder
+from ..search.frames import Frame
+from .appended import TOKEN_LABEL, AppendedLattice, Chunk
+from .determinise import DeterminiseOptions
+from .phone_determinise import determinised
+from .plain import PlainLattice
+
+
+@dataclass(frozen=True)
+class ChunkOptions:
+    """When a chunk is determinised, with Kaldi's names and defaults.
+
+    Attributes:
+        determinize_max_delay: frames that may wait.
+        determinize_min_chunk_size: frames of a chunk, at least.
+        determinize_max_active: a chunk ends at a frame with no more tokens than these.
+    """
+
+    determinize_max_delay: int = 60
+    determinize_min_chunk_size: int = 20
+    determinize_max_active: int = 200
+
+    def __post_init__(self) -> None:
+        least = self.determinize_min_chunk_size
+        if least < 1 or self.determinize_max_active < 0 or self.determinize_max_delay <= least:
+            raise OpscopeError(
+                f"determinize_max_delay={self.determinize_max_delay},"
+                f" determinize_min_chunk_size={least},"
+                f" determinize_max_active={self.determinize_max_active}: chunks of 1 frame at least,"
+                " a delay above that, and no number below zero are wanted"
+            )
+
+
+class IncrementalLattice:
+    """The lattice of a decoder's utterance, so far as it is determinised.
+
+    Args:
+        decoder: `update` is to be called after each block that it was given.
+        starts: from `phone_starts`. options: of determinisation. chunks: when.
+        warn: told when a limit left less of a chunk than was asked for.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        starts: Sequence[int],
+        options: DeterminiseOptions,
+        chunks: ChunkOptions,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        self._decoder, self._starts, self._options = decoder, starts, options
+        self._chunks, self._warn = chunks, warn
+        self._appended = AppendedLattice(self._determinised)
+        self.reset()
+
+    def reset(self) -> None:
+        """The decoder begins a new utterance."""
+        self._appended.clear()
+        self.frames = 0
+        self._labels: dict[int, int] = {}  # of the tokens of the newest frame, by their names
+        self._labelled = 0
+
+    def update(self) -> None:
+        """Determinise a chunk if enough frames wait for it, up to that with the fewest tokens."""
+        decoded, chunks = self._decoder.frames_decoded, self._chunks
+        if decoded - self.frames < chunks.determinize_max_delay:
+            return
+        self._decoder.prune()
+        first = self.frames + chunks.determinize_min_chunk_size
+        counts = [len(frame.tokens) for frame in self._decoder.frames[first : decoded + 1]]
+        fewest = min(counts)
+        if fewest <= chunks.determinize_max_active:
+            last = len(counts) - 1 - counts[::-1].index(fewest)
+            self._append(first + last)
+
+    def partial(self) -> CompactLattice | None:
+        """The lattice of the frames that were determinised; None: there are none yet."""
+        return self._appended.ended(None) if self.frames else None
+
+    def finished(self) -> CompactLattice | None:
+        """The lattice of the utterance, whose decoder is finalised; None: no path was left."""
+        decoded = self._decoder.frames_decoded
+        if not decoded:
+            return None
+        if decoded > self.frames:
+            self._append(decoded)
+        names = self._decoder.frames[-1].names.tolist()
+        costs = {
+            self._labels[name]: cost
+            for name, cost in zip(names, self._decoder.end_costs().tolist(), strict=True)
+            if cost < math.inf and name in self._labels
+        }
+        made = self._appended.ended(costs)
+        return made if made.states else None
+
+    # Inside
+
+    def _append(self, last: int) -> None:
+        """Append the frames up to `last`."""
+        if self.frames and not self._appended.states:
+            self.frames = last  # a chunk was empty, and nothing can follow it
+            return
+        if not self._appended.can_grow:
+            self._appended.clear()
+            self.frames = 0
+        decoder, first = self._decoder, self.frames
+        chunk, entered = self._appended.begin_chunk()
+        frames = decoder.frames[first : last + 1]
+        end_costs = self._guides(last)
+        labels = self._new_labels(frames[-1], end_costs)
+        states: list[list[int]] = []
+        for place, frame in enumerate(frames):
+            known: dict[int, int | None] = {}
+            if not place:  # the start is the first token's, or tokens have their states
+                known = {name: entered.get(label) for name, label in self._labels.items()}
+                known = known if first else {0: 0}
+            states.append(_states(chunk, frame, known))
+        for place, frame in enumerate(frames):
+            _add_links(chunk, frame.links, states[place], states[place], 0.0)
+            if place + 1 < len(frames):
+                _add_links(chunk, frame.onward, states[place], states[place + 1], frame.offset)
+        costs: dict[int, float] = {}
+        for state, name, cost in zip(
+            states[-1], frames[-1].names.tolist(), end_costs.tolist(), strict=True
+        ):
+            if cost < math.inf:
+                end, label = chunk.add_state(), labels[name]
+                chunk.arcs[state].append((label, end, (), 0.0, 0.0))
+                chunk.final[end] = costs[label] = cost
+        self._appended.accept(chunk, costs)
+        self.frames, self._labels = last, labels
+
+    def _guides(self, last: int) -> np.ndarray:
+        """Costs of ending that guide pruning: those of ending, or what the best paths imply."""
+        if self._decoder.finalised:
+            return self._decoder.end_costs()
+        tokens = self._decoder.frames[last].tokens
+        return tokens["extra"] - tokens["cost"]
+
+    def _new_labels(self, frame: Frame, costs: np.ndarray) -> dict[int, int]:
+        names = frame.names[np.isfinite(costs)].tolist()
+        first = TOKEN_LABEL + self._labelled
+        self._labelled += len(names)
+        return dict(zip(names, range(first, first + len(names)), strict=True))
+
+    def _determinised(self, chunk: PlainLattice) -> CompactLattice:
+        beam = self._decoder.options.lattice_beam
+        return determinised(chunk, beam, self._starts, self._options, self._warn).lattice
+
+
+def _states(chunk: Chunk, frame: Frame, known: dict[int, int | None]) -> list[int]:
+    """The states of a frame's tokens, new ones where they have none yet."""
+    found: list[int] = []
+    for name in frame.names.tolist():
+        state = known.get(name)
+        found.append(chunk.add_state() if state is None else state)
+    return found
+
+
+def _add_links(
+    chunk: Chunk, links: np.ndarray, sources: list[int], targets: list[int], offset: float
+) -> None:
+    """Add the links between the tokens of one frame, or from one frame to the next."""
+    graph = links["graph"].astype(np.float64)
+    whole = graph + (links["acoustic"] - np.float32(offset))
+    columns = (links["from"], links["to"], links["olabel"], links["ilabel"], whole, graph)
+    for source, target, label, number, cost, part in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        ids = (number,) if number else ()
+        chunk.arcs[sources[source]].append((label, targets[target], ids, cost, part))

@@ -1,0 +1,153 @@
+"""What programs that decode read: the acoustic model, the graph, the words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import click
+import numpy as np
+
+from ...framework.base.errors import FormatError
+from ...nnet3.files.kaldi_io import Reader
+from ...nnet3.files.transition_model import TransitionModel
+from ...nnet3.lattices.transition_ids import TransitionIds
+from ...nnet3.network.model import AmNnetSimple
+from ...nnet3.tables.streams import Files, is_regular, open_reader
+from ..fst import graph_cache
+from ..fst.arcs import ArcFst
+from ..fst.byte_file import ByteFile
+from ..fst.graph import Graph, StaticGraph
+from ..fst.openfst import read_openfst
+from ..fst.words import Words
+from ..lattice.phone_determinise import phone_starts
+
+_KINDS = ("vector", "const")
+
+
+@dataclass(frozen=True)
+class AcousticModel:
+    """An acoustic model in a file, `final.mdl`.
+
+    Attributes:
+        name: of the file. network: with its priors. ids: phone and output of each transition-id.
+        starts: of each transition-id, the phone that begins with it.
+    """
+
+    name: str
+    network: AmNnetSimple
+    ids: TransitionIds
+    starts: list[int]
+
+    @classmethod
+    def read(cls, name: str) -> AcousticModel:
+        """Read it; the name may be a command.
+
+        Raises:
+            FormatError: it is none or damaged.
+        """
+        network = AmNnetSimple.read_from(open_reader(name))
+        reader = Reader(network.transition_model, name=name, binary=network.binary)
+        model = TransitionModel.read_from(reader)
+        made = cls(name, network, TransitionIds.of(model), phone_starts(model))
+        outputs = network.nnet.output_dim("output")
+        if outputs != made.ids.num_pdfs:
+            raise FormatError(
+                f"{name}: the network has {outputs} outputs, its transition model"
+                f" {made.ids.num_pdfs}"
+            )
+        return made
+
+    @cached_property
+    def pdfs(self) -> np.ndarray:
+        """The output of each transition-id."""
+        return np.array(self.ids.pdf)
+
+    @cached_property
+    def phones(self) -> np.ndarray:
+        """The phone of each transition-id."""
+        return np.array(self.ids.phone)
+
+    def checked(self, graph: StaticGraph, name: str) -> Graph:
+        """The graph, whose input labels are transition-ids of this model.
+
+        Raises:
+            FormatError: one is not.
+        """
+        if graph.largest > self.ids.count:
+            raise FormatError(
+                f"{name}: the graph has the input label {graph.largest}, {self.name} has"
+                f" {self.ids.count} transition-ids: they are of two models"
+            )
+        return graph
+
+
+def read_graph(name: str) -> StaticGraph:
+    """A decoding graph, `HCLG.fst`: a vector or const FST of OpenFst; the name may be a command.
+
+    What a plain file is read to is kept in the cache folder (`OPSCOPE_CACHE`).
+
+    Raises:
+        FormatError: the file is something else, is cut or damaged.
+    """
+    key = graph_cache.key_of([name]) if is_regular(name) else ""
+    known = graph_cache.load(key) if key else None
+    if known is not None and isinstance(known[0], StaticGraph):
+        return known[0]
+    file = ByteFile.open(name) if key else _streamed(name)
+    found = read_openfst(file)
+    if found.kind not in _KINDS:
+        raise FormatError(f"{name}: an FST of type {found.kind}: {' or '.join(_KINDS)} is wanted")
+    if file.remaining:
+        raise file.error(f"{file.remaining} bytes follow the FST")
+    graph = StaticGraph.of(found.fst)
+    if key:
+        graph_cache.keep(key, graph, None)
+    return graph
+
+
+def _streamed(name: str) -> ByteFile:
+    reader = Files().reader(name)
+    return ByteFile(reader.data[reader.offset :], name)
+
+
+def checked_fst(fst: ArcFst, name: str) -> ArcFst:
+    """An FST of a table, which may be empty.
+
+    Raises:
+        FormatError: it is.
+    """
+    if not 0 <= fst.start < fst.states:
+        raise FormatError(f"{name}: the graph is empty")
+    return fst
+
+
+class SpokenWords:
+    """Prints the words of utterances to stderr, where there is a table of words.
+
+    Args:
+        table: its file; empty: nothing is printed.
+
+    Raises:
+        FormatError: it is no table of words.
+    """
+
+    def __init__(self, table: str) -> None:
+        self._words = Words.read(table) if table else None
+
+    def tell(self, key: str, labels: list[int]) -> None:
+        """Print what is said in an utterance.
+
+        Raises:
+            FormatError: the table lacks a word.
+        """
+        if self._words is not None:
+            texts = [self._text(label) for label in labels]
+            click.echo("".join(f"{text} " for text in (key, *texts)), err=True)
+
+    def _text(self, label: int) -> str:
+        words = self._words
+        text = words[label] if words is not None and label < len(words) else ""
+        if not text:
+            raise FormatError(f"Word-id {label} not in symbol table.")
+        return text

@@ -1,0 +1,227 @@
+"""nnet3-latgen-faster.
+
+Source: Kaldi's `nnet3bin/nnet3-latgen-faster.cc`, `decoder/decoder-wrappers.cc`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import click
+import numpy as np
+
+from ...framework.base.errors import RunError
+from ...nnet3.inference.chunks import ChunkComputer, Utterance
+from ...nnet3.lattices.lattice import CompactLattice
+from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
+from ...nnet3.programs.base.passes import chosen_passes, optimization_options
+from ...nnet3.programs.base.program import Option, program
+from ...nnet3.programs.compute import CHUNKS, IVECTORS, Utterances, chunked, tell_chunk
+from ...nnet3.tables.specifiers import is_specifier
+from ...nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
+from ..fst.arcs import ArcFst
+from ..fst.graph import StaticGraph
+from ..lattice.plain import from_raw, to_lattice
+from ..search.decoder import BestPath, Decoder
+from ..search.raw_lattice import RawLattice, raw_lattice
+from .acoustic_model import AcousticModel, SpokenWords, checked_fst, read_graph
+from .decoder_options import DECODER, SYMBOLS, determinise_options, search_options
+from .whole_lattices import determinised_lattice
+
+_SCALE = 0.1  # Kaldi's acoustic scale where it decodes
+
+
+def _chunk_options() -> Iterator[Option]:
+    for option in CHUNKS:
+        scale = option.name == "acoustic-scale"
+        yield replace(option, default=_SCALE) if scale else option
+
+
+@program(
+    "nnet3-latgen-faster",
+    "Generate lattices using nnet3 neural net model.",
+    (
+        "<nnet-in>",
+        "<fst-in|fsts-rspecifier>",
+        "<features-rspecifier>",
+        "<lattice-wspecifier>",
+        "[<words-wspecifier>]",
+        "[<alignments-wspecifier>]",
+    ),
+    *_chunk_options(),
+    *DECODER,
+    *IVECTORS,
+    SYMBOLS,
+    Option("allow-partial", False, "Write what was found where no final state was reached, too"),
+    GPU,
+    *DEBUG,
+    *optimization_options(),
+)
+def nnet3_latgen_faster(
+    options: SimpleNamespace,
+    model: str,
+    graphs: str,
+    features: str,
+    lattices: str,
+    words: str,
+    alignments: str,
+) -> None:
+    search_options(options)  # wrong values are told before anything is read
+    acoustic = AcousticModel.read(model)
+    how = True, chosen_place(options.use_gpu), chosen_passes(options)
+    with errors_tell(model):
+        computer = ChunkComputer(acoustic.network, chunked(options), *how)
+    tell_chunk(options, computer)
+    spoken = SpokenWords(options.word_symbol_table)
+    one = None if is_specifier(graphs) else acoustic.checked(read_graph(graphs), graphs)
+    start = time.perf_counter()
+    inputs = Utterances(options, features)
+    with contextlib.ExitStack() as stack:
+        made = _Outputs(options, stack, lattices, words, alignments)
+        decoding = _Decoding(options, acoustic, spoken, made)
+        if one is not None:
+            decoder = decoding.decoder(one)
+            for key, matrix in computer.compute_all(inputs):
+                decoder.reset()
+                decoding.utterance(key, decoder, matrix)
+        else:
+            waiting: list[StaticGraph] = []
+            found = _with_graphs(inputs, graphs, features, waiting)
+            for key, matrix in computer.compute_all(found):
+                graph = acoustic.checked(waiting.pop(0), f"{graphs}: {key}")
+                decoding.utterance(key, decoding.decoder(graph), matrix)
+    decoding.tell(time.perf_counter() - start, inputs.failed)
+
+
+def _with_graphs(
+    inputs: Utterances, graphs: str, features: str, waiting: list[StaticGraph]
+) -> Iterator[Utterance]:
+    """The utterances of a table of graphs; the graph of each is appended to `waiting`."""
+    table = RandomAccessTable(features, "matrix")
+    for key, fst in read_table(graphs, "fst"):
+        matrix = table.get(key)
+        if matrix is None:
+            inputs.fail(f"Not decoding utterance {key} because no features available.")
+            continue
+        utterance = inputs.utterance(key, matrix)
+        if utterance is not None:
+            waiting.append(StaticGraph.of(checked_fst(ArcFst.of(fst), f"{graphs}: {key}")))
+            yield utterance
+
+
+class _Outputs:
+    """The tables that are written."""
+
+    def __init__(
+        self,
+        options: SimpleNamespace,
+        stack: contextlib.ExitStack,
+        lattices: str,
+        words: str,
+        alignments: str,
+    ) -> None:
+        kind = "compact_lattice" if options.determinize_lattice else "lattice"
+        self._lattices = stack.enter_context(TableWriter(lattices, kind))
+        self._integers = [
+            stack.enter_context(TableWriter(name, "int_vector")) if name else None
+            for name in (words, alignments)
+        ]
+
+    def write(self, key: str, lattice: CompactLattice, best: BestPath) -> None:
+        """Write what was found for an utterance."""
+        for writer, values in zip(self._integers, (best.words, best.transition_ids), strict=True):
+            if writer is not None:
+                writer.write(key, values)
+        self._lattices.write(key, lattice)
+
+
+class _Decoding:
+    """Decodes utterances, and counts."""
+
+    def __init__(
+        self, options: SimpleNamespace, model: AcousticModel, spoken: SpokenWords, made: _Outputs
+    ) -> None:
+        self._options, self._model, self._spoken, self._made = options, model, spoken, made
+        self._program = options.program
+        self._search, self._passes = search_options(options), determinise_options(options)
+        self._done = self._failed = self._frames = 0
+        self._likelihood = 0.0
+
+    def decoder(self, graph: StaticGraph) -> Decoder:
+        """A decoder over a graph."""
+        outputs = self._model.ids.num_pdfs
+        return Decoder(graph, self._model.pdfs, self._search, outputs=outputs)
+
+    def utterance(self, key: str, decoder: Decoder, loglikes: np.ndarray) -> None:
+        """Decode an utterance and write what is found."""
+        warn = self._program.warn
+        try:
+            with errors_tell(key):
+                decoder.accept(loglikes)
+                decoder.finalise()
+                best = decoder.best_path()
+                raw = raw_lattice(decoder)
+        except RunError as error:
+            warn(f"Failed to decode utterance with id {key}")
+            warn(str(error))
+            self._failed += 1
+            return
+        if not best.final:
+            if not self._options.allow_partial:
+                warn(
+                    f"Not producing output for utterance {key} since no final-state reached and"
+                    " --allow-partial=false."
+                )
+                self._failed += 1
+                return
+            warn(f"Outputting partial output for utterance {key} since no final-state reached")
+        self._spoken.tell(key, best.words.tolist())
+        lattice = self._lattice(key, raw)
+        if scale := float(np.float32(self._options.acoustic_scale)):
+            lattice = lattice.scaled(1.0, 1.0 / scale)
+        self._made.write(key, lattice, best)
+        self._count(key, best)
+
+    def _lattice(self, key: str, raw: RawLattice) -> CompactLattice:
+        if not self._options.determinize_lattice:
+            return to_lattice(from_raw(raw))
+        beam, starts = self._search.lattice_beam, self._model.starts
+        found, complete = determinised_lattice(raw, beam, starts, self._passes, self._program.warn)
+        if not complete:
+            self._program.warn(
+                f"Determinization finished earlier than the beam for utterance {key}"
+            )
+        return found
+
+    def _count(self, key: str, best: BestPath) -> None:
+        frames, program = len(best.transition_ids), self._program
+        likelihood = -(best.graph_cost + best.acoustic_cost)
+        program.log(
+            f"Log-like per frame for utterance {key} is {likelihood / frames:g} over {frames}"
+            " frames."
+        )
+        program.vlog(2, f"Cost for utterance {key} is {best.graph_cost:g} + {best.acoustic_cost:g}")
+        self._likelihood += likelihood
+        self._frames += frames
+        self._done += 1
+
+    def tell(self, seconds: float, failed: int) -> None:
+        """Log the counts; no output at all is a failure.
+
+        Args:
+            failed: utterances that were not decoded.
+        """
+        log = self._program.log
+        frames = self._frames * self._options.frame_subsampling_factor
+        factor = seconds * 100 / frames if frames else math.inf
+        log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
+        log(f"Done {self._done} utterances, failed for {failed + self._failed}")
+        mean = self._likelihood / self._frames if self._frames else math.nan
+        log(f"Overall log-likelihood per frame is {mean:g} over {self._frames} frames.")
+        if not self._done:
+            raise click.exceptions.Exit(1)

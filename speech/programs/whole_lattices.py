@@ -1,0 +1,43 @@
+"""Lattices as programs write them: of all frames, determinised with Kaldi's options.
+
+Source: `DeterminizeLatticePhonePrunedWrapper` in Kaldi's `lat/determinize-lattice-pruned.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...nnet3.lattices.lattice import CompactLattice, joined, split, top_sorted
+from ..lattice.determinise import DeterminiseOptions
+from ..lattice.phone_determinise import determinised
+from ..lattice.plain import from_raw, to_lattice
+from ..search.raw_lattice import RawLattice
+
+
+def determinised_lattice(
+    raw: RawLattice,
+    beam: float,
+    starts: Sequence[int],
+    options: DeterminiseOptions,
+    warn: Callable[[str], None],
+) -> tuple[CompactLattice, bool]:
+    """A lattice of words, and whether it has all paths within the beam.
+
+    Args:
+        starts: from `phone_starts`. warn: told when nothing is determinised.
+
+    Raises:
+        OpscopeError: as `determinised`.
+    """
+    if options.word_determinize:
+        found = determinised(raw, beam, starts, options)
+        return found.lattice, found.complete
+    if options.phone_determinize:  # Kaldi minimises after the other pass alone
+        found = determinised(raw, beam, starts, replace(options, minimize=False))
+        return joined(top_sorted(split(found.lattice))), found.complete
+    warn(
+        "Both --phone-determinize and --word-determinize are set to false, copying lattice without"
+        " determinization."
+    )
+    return joined(to_lattice(from_raw(raw))), True

@@ -1,0 +1,121 @@
+"""Recordings one by one, or shared out among processes, and where what is told of them goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import get_context
+from typing import Generic, TypeVar
+
+import click
+
+from ...framework.base.atomic import make_folder_of, write_atomically
+from ...framework.base.errors import OpscopeError
+from .model import Model
+
+Item = TypeVar("Item")
+Work = Callable[[Item, Model], str]
+"""What is told of a recording. It goes to other processes, so it must be picklable."""
+
+_loaded: list[Model] = []
+"""The model of this process, of the workers."""
+
+
+class Batch(Generic[Item]):
+    """Recordings that the same is done with.
+
+    Args:
+        model: path of the folder. items: recordings. work: what is done with each.
+        names: of the recordings, for messages.
+    """
+
+    def __init__(
+        self, model: str, items: Sequence[Item], work: Work[Item], names: Sequence[str]
+    ) -> None:
+        self._path, self._items, self._work, self._names = model, items, work, names
+
+    def write(
+        self,
+        jobs: int,
+        targets: Sequence[str | None],
+        doing: str,
+        heading: Callable[[str], str] | None = None,
+    ) -> int:
+        """Print or write what is told of each, with what is wrong on standard error.
+
+        Args:
+            jobs: processes. targets: see `targets_of`. doing: label of the progress bar.
+            heading: line before what is printed of a recording.
+
+        Returns:
+            How many failed.
+        """
+        failed = 0
+        bar = click.progressbar(
+            zip(self._names, targets, self._results(jobs), strict=True),
+            length=len(self._items),
+            file=sys.stderr,
+            label=doing if sys.stderr.isatty() else "",
+        )
+        with bar as rows:
+            for name, target, (text, wrong) in rows:
+                if wrong:
+                    failed += 1
+                    click.echo(wrong if name in wrong else f"{name}: {wrong}", err=True)
+                elif target is None:
+                    if heading is not None:
+                        click.echo(heading(name))
+                    click.echo(text, nl=False)
+                else:
+                    make_folder_of(target)
+                    write_atomically(target, text.encode("utf-8", "surrogateescape"))
+        return failed
+
+    def _results(self, jobs: int) -> Iterator[tuple[str, str]]:
+        """What `_run` gives for each recording, in their order."""
+        loaded = Model(self._path)  # so that what is wrong with it is told here, once
+        if jobs == 1 or len(self._items) == 1:
+            yield from (_run(self._work, item, loaded) for item in self._items)
+            return
+        count = min(jobs, len(self._items))
+        try:
+            with ProcessPoolExecutor(count, get_context("spawn"), _load, (self._path,)) as pool:
+                yield from pool.map(partial(_run, self._work), self._items)
+        except BrokenProcessPool:
+            raise OpscopeError(
+                "a process ended before its files were done: out of memory?"
+            ) from None
+
+
+def targets_of(names: Sequence[str], ending: str, folder: str | None) -> list[str | None]:
+    """Where what is told of each recording goes; None: to standard output.
+
+    Raises:
+        click.UsageError: two of them would go to one file.
+    """
+    if folder is None:
+        return [None for _ in names]
+    found: dict[str, str] = {}
+    for path in names:
+        stem = os.path.splitext(os.path.basename(path))[0]
+        target = os.path.join(folder, stem + ending)
+        if target in found:
+            raise click.UsageError(f"{found[target]} and {path} would both go to {target}")
+        found[target] = path
+    return list(found)
+
+
+def _load(path: str) -> None:
+    _loaded.append(Model(path))
+
+
+def _run(work: Work[Item], item: Item, model: Model | None = None) -> tuple[str, str]:
+    """What is told of a recording, or nothing and what is wrong."""
+    try:
+        return work(item, model or _loaded[-1]), ""
+    except (OpscopeError, OSError) as error:
+        return "", str(error)

@@ -1,0 +1,208 @@
+"""The pool of threads: every part once and in order, for many callers, after a fork, beside late
+helpers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.cpu import threads
+from opscope.framework.base.errors import OpscopeError
+from opscope.framework.fusion import pool, team
+from opscope.framework.fusion.codegen import PARALLEL_WORK
+
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+
+_SOURCE = """\
+#include <time.h>
+typedef int64_t word;
+/* where to count; number of this item, counters of the item before or 0, nanoseconds to take */
+EXPORT void note(const word *b, word t, word n) {
+  word *counts = (word *)b[0], *before = (word *)b[2];
+  __atomic_fetch_add(&counts[t], 1, __ATOMIC_RELAXED);
+  for (word i = 0; before && i < n; i++)  /* all parts of the item before are done */
+    if (__atomic_load_n(&before[i], __ATOMIC_RELAXED) != b[1]) counts[200] = 1;
+  if (t == n - 1 && n > 1 && b[3]) nanosleep(&(struct timespec){0, b[3]}, 0);
+  counts[201] = n;
+}
+"""
+_BROKEN, _PARTS, _WORDS = 200, 201, 202
+MUCH = 100 * pool.WAKE_WORK
+
+
+@pytest.fixture(params=[2, 3])
+def several(request: Any, monkeypatch: Any) -> Iterator[int]:
+    """So many threads, whatever the machine has; nothing that was late counts any more."""
+    monkeypatch.setattr(threads, "usable_cores", lambda: 8)
+    with threads.threads_set(request.param):
+        forget()
+        yield request.param
+
+
+def forget() -> None:
+    """Wait until regions may use threads again."""
+    time.sleep(0.03)
+
+
+class Counted:
+    """A list of items that count their parts."""
+
+    def __init__(self, items: int, nanoseconds: int = 0, work: int = MUCH) -> None:
+        function = team.load(_SOURCE).address("note")
+        self.counts = np.zeros((items, _WORDS), np.int64)
+        self.runs = 0
+        self.arguments = np.zeros((items, 4), np.int64)
+        for number, words in enumerate(self.arguments):
+            words[0] = self.counts[number].ctypes.data
+            words[2] = self.counts[number - 1].ctypes.data if number else 0
+            words[3] = nanoseconds
+        found = tuple((function, words.ctypes.data) for words in self.arguments)
+        self.call = team.run_together([team.ParallelTask(found, work, self)])
+
+    def run(self) -> None:
+        self.runs += 1
+        self.arguments[:, 1] = self.runs
+        self.call()
+
+    @property
+    def parts(self) -> int:
+        return int(self.counts[0, _PARTS])
+
+
+def check(counted: Counted) -> None:
+    """Every run has done each part of each item once, after all of the item before."""
+    assert not counted.counts[:, _BROKEN].any()
+    done = counted.counts[:, :_BROKEN]
+    assert (done.sum(axis=1) >= counted.runs).all()
+    assert (done == done[0]).all()
+    assert set(done[0]) <= {0, *range(1, counted.runs + 1)}
+    assert done[0, 0] == counted.runs
+
+
+@pytest.mark.parametrize("items", [1, 2, 7])
+def test_every_part_runs_once_and_in_order(items: int, several: int) -> None:
+    counted = Counted(items)
+    shared = 0
+    for _ in range(300):
+        counted.run()
+        shared += counted.parts > 1
+        if shared:
+            break
+    assert shared, "no run used threads"
+    assert counted.parts % several == 0
+    for _ in range(300):
+        counted.run()
+    check(counted)
+
+
+def test_little_work_runs_alone(several: int) -> None:
+    counted = Counted(1, work=PARALLEL_WORK - 1)
+    counted.run()
+    assert counted.parts == 1
+
+
+def test_one_thread_runs_alone() -> None:
+    with threads.threads_set(1):
+        counted = Counted(3)
+        counted.run()
+    assert counted.parts == 1
+    check(counted)
+
+
+def test_several_callers_at_once(several: int) -> None:
+    lists = [Counted(1 + number % 3) for number in range(5)]
+
+    def work(counted: Counted) -> None:
+        for _ in range(400):
+            counted.run()
+
+    callers = [threading.Thread(target=work, args=(counted,)) for counted in lists]
+    for one in callers:
+        one.start()
+    for one in callers:
+        one.join()
+    for counted in lists:
+        check(counted)
+    assert threads.POOL[1] == 0
+
+
+def test_late_helpers_are_left_out_for_a_while(several: int) -> None:
+    late, prompt = Counted(1, nanoseconds=30_000_000), Counted(1)
+    for _ in range(20):  # until a helper takes the part that takes long, and not the caller
+        late.run()
+        began = time.monotonic()
+        prompt.run()
+        if prompt.parts == 1:
+            break
+        forget()
+    assert prompt.parts == 1, "a late helper is asked again at once"
+    while time.monotonic() < began + 3 and prompt.parts == 1:
+        time.sleep(0.01)
+        prompt.run()
+    assert prompt.parts > 1, "helpers are never asked again"
+    assert time.monotonic() - began > 0.005
+    check(prompt)
+
+
+def test_a_fork_of_a_program_with_threads(several: int) -> None:
+    counted = Counted(3)
+    for _ in range(10):
+        counted.run()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for _ in range(10):
+                counted.run()
+            check(counted)
+            code = 0 if counted.parts == 1 else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    for _ in range(10):
+        counted.run()
+    check(counted)
+
+
+@pytest.mark.parametrize("text", ["-1", "some", "1.5"])
+def test_a_wrong_spin(text: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("OPSCOPE_SPIN", text)
+    with pytest.raises(OpscopeError, match=f"OPSCOPE_SPIN={text}: want a whole number from 0 on"):
+        threads.set_threads(1)
+    monkeypatch.delenv("OPSCOPE_SPIN")
+    threads.set_threads(None)
+
+
+@pytest.mark.parametrize("text", ["0", "5"])
+def test_spins(text: str, several: int, monkeypatch: Any) -> None:
+    monkeypatch.setenv("OPSCOPE_SPIN", text)
+    with threads.threads_set(several):
+        assert threads.ENTRY[1] == int(text) * 1000
+        counted = Counted(5)
+        for _ in range(50):
+            counted.run()
+    check(counted)
+
+
+def test_idle_threads_sleep(several: int) -> None:
+    """A pool that has nothing to do takes no time of the processor."""
+    counted = Counted(2)
+    for _ in range(20):
+        counted.run()
+    time.sleep(0.01)
+    before = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - before < 0.05
+
+
+def test_the_region_is_where_other_libraries_look_for_it() -> None:
+    assert threads.ENTRY[0] == team.function("opscope_region")
+    found = ctypes.c_void_p.in_dll(team.load(_SOURCE).handle, "opscope_entry").value
+    assert found == ctypes.addressof(threads.ENTRY)

@@ -1,0 +1,60 @@
+"""Batch normalisation with sums of columns in C: equal to NumPy's, for any number of threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.cpu import threads
+from opscope.framework.base.scope import Scope
+from opscope.framework.fusion import team
+from opscope.framework.runtime.plain_net import PlainNet
+from opscope.nnet3 import components
+from opscope.operators.backends import rows
+
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+
+X = np.random.default_rng(0).normal(1, 2, (900, 120))
+ATTRS = {"epsilon": 0.01, "target_rms": 0.7}
+
+
+def run(width: int, dtype: Any) -> dict[str, np.ndarray]:
+    """Result, statistics and gradient of a batch normalisation in blocks of so many columns."""
+    assert components.COMPONENTS  # which registers the operators
+    net, scope, attrs = PlainNet(), Scope(), {"block": width, **ATTRS}
+    outputs = {slot: [slot] for slot in ("out", "mean", "uvar", "scale")}
+    net.add_op("nnet3.batch_norm", {"x": ["x"]}, outputs, attrs)
+    given = {"x": ["x"], "out": ["out"], "scale": ["scale"], "out_grad": ["g"]}
+    net.add_op("nnet3.batch_norm_grad", given, {"x_grad": ["x_grad"]}, attrs)
+    scope.feed({"x": X.astype(dtype), "g": np.cos(3 * X).astype(dtype)})
+    wanted = [*outputs, "x_grad"]
+    net.run(scope, OpContext(train=True, live_out=wanted))
+    return {name: scope.get(name).numpy().copy() for name in wanted}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [120, 40, 1])
+def test_equal_to_numpy(width: int, dtype: Any, monkeypatch: Any) -> None:
+    found = run(width, dtype)
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", "mkl,blas,xp")
+    monkeypatch.setattr(rows, "moments", None)  # nobody calls it now
+    for name, plain in run(width, dtype).items():
+        near = 2e-5 if dtype == np.float32 else 1e-11
+        np.testing.assert_allclose(found[name], plain, rtol=near, atol=near, err_msg=name)
+
+
+@pytest.mark.parametrize("width", [120, 40])
+def test_equal_for_every_number_of_threads(width: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(threads, "usable_cores", lambda: 3)
+    monkeypatch.setattr(rows, "_READ", 10_000)
+    found = []
+    with threads.threads_set(3):
+        for number in (1, 2, 3):
+            threads.POOL[0] = number
+            found.append(run(width, np.float32))
+    for other in found[1:]:
+        for name, value in found[0].items():
+            np.testing.assert_array_equal(other[name], value)
