@@ -36,6 +36,50 @@ typedef __typeof__(_Generic((T)0, float: (int32_t)0, double: (int64_t)0)) flag_T
 typedef flag_T flags_T __attribute__((vector_size(BYTES)));
 typedef T row_T __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 
+/* to[j][i] = x[i][j] for as many rows and columns as a vector has lanes (Eklundh 1972) */
+INLINE void turn_T(const T *x, word down, T *to, word to_down) {
+#ifdef __clang__
+  for (word i = 0; i < LANES_T; i++)
+    for (word j = 0; j < LANES_T; j++) to[j * to_down + i] = x[i * down + j];
+#else
+  vec_T r[LANES_T];
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES_T; i++) r[i] = *(const row_T *)(x + i * down);
+#pragma GCC unroll 4
+  for (int s = LANES_T / 2; s; s /= 2) {
+    flags_T low, high;
+#pragma GCC unroll 16
+    for (int l = 0; l < LANES_T; l++) {
+      low[l] = l & s ? LANES_T + l - s : l;
+      high[l] = l & s ? LANES_T + l : l + s;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES_T; i++) {
+      if (i & s) continue;
+      const vec_T a = r[i], b = r[i + s];
+      r[i] = __builtin_shuffle(a, b, low);
+      r[i + s] = __builtin_shuffle(a, b, high);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES_T; i++) *(row_T *)(to + i * to_down) = r[i];
+#endif
+}
+
+/* to[j][i] = x[i][j] for any number of rows i and columns j */
+static void turn_all_T(const T *x, word down, word rows, word columns, T *to, word to_down) {
+  for (word i = 0; i < rows; i += LANES_T)
+    for (word j = 0; j < columns; j += LANES_T) {
+      if (i + LANES_T <= rows && j + LANES_T <= columns) {
+        turn_T(x + i * down + j, down, to + j * to_down + i, to_down);
+        continue;
+      }
+      for (word q = j; q < least(columns, j + LANES_T); q++)
+        for (word p = i; p < least(rows, i + LANES_T); p++)
+          to[q * to_down + p] = x[p * down + q];
+    }
+}
+
 /* image: address, step; whether it is copied; channels, height, width and their steps; height and
    width of the copy and the places of the image in it; copies, elements of one. What `image_T`
    returns has its channels side by side. Number of words: 15. */
@@ -64,9 +108,7 @@ static const T *image_T(const word *b, word n, word t) {
     else if (sc == 1)
       for (word j = 0; j < count; j++) memcpy(row + j * c, x + j * sw, c * sizeof(T));
     else if (sw == 1)
-      for (word i0 = 0; i0 < c; i0 += 16)
-        for (word j = 0; j < count; j++)
-          for (word i = i0; i < least(c, i0 + 16); i++) row[j * c + i] = x[i * sc + j];
+      turn_all_T(x, sc, c, count, row, c);
     else
       for (word j = 0; j < count; j++)
         for (word i = 0; i < c; i++) row[j * c + i] = x[i * sc + j * sw];
@@ -289,12 +331,10 @@ EXPORT void conv_T(const word *b, word t, word threads) {
                  (const T *)p[2], p[3], bias, relu, b[10] ? own : out, po, outs);
       }
       if (b[10] && !b[30])
-        for (word o0 = 0; o0 < outs; o0 += 16)
-          for (word i = i0; i < i1; i += 16)
-            for (word o = o0; o < least(outs, o0 + 16); o++) {
-              T *to = out + o * b[9];
-              for (word j = i; j < least(i1, i + 16); j++) to[places[j]] = own[po[j] + o];
-            }
+        for (word i = i0, count; i < i1; i += count) {
+          for (count = 1; i + count < i1 && places[i + count] == places[i] + count;) count++;
+          turn_all_T(own + po[i], outs, count, outs, out + places[i], b[9]);
+        }
     }
     if (b[30]) {
       word pool[26];

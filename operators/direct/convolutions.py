@@ -318,8 +318,9 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
         taps = np.arange(w_grad[0, 0].size)
         places = taps // w_grad.shape[3] * down + taps % w_grad.shape[3] * right
         places, step = (places[:, None] + channels * si).reshape(-1), so
+    plane = Frame(shape[0], shape[1], 0, 0)
     # The vector of the last pixel may reach beyond the array: it is read from a copy then.
-    given = image(k, work, grad, Frame(*shape, 0, 0), at_once=False, rows=True, copy=room != outs)
+    given = image(k, work, grad, plane, at_once=False, rows=True, copy=room != outs)
     parts = min(batch, threads())
     pixels = s.pixels(seen.row, seen.pixel, shape)
     sums = k.scratch((parts, len(at) + 1, room), dtype)

@@ -85,6 +85,12 @@ def _run(
     means: bool,
 ) -> Call:
     work = Work(large.dtype)
+    forward, back = name == "pool", None
+    if _is_planes(large) or _is_planes(small):  # vectors are of channels
+        source, target = (large, small) if forward else (small, large)
+        source = _rows_of(k, work, source, copy=True)
+        back, target = target, _rows_of(k, work, target, copy=False)
+        large, small = (source, target) if forward else (target, source)
     found = words(work, axes, large, small)
     found += [0 if winners is None else work.keep(winners), int(means)]
     found += _factors(k, work, axes, large, small) if means else [0, 0]
@@ -92,7 +98,32 @@ def _run(
         found.append(int(_tiles(axes, large, small)))
     taps = axes[0].kernel * axes[1].kernel
     work.add(name, found, small.size * taps * _WORK)
+    if back is not None and _is_planes(back):
+        batch, channels, *plane = _lift(back).shape
+        size = plane[0] * plane[1]
+        turned = steps(_lift(target))
+        work.add("pad", (batch, work.keep(target), turned[0], 1, size, 1, channels, channels, 0, 1,
+                         1, channels, 0, 0, work.keep(back), steps(back)[0]))  # fmt: skip
     return work.call()
+
+
+def _is_planes(array: Any) -> bool:
+    """Whether an array holds plane after plane, and its channels thus lie far apart."""
+    return array.flags.c_contiguous and array.shape[1] > 1 and array.size > array.shape[1]
+
+
+def _rows_of(k: KernelArgs, work: Work, array: Any, *, copy: bool) -> Any:
+    """Scratch memory [N, C, ...] whose channels lie last, with the values where `copy` says so;
+    the array itself where it does not hold planes."""
+    if not _is_planes(array):
+        return array
+    batch, channels, *plane = array.shape
+    rows = np.moveaxis(k.scratch((batch, *plane, channels), array.dtype), -1, 1)
+    if copy:
+        step, size = steps(array)[0], array.size // (batch * channels)
+        work.add("pad", (batch, work.keep(array), step, 1, channels, 1, size, size, 0, 1,
+                         1, size, 0, 0, work.keep(rows), step))  # fmt: skip
+    return rows
 
 
 def _factors(

@@ -1,0 +1,170 @@
+"""Random nets over images: memory layouts, tails and libraries change no number."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opscope
+from opscope.framework.base.errors import OpscopeError
+from opscope.framework.fusion import compiler
+
+SWITCHES = {
+    "OPSCOPE_LIBRARIES": ("packed,direct,mkl,blas,xp", "packed,mkl,blas,xp"),
+    "OPSCOPE_CHANNELS_LAST": ("1", "0"),
+    "OPSCOPE_TAILS": ("1", "0"),
+    "OPSCOPE_FUSE": ("1", "0"),
+    "OPSCOPE_REUSE": ("1", "0"),
+    "OPSCOPE_INPLACE": ("1", "0"),
+}
+SEEDS = range(8)
+
+
+def layer(b: Any, rng: np.random.Generator, x: Any) -> Any:
+    """One more layer over images, or x where it does not fit."""
+    n, channels, high, wide = x.shape
+    kind = rng.choice(
+        ["conv", "conv", "conv relu", "conv relu pool", "conv pool", "norm", "norm", "relu", "add",
+         "tanh", "max", "avg", "depthwise", "join", "scale", "up", "swap"]
+    )  # fmt: skip
+    if kind.startswith("conv"):
+        made = b.conv2d(
+            x,
+            filters=int(rng.choice([2, 8, 16, 24])),
+            kernel=int(rng.choice([1, 3])),
+            stride=int(rng.choice([1, 1, 2])),
+            padding="same",
+            bias=bool(rng.integers(2)),
+            activation="relu" if "relu" in kind else "",
+        )
+        if "pool" in kind and min(made.shape[2:]) > 2:
+            made = b.max_pool2d(made, kernel=[2, 2], stride=[int(rng.integers(1, 3))])
+        return made
+    if kind == "norm":
+        return b.batch_norm(x)
+    if kind in ("relu", "tanh"):
+        return getattr(b, kind)(x)
+    if kind == "add":
+        return x + b.conv2d(x, filters=channels, kernel=3, padding="same")
+    if kind in ("max", "avg"):
+        if min(high, wide) < 3:
+            return x
+        return getattr(b, f"{kind}_pool2d")(x, kernel=[3, 3], stride=[2], padding=[1])
+    if kind == "depthwise":
+        return b.conv2d(x, filters=channels, kernel=3, padding=[1], groups=channels)
+    if kind == "join":
+        return b.concat([x, b.tanh(x)], axis=1) if channels < 40 else x
+    if kind == "scale":
+        return x * b.parameter(b.unique_name("factor"), [channels, 1, 1], "uniform")
+    if kind == "up":
+        return b.conv_transpose2d(x, filters=5, kernel=2)
+    return b.transpose(x, perm=[0, 1, 3, 2])
+
+
+def results(seed: int, train: bool) -> dict[str, np.ndarray]:
+    """Cost, some values on the way and the parameters after two steps."""
+    rng = np.random.default_rng(seed)
+    b = opscope.NetBuilder(f"images{seed}", dtype="float64")
+    first = b.input("x", [3, int(rng.choice([1, 3, 16])), 9, 8], "float64")
+    x, shown = first, []
+    for _ in range(int(rng.integers(3, 9))):
+        x = layer(b, rng, x)
+        if rng.random() < 0.15:
+            shown.append(x.name)
+    cost = b.mean(x * x)
+    if train:
+        b.backward_from(cost)
+        b.add_optimization(learning_rate=0.01, type="sgd")
+    scope = opscope.Scope()
+    b.initialize(scope)
+    fill = np.random.default_rng(seed)
+    names = [name for name in sorted(scope.names()) if scope.var(name).array is not None]
+    for name in names:
+        array = scope.var(name).array
+        if array is not None and array.dtype == np.float64:
+            array[...] = fill.uniform(0.2, 0.5, array.shape) * fill.choice([-1, 1], array.shape)
+            if "variance" in name:
+                array[...] = np.abs(array)
+    scope.var("x").set(fill.standard_normal(first.shape))
+    fetched = [cost.name, *dict.fromkeys(shown)]
+    net = b.bound_net(frozenset(fetched), train)
+    context = opscope.OpContext(train=train, live_out=fetched)
+    for _ in range(2):
+        net.run(scope, context)
+    return {name: np.array(scope.var(name).array) for name in (*fetched, *names)}
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_switch_changes_a_number(
+    seed: int, train: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = [{name: off for name, (_, off) in SWITCHES.items()}]
+    ways.append({name: on for name, (on, _) in SWITCHES.items()})
+    for name, (on, off) in itertools.islice(SWITCHES.items(), 4):
+        ways.append(ways[1] | {name: off})
+        ways.append(ways[0] | {name: on})
+    want = None
+    for way in ways:
+        for name, value in way.items():
+            monkeypatch.setenv(name, value)
+        found = results(seed, train)
+        want = found if want is None else want
+        for name, array in found.items():
+            scale = max(np.abs(want[name]).max(initial=0), 1e-3)
+            assert np.abs(array - want[name]).max(initial=0) <= 1e-8 * scale, (name, way)
+
+
+def plan_of(build: Any, train: bool, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The plan of a net over images of 16 channels."""
+    b = opscope.NetBuilder("plan")
+    cost = b.mean(build(b, b.input("x", [2, 16, 8, 8])))
+    if train:
+        b.backward_from(cost)
+    scope = opscope.Scope()
+    b.initialize(scope)
+    scope.var("x").set(np.ones((2, 16, 8, 8), np.float32))
+    net = b.bound_net(frozenset([cost.name]), train)
+    net.run(scope, opscope.OpContext(train=train, live_out=[cost.name]))
+    return next(reversed(scope.bound["frames"].values())).plan
+
+
+@pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
+def test_what_lies_with_its_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    def block(b: Any, x: Any) -> Any:
+        y = b.relu(b.batch_norm(b.conv2d(x, filters=16, kernel=3, padding="same", name="first")))
+        return b.softmax(b.conv2d(b.relu(y), filters=8, kernel=3, name="second"), axis=1)
+
+    plan = plan_of(block, False, monkeypatch)
+    assert {"first", "batch_norm_0"} <= plan.channels_last
+    assert "second" not in plan.channels_last  # softmax takes the usual order
+    monkeypatch.setenv("OPSCOPE_CHANNELS_LAST", "0")
+    assert not plan_of(block, False, monkeypatch).channels_last
+    monkeypatch.setenv("OPSCOPE_CHANNELS_LAST", "1")
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", "mkl,blas,xp")
+    assert not plan_of(block, False, monkeypatch).channels_last
+
+
+@pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
+def test_a_convolution_and_its_tail_are_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def block(b: Any, x: Any) -> Any:
+        return b.max_pool2d(b.conv2d(x, filters=8, kernel=3, activation="relu"), kernel=[2, 2])
+
+    def types(train: bool) -> list[list[str]]:
+        plan = plan_of(block, train, monkeypatch)
+        return [[op.type for op in step.operators] for step in plan.steps]
+
+    assert ["conv2d", "relu", "max_pool2d"] in types(False)
+    assert ["conv2d", "relu"] in types(True)  # the gradient reads what the pooling reads
+    monkeypatch.setenv("OPSCOPE_TAILS", "0")
+    assert ["conv2d"] in types(False)
+
+
+@pytest.mark.parametrize("name", ["OPSCOPE_TAILS", "OPSCOPE_CHANNELS_LAST"])
+def test_wrong_values_of_switches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "yes")
+    with pytest.raises(OpscopeError, match=f"{name}=yes: want one of 0, 1"):
+        results(0, False)
