@@ -291,5 +291,8 @@ def _kind(array: np.ndarray, rank: int) -> str:
     return _KINDS[array.dtype]
 
 
-def _bytes(array: np.ndarray, kind: str) -> bytes:
-    return array.astype(_FLOATS[kind], copy=False).tobytes()
+def _bytes(array: np.ndarray, kind: str) -> bytes | memoryview:
+    """The bytes of an array, for a writer that copies them at once."""
+    if not array.size:
+        return b""
+    return np.ascontiguousarray(array, _FLOATS[kind]).data.cast("B")

@@ -300,7 +300,12 @@ class TokenWriter:
         check_kind(path, str | os.PathLike, "the path of a file")
         write_atomically(path, self.getvalue())
 
-    def write_raw(self, data: str | bytes) -> None:
+    def take(self) -> bytearray:
+        """The same without a copy; what is written from now on stands behind nothing."""
+        data, self._data = self._data, bytearray()
+        return data
+
+    def write_raw(self, data: str | bytes | memoryview) -> None:
         """Text (as UTF-8) or bytes just as they are, in either mode."""
         self._data += data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
 

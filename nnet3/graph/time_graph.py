@@ -117,10 +117,13 @@ class TimeRows:
         at = outside + np.arange(len(times))
         node, x_of = self.units.rule[unit], np.full(len(times), self._x)
         for source, t, x in self.topology.dependencies(node, times, x_of):
-            if (x != self._x).any():
+            if x is not x_of and (x != self._x).any():
                 return None
             to = np.broadcast_to(t, times.shape) - self._first
             to = np.where((to >= outside) & (to < outside + len(times)), to, 0)
+            if not isinstance(source, np.ndarray):
+                jumps.append(_Jump([(source, at, to)]))
+                continue
             sources = np.broadcast_to(source, times.shape)
             masks = [(one, sources == one) for one in distinct(sources).tolist()]
             jumps.append(_Jump([(one, at[mask], to[mask]) for one, mask in masks]))

@@ -11,7 +11,7 @@ from functools import lru_cache
 KALDIS_CHUNK = 50
 """Output frames of a chunk in Kaldi's programs, where no option says another number."""
 
-_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # lengths of chunks, in shortest ones
+_STEPS = (*range(1, 17), 18, 20, 22, 24, 28, 32)  # lengths of chunks, in shortest ones
 _START = 30  # what a further chunk costs by itself, in input frames
 
 

@@ -467,15 +467,20 @@ class ChunkComputer(UtteranceComputer):
             for name, matrix in given.items():
                 computer.accept_input(name, matrix, quiet=True)
             computer.run()
-            output = computer.get_output("output")
-        if self.log_priors is not None:
-            output -= self.log_priors
+            output = computer.get_output("output", copy=False)
+            of_chunks = output.reshape(len(chunks), -1, self.output_dim)
+            for chunk, rows in zip(chunks, of_chunks, strict=True):
+                self._put(rows[: chunk.count], results[chunk.utterance][chunk.first :])
+
+    def _put(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write output rows, less the priors and scaled, to the first rows of `out`."""
+        out = out[: len(rows)]
+        if self.log_priors is None:
+            out[:] = rows
+        else:
+            np.subtract(rows, self.log_priors, out=out)
         if self.options.acoustic_scale != 1:
-            output *= np.float32(self.options.acoustic_scale)
-        for chunk, rows in zip(
-            chunks, output.reshape(len(chunks), -1, self.output_dim), strict=True
-        ):
-            results[chunk.utterance][chunk.first : chunk.first + chunk.count] = rows[: chunk.count]
+            out *= np.float32(self.options.acoustic_scale)
 
     def request(self, shape: Shape, count: int) -> ComputationRequest:
         """The request for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""

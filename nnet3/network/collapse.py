@@ -10,6 +10,8 @@ defaults of its options.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ...framework.base.errors import check_kind
@@ -59,7 +61,8 @@ def collapse_model(nnet: Nnet) -> tuple[int, int]:
 
     before = len(nnet.components)
     for _ in range(_MOST_ROUNDS):
-        changed = [_collapse_node(nnet, i) for i in range(1, len(nnet.nodes))]
+        numbers = {node.name: i for i, node in enumerate(nnet.nodes)}
+        changed = [_collapse_node(nnet, i, numbers) for i in range(1, len(nnet.nodes))]
         if not any(changed):
             break
     added = len(nnet.components)
@@ -69,16 +72,22 @@ def collapse_model(nnet: Nnet) -> tuple[int, int]:
     return added - before, added - len(nnet.components)
 
 
-def _collapse_node(nnet: Nnet, i: int) -> bool:
-    """Join the component of node `i` with the one that it reads; whether it was done."""
+def _collapse_node(nnet: Nnet, i: int, numbers: Mapping[str, int]) -> bool:
+    """Join the component of node `i` with the one that it reads; whether it was done.
+
+    Args:
+        numbers: of the nodes by name.
+    """
     node, feed = nnet.nodes[i], nnet.nodes[i - 1]
     if node.kind != COMPONENT or feed.descriptor is None:
         return False
     names = {_only_node(part) for part in feed.descriptor.parts}
     read = names.pop()
-    if names or read is None or nnet.node(read).kind != COMPONENT:
+    if names or read not in numbers:
         return False
-    j = nnet.nodes.index(nnet.node(read))
+    j = numbers[read]
+    if nnet.nodes[j].kind != COMPONENT:
+        return False
     first, second = nnet.nodes[j].component, node.component
     joined = f"{first}.{second}"
     if joined not in nnet.components:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.backend import Place
+from ...framework.base.backend import Place, to_host
 from ...framework.base.errors import ShapeError, VariableError, check_kind, nearest
 from ...framework.base.python.cached import new_rlock
 from ...framework.base.scope import Scope, Variable
@@ -190,8 +190,11 @@ class NnetComputer:
         else:
             self._net.run(self._scope, begin=begin, end=end)
 
-    def get_output(self, name: str) -> np.ndarray:
+    def get_output(self, name: str, *, copy: bool = True) -> np.ndarray:
         """The value of an output node, or, after the backward part, the derivative at an input.
+
+        Args:
+            copy: False: where it lies, to be read and left alone; the next run writes over it.
 
         Raises:
             VariableError: there is no such thing, or it is not computed yet.
@@ -199,11 +202,11 @@ class NnetComputer:
         if self._kind(f"output.{name}") == OUTPUT:
             if not self._ran_forward:
                 raise VariableError(f"output '{name}' is not computed yet: call run()")
-            return self._value(f"output.{name}")
+            return self._value(f"output.{name}", copy)
         if self._kind(f"input_deriv.{name}") == OUTPUT:
             if not self._ran_backward:
                 raise VariableError(f"the derivative at '{name}' is not computed yet")
-            return self._value(f"input_deriv.{name}")
+            return self._value(f"input_deriv.{name}", copy)
         raise VariableError(f"the computation gives no '{name}'; it gives {self._listed(OUTPUT)}")
 
     def model_derivative(self) -> np.ndarray:
@@ -236,8 +239,9 @@ class NnetComputer:
             if var.kind == STATE and var.dtype == np.float64:
                 set_statistic(*self._component(var.name), self._value(var.name))
 
-    def _value(self, variable: str) -> np.ndarray:
-        return self._scope.get(variable).numpy()
+    def _value(self, variable: str, copy: bool = True) -> np.ndarray:
+        found = self._scope.get(variable)
+        return found.numpy() if copy else to_host(found.array)
 
     def _kind(self, variable: str) -> int | None:
         var = self._vars.get(variable)

@@ -236,7 +236,7 @@ def key_bytes(key: str) -> bytes:
     return head.getvalue()
 
 
-def value_bytes(kind: str | Kind, value: Any, binary: bool) -> bytes:
+def value_bytes(kind: str | Kind, value: Any, binary: bool) -> bytearray:
     """A value as it stands in an archive, with its header.
 
     Raises:
@@ -245,7 +245,7 @@ def value_bytes(kind: str | Kind, value: Any, binary: bool) -> bytes:
     kind = kind_of(kind)
     body = kind.writer(binary)
     kind.write(body, value)
-    return body.getvalue()
+    return body.take()
 
 
 class TableWriter:
@@ -302,7 +302,7 @@ class TableWriter:
         """
         self.write_encoded(key, value_bytes(self._kind, value, self.specifier.binary))
 
-    def write_encoded(self, key: str, data: bytes) -> None:
+    def write_encoded(self, key: str, data: bytes | bytearray) -> None:
         """Write one entry whose value is there as `value_bytes` gives it, of the writer's form.
 
         Raises:
@@ -316,7 +316,7 @@ class TableWriter:
             if self._script is not None:
                 line = f"{key} {self.specifier.archive}:{self._offset}\n"
                 self._put(self._script, line.encode("utf-8", "surrogateescape"))
-            self._put(self._archive, head + data)
+            self._put(self._archive, head, data)
             self._offset += len(data)
         self.count += 1
 
@@ -350,13 +350,14 @@ class TableWriter:
             name = self.specifier.archive or self.specifier.script
             raise SaveError(f"cannot write {name}: {error.strerror or error}") from error
 
-    def _put(self, file: IO[bytes], data: bytes) -> None:
+    def _put(self, file: IO[bytes], *parts: bytes | bytearray) -> None:
         with self._naming():
-            file.write(data)
+            for part in parts:
+                file.write(part)
             if self.specifier.flush:
                 file.flush()
 
-    def _write_alone(self, key: str, data: bytes) -> None:
+    def _write_alone(self, key: str, data: bytes | bytearray) -> None:
         if (line := self._targets.get(key)) is not None:
             try:
                 with open_output(line.name, pipes=self._pipes, listed=True) as file:

@@ -75,7 +75,7 @@ class _Shard:
             "cpu_seconds": round(time.process_time(), 3),
         }
 
-    def _put(self, file: BinaryIO, written: Any, data: bytes) -> int:
+    def _put(self, file: BinaryIO, written: Any, data: bytes | bytearray) -> int:
         file.write(data)
         written.update(data)
         return len(data)
@@ -98,7 +98,7 @@ class _Shard:
             check_columns(place.place, len(value), value.shape[1], input_dim)
             yield place.key, value
 
-    def _scores(self, scorer: Scorer, group: list[Keyed]) -> Iterator[tuple[str, bytes]]:
+    def _scores(self, scorer: Scorer, group: list[Keyed]) -> Iterator[tuple[str, bytearray]]:
         """Keys and values of a group as they stand in an archive."""
         if not group:
             return
