@@ -37,7 +37,14 @@ _HOMES = {
     **dict.fromkeys(("transcribe", "recognised", "Transcript", "Spoken"), ".recognise.transcript"),
     **dict.fromkeys(("KaldiRecognizer", "EndpointerMode"), ".recognise.kaldi_recognizer"),
     **dict.fromkeys(("Recogniser",), ".recognise.recogniser"),
-    **dict.fromkeys(("align",), ".alignment.align"),
+    **dict.fromkeys(
+        (
+            *("SetLogLevel", "GpuInit", "GpuThreadInit", "list_models", "list_languages"),
+            *("SpkModel", "BatchModel", "BatchRecognizer", "Processor"),
+        ),
+        ".recognise.vosk_names",
+    ),
+    "align": ".alignment.align",
     "AlignOptions": ".alignment.path",
     **dict.fromkeys(("Alignment", "AlignedWord", "AlignedPhone"), ".alignment.result"),
     **dict.fromkeys(("Utterance", "Word", "Phone", "Alternative"), ".recognise.utterance"),

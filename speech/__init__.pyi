@@ -58,6 +58,15 @@ from .recognise.utterance import Alternative as Alternative
 from .recognise.utterance import Phone as Phone
 from .recognise.utterance import Utterance as Utterance
 from .recognise.utterance import Word as Word
+from .recognise.vosk_names import BatchModel as BatchModel
+from .recognise.vosk_names import BatchRecognizer as BatchRecognizer
+from .recognise.vosk_names import GpuInit as GpuInit
+from .recognise.vosk_names import GpuThreadInit as GpuThreadInit
+from .recognise.vosk_names import Processor as Processor
+from .recognise.vosk_names import SetLogLevel as SetLogLevel
+from .recognise.vosk_names import SpkModel as SpkModel
+from .recognise.vosk_names import list_languages as list_languages
+from .recognise.vosk_names import list_models as list_models
 from .search.decoder import BestPath as BestPath
 from .search.decoder import Decoder as Decoder
 from .search.options import SearchOptions as SearchOptions

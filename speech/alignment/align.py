@@ -161,6 +161,10 @@ def _words_of(best: BestPath, model: Model) -> list[Arc]:
         aligned, _ = word_aligned(lattice, *known, _log.warning)
     else:
         assert model.lexicon is not None
+        for label in best.words.tolist():
+            if label not in model.lexicon.words:
+                where = model.path / model.word_files[1]
+                raise FormatError(f"{where}: there is no word {label} ({model.words[label]!r})")
         aligned, _ = lexicon_aligned(lattice, model.transitions, model.lexicon, _log.warning)
         aligned = best_path(aligned)  # of several readings
     return single_path(aligned)

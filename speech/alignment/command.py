@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from functools import cache
 
 import click
 
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.untrusted.values import read_bounded
 from ...nnet3.tables.specifiers import is_specifier
 from ...nnet3.tables.tables import RandomAccessTable, read_table
 from ..audio.read import read_audio
@@ -149,9 +151,9 @@ def _items(audio: tuple[str, ...], text: str) -> list[_Item]:
             raise click.UsageError("a table of recordings stands alone")
         return _of_table(text)
     if len(audio) == 1 and text == "-":
-        said = click.get_text_stream("stdin", encoding="utf-8", errors="strict")
+        said = read_bounded(sys.stdin.buffer, "standard input")
         try:
-            return [_Item(audio[0], said.read(), "standard input")]
+            return [_Item(audio[0], said.decode(), "standard input")]
         except UnicodeDecodeError as error:
             raise FormatError(f"standard input: no text in UTF-8 (byte {error.start})") from None
     if os.path.isdir(text):

@@ -13,6 +13,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "splice-feats": ("transforms", "Put features beside their neighbours."),
     "transform-feats": ("transforms", "Multiply features with matrices."),
     "ivector-extract-online2": ("ivectors", "iVectors as an online recogniser has them."),
+    "nnet3-align-compiled": ("aligning", "Alignments of features with graphs of their texts."),
     "nnet3-latgen-faster": ("decoding", "Lattices of words of features."),
     "online2-wav-nnet3-latgen-faster": ("online_decoding", "Lattices of words of recordings."),
 }

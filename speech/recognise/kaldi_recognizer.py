@@ -9,18 +9,28 @@ import json
 import logging
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import Any, BinaryIO
+from xml.sax.saxutils import escape
 
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from .model import Model
 from .recogniser import Recogniser
-from .utterance import Utterance, Word
+from .utterance import Alternative, Utterance, Word
 
 _log = logging.getLogger(__name__)
 _SCALES = {1: 0.75, 2: 1.5, 3: 4.0}  # of rule2 to rule4, by mode
 _DIGITS = 6
+_READ = 4000  # bytes of a stream at once, as Vosk reads it
+_NO_INPUT = """<?xml version="1.0"?>
+<result grammar="default">
+<interpretation confidence="1.0">
+<instance/>
+<input><noinput/></input>
+</interpretation>
+</result>
+"""
 
 
 class EndpointerMode(Enum):
@@ -59,7 +69,7 @@ class KaldiRecognizer:
     ) -> None:
         phrases = None if grammar is None else _phrases(grammar)
         self._recogniser = Recogniser(model, rate, phrases, mode=mode)
-        self._words = self._partial_words = False
+        self._words = self._partial_words = self._nlsml = False
         self._alternatives = 0
 
     def SetWords(self, enable_words: bool) -> None:
@@ -79,6 +89,18 @@ class KaldiRecognizer:
         if max_alternatives < 0:
             raise OpscopeError(f"{max_alternatives} alternatives: want 0 at least")
         self._alternatives = int(max_alternatives)
+
+    def SetNLSML(self, enable_nlsml: bool) -> None:
+        """Whether results with alternatives are NLSML, an XML, in place of JSON."""
+        self._nlsml = bool(enable_nlsml)
+
+    def SetSpkModel(self, spk_model: object) -> None:
+        """Models of speakers are not read.
+
+        Raises:
+            OpscopeError: always, see `SpkModel`.
+        """
+        raise OpscopeError("SetSpkModel: models of speakers are not read")
 
     def SetGrammar(self, grammar: str) -> None:
         """Recognise only these phrases; "[]": whatever the model knows.
@@ -155,11 +177,38 @@ class KaldiRecognizer:
             found["partial_result"] = [_word(word) for word in words]
         return _json(found)
 
+    def SrtResult(self, stream: BinaryIO, words_per_line: int = 7) -> str:
+        """Subtitles of all that a stream of 16-bit samples holds; wants `SetWords(True)`.
+
+        Raises:
+            OpscopeError: `words_per_line` is below 1, or words are not listed.
+        """
+        if words_per_line < 1:
+            raise OpscopeError(f"words_per_line={words_per_line}: want 1 at least")
+        if not self._words or self._alternatives:
+            raise OpscopeError("SrtResult wants SetWords(True), without alternatives")
+        results: list[str] = []
+        while data := stream.read(_READ):
+            if self.AcceptWaveform(data):
+                results.append(self.Result())
+        results.append(self.FinalResult())
+        lines: list[str] = []
+        for result in results:
+            words = json.loads(result).get("result", [])
+            for at in range(0, len(words), words_per_line):
+                line = words[at : at + words_per_line]
+                text = " ".join(word["word"] for word in line)
+                period = f"{_clock(line[0]['start'])} --> {_clock(line[-1]['end'])}"
+                lines.append(f"{len(lines) + 1}\n{period}\n{text}\n\n")
+        return "".join(lines)
+
     def Reset(self) -> None:
         """Drop the utterance."""
         self._recogniser.reset()
 
     def _empty(self) -> str:
+        if self._alternatives and self._nlsml:
+            return _NO_INPUT
         if self._alternatives:
             return _json({"alternatives": [{"text": "", "confidence": 1.0}]})
         return _json({"text": ""})
@@ -170,6 +219,8 @@ class KaldiRecognizer:
         if not self._alternatives:
             words = utterance.words()
             return _json(self._entry(words) | {"text": _text(words)})
+        if self._nlsml:
+            return _nlsml(utterance.alternatives(self._alternatives))
         return _json(
             {
                 "alternatives": [
@@ -185,6 +236,27 @@ class KaldiRecognizer:
 
     def _entry(self, words: list[Word]) -> dict[str, Any]:
         return {"result": [_word(word) for word in words]} if self._words and words else {}
+
+
+def _nlsml(found: list[Alternative]) -> str:
+    """Alternatives as XML; signs of XML in words are escaped, which Vosk leaves."""
+    lines = ['<?xml version="1.0"?>', '<result grammar="default">']
+    for each in found:
+        text = escape(each.text)
+        lines += [
+            f'<interpretation grammar="default" confidence="{each.log_likelihood:.6g}">',
+            f'<input mode="speech">{text}</input>',
+            f"<instance>{text}</instance>",
+            "</interpretation>",
+        ]
+    return "\n".join([*lines, "</result>"]) + "\n"
+
+
+def _clock(seconds: float) -> str:
+    """A time in subtitles, thousandths cut off as Vosk does it."""
+    whole = round(seconds * 1_000_000) // 1000
+    minutes, rest = divmod(whole, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02},{rest % 1000:03}"
 
 
 def _word(word: Word) -> dict[str, Any]:
@@ -207,6 +279,8 @@ def _phrases(grammar: str) -> list[str]:
     Raises:
         OpscopeError: it is something else.
     """
+    if not isinstance(grammar, str):
+        raise TypeError(f"a grammar is a text, a JSON list of phrases, not {grammar!r}")
     try:
         found = json.loads(grammar)
     except (ValueError, RecursionError) as error:

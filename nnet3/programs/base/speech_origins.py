@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _LATTICES, _ONLINE = "nnet3-latgen-faster", "online2-wav-nnet3-latgen-faster"
+_ALIGN = "nnet3-align-compiled"
 
 MAIN: dict[str, dict[str, int]] = {
     " Done {} out of {} utterances.": {
@@ -56,13 +57,16 @@ MAIN: dict[str, dict[str, int]] = {
     "Estimated iVectors": {"ivector-extract-online2": 188},
     "Average objective-function": {"ivector-extract-online2": 190},
     "Average iVector length": {"ivector-extract-online2": 193},
-    "Zero-length utterance": {_LATTICES: 149},
-    "No iVector available": {_LATTICES: 157},
-    "No online iVector available": {_LATTICES: 166},
+    "No features for utterance": {_ALIGN: 142},
+    "Zero-length utterance": {_LATTICES: 149, _ALIGN: 153},
+    "No iVector available": {_LATTICES: 157, _ALIGN: 162},
+    "No online iVector available": {_LATTICES: 166, _ALIGN: 171},
     "Not decoding utterance": {_LATTICES: 199},
     "Time taken": {_LATTICES: 256},
     "Done {} utterances, failed for": {_LATTICES: 259},
-    "Overall log-likelihood per frame": {_LATTICES: 261},
+    "Overall log-likelihood per frame": {_LATTICES: 261, _ALIGN: 198},
+    "Retried {} out of": {_ALIGN: 201},
+    "Done {}, errors on": {_ALIGN: 203},
     "Did not find audio for": {_ONLINE: 210},
     "Decoded utterance": {_ONLINE: 296},
     "Decoded {} utterances, {} with errors": {_ONLINE: 302},
@@ -78,6 +82,11 @@ FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
         "Determinization finished earlier": 363,
         "Log-like per frame": 375,
         "Cost for utterance": 378,
+    },
+    (_ALIGN, "AlignUtteranceWrapper", "decoder-wrappers.cc"): {
+        "Empty decoding graph": 599,
+        "Retrying utterance": 617,
+        "Did not successfully decode": 626,
     },
     ("", "DeterminizeLatticePhonePruned", "determinize-lattice-pruned.cc"): {
         "Both --phone-determinize and": 1424,

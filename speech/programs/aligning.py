@@ -1,0 +1,266 @@
+"""nnet3-align-compiled.
+
+Source: Kaldi's `nnet3bin/nnet3-align-compiled.cc`, `decoder/decoder-wrappers.cc`,
+`hmm/hmm-utils.cc`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import click
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError, RunError
+from ...nnet3.files.kaldi_io import Reader
+from ...nnet3.files.transition_model import TransitionModel
+from ...nnet3.inference.chunks import ChunkComputer, Utterance
+from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
+from ...nnet3.programs.base.passes import chosen_passes, optimization_options
+from ...nnet3.programs.base.program import Option, program
+from ...nnet3.programs.compute import CHUNKS, IVECTORS, Utterances, chunked, tell_chunk
+from ...nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
+from ..fst.arcs import ARC, ArcFst
+from ..fst.graph import StaticGraph
+from ..search.decoder import BestPath, Decoder
+from ..search.options import SearchOptions
+from .acoustic_model import AcousticModel
+
+_SCALE = 0.1  # Kaldi's acoustic scale where it aligns
+_MIN_ACTIVE = 20  # of Kaldi's FasterDecoder
+_LEAST = 1e-10  # probability of leaving a state, where loops leave nothing
+
+
+@program(
+    "nnet3-align-compiled",
+    "Align features given nnet3 neural net model; graphs are those of compile-train-graphs, without"
+    " the probabilities of transitions.",
+    (
+        "<nnet-in>",
+        "<graphs-rspecifier>",
+        "<features-rspecifier>",
+        "<alignments-wspecifier>",
+        "[<scores-wspecifier>]",
+    ),
+    *(replace(each, default=_SCALE) if each.name == "acoustic-scale" else each for each in CHUNKS),
+    Option("beam", 200.0, "Decoding beam used in alignment"),
+    Option("retry-beam", 0.0, "Decoding beam of a second try; 0: there is none"),
+    Option("careful", False, "Detect alignments that fail: the graph may begin again at its end"),
+    Option("transition-scale", 1.0, "Scale of transition probabilities [relative to acoustics]"),
+    Option(
+        "self-loop-scale",
+        1.0,
+        "Scale of self-loop versus non-self-loop log probs [relative to acoustics]",
+    ),
+    Option(
+        "write-per-frame-acoustic-loglikes",
+        "",
+        "Wspecifier of the acoustic log-likelihood of each frame, a vector for each utterance",
+    ),
+    *IVECTORS,
+    GPU,
+    *DEBUG,
+    *optimization_options(),
+)
+def nnet3_align_compiled(
+    options: SimpleNamespace, model: str, graphs: str, features: str, alignments: str, scores: str
+) -> None:
+    _check_beams(options.beam, options.retry_beam)
+    acoustic = AcousticModel.read(model)
+    network = acoustic.network
+    reader = Reader(network.transition_model, name=model, binary=network.binary)
+    costs = transition_costs(
+        TransitionModel.read_from(reader), options.transition_scale, options.self_loop_scale
+    )
+    how = True, chosen_place(options.use_gpu), chosen_passes(options)
+    with errors_tell(model):
+        computer = ChunkComputer(network, chunked(options), *how)
+    tell_chunk(options, computer)
+    inputs = Utterances(options, features)
+    waiting: list[ArcFst] = []
+    with contextlib.ExitStack() as stack:
+        made = _Outputs(options, stack, alignments, scores)
+        aligning = _Aligning(options, acoustic, made)
+        found = _with_graphs(inputs, graphs, features, waiting)
+        for key, matrix in computer.compute_all(found):
+            fst = with_costs(waiting.pop(0), costs, f"{graphs}: {key}")
+            aligning.utterance(key, looped(fst) if options.careful else fst, matrix)
+    aligning.tell(inputs.failed)
+
+
+def _check_beams(beam: float, retry: float) -> None:
+    if not (beam > 0 and math.isfinite(beam)) or (retry and not beam < retry < math.inf):
+        raise OpscopeError(f"Beams do not make sense: beam {beam:g}, retry-beam {retry:g}")
+
+
+def transition_costs(
+    model: TransitionModel, transition_scale: float, self_loop_scale: float
+) -> np.ndarray:
+    """The cost of each transition-id, float32, [transition-ids + 1].
+
+    Args:
+        transition_scale: of the choice among transitions that leave their state.
+        self_loop_scale: of staying in the state or leaving it.
+
+    Raises:
+        FormatError: the model has no probability for a transition.
+    """
+    known = model.transitions()
+    logs = model.log_probs.astype(np.float32)
+    if len(logs) != len(known.state):
+        raise FormatError(
+            f"the transition model has {len(logs)} probabilities of {len(known.state)} transitions"
+        )
+    if transition_scale == self_loop_scale:
+        return -(logs * np.float32(transition_scale))
+    leaving = np.zeros(int(known.state.max(initial=0)) + 1, np.float32)
+    loops = np.flatnonzero(known.is_loop)
+    stays = np.exp(logs[loops].astype(np.float64))
+    leaving[known.state[loops]] = np.log(np.maximum(1 - stays, _LEAST))
+    leaves = leaving[known.state]
+    loop, other = np.float32(self_loop_scale), np.float32(transition_scale)
+    return -np.where(known.is_loop, loop * logs, loop * leaves + other * (logs - leaves))
+
+
+def with_costs(fst: ArcFst, costs: np.ndarray, what: str) -> ArcFst:
+    """A graph with the costs of transition-ids added.
+
+    Raises:
+        FormatError: an input label is no transition-id.
+    """
+    arcs = fst.arcs.copy()
+    wrong = np.flatnonzero((arcs["ilabel"] < 0) | (arcs["ilabel"] >= len(costs)))
+    if len(wrong):
+        raise FormatError(
+            f"{what}: invalid symbol {arcs['ilabel'][wrong[0]]} on graph input side: the model has"
+            f" transition-ids up to {len(costs) - 1}"
+        )
+    arcs["weight"] += np.where(arcs["ilabel"] > 0, costs[arcs["ilabel"]], np.float32(0))
+    return ArcFst(fst.start, fst.final, fst.begin, arcs)
+
+
+def looped(fst: ArcFst) -> ArcFst:
+    """A graph that may go through another time behind its end, and never end there.
+
+    What fits better with more of the text than there is does not reach a final state.
+    """
+    states = fst.states
+    ends = np.flatnonzero(np.isfinite(fst.final))
+    added = np.zeros(len(ends) + 1, ARC)
+    added["weight"][:-1] = fst.final[ends]
+    added["nextstate"][:-1] = 2 * states  # the state that both ends in and begins again
+    added["nextstate"][-1] = states + fst.start
+    again = fst.arcs.copy()
+    again["nextstate"] += states
+    source = np.concatenate([fst.source(), fst.source() + states, ends, [2 * states]])
+    arcs = np.concatenate([fst.arcs, again, added])
+    order = np.argsort(source, kind="stable")
+    begin = np.searchsorted(source[order], np.arange(2 * states + 2)).astype(np.int64)
+    final = np.full(2 * states + 1, np.inf, np.float32)
+    final[-1] = 0
+    return ArcFst(fst.start, final, begin, arcs[order])
+
+
+def _with_graphs(
+    inputs: Utterances, graphs: str, features: str, waiting: list[ArcFst]
+) -> Iterator[Utterance]:
+    """The utterances of a table of graphs; the graph of each is appended to `waiting`."""
+    table = RandomAccessTable(features, "matrix")
+    for key, fst in read_table(graphs, "fst"):
+        matrix = table.get(key)
+        if matrix is None:
+            inputs.fail(f"No features for utterance {key}")
+        elif not 0 <= fst.start < fst.states:
+            inputs.fail(f"Empty decoding graph for {key}")
+        elif (utterance := inputs.utterance(key, matrix)) is not None:
+            waiting.append(ArcFst.of(fst))
+            yield utterance
+
+
+class _Outputs:
+    """The tables that are written."""
+
+    def __init__(
+        self, options: SimpleNamespace, stack: contextlib.ExitStack, alignments: str, scores: str
+    ) -> None:
+        frames = options.write_per_frame_acoustic_loglikes
+        self._alignments = stack.enter_context(TableWriter(alignments, "int_vector"))
+        self._scores = stack.enter_context(TableWriter(scores, "float")) if scores else None
+        self._frames = stack.enter_context(TableWriter(frames, "vector")) if frames else None
+
+    def write(self, key: str, best: BestPath, frames: np.ndarray) -> None:
+        """Write the path of an utterance.
+
+        Args:
+            frames: the log-likelihood of each.
+        """
+        self._alignments.write(key, best.transition_ids)
+        if self._scores is not None:
+            self._scores.write(key, -(best.graph_cost + best.acoustic_cost))
+        if self._frames is not None:
+            self._frames.write(key, frames)
+
+
+class _Aligning:
+    """Aligns utterances, and counts."""
+
+    def __init__(self, options: SimpleNamespace, model: AcousticModel, made: _Outputs) -> None:
+        self._options, self._model, self._made = options, model, made
+        self._program = options.program
+        self._scale = float(np.float32(options.acoustic_scale))
+        self._done = self._failed = self._retried = self._frames = 0
+        self._likelihood = 0.0
+
+    def utterance(self, key: str, fst: ArcFst, loglikes: np.ndarray) -> None:
+        """Align an utterance, of which the network gave scaled log-likelihoods."""
+        options, warn = self._options, self._program.warn
+        graph = StaticGraph.of(fst)
+        best = self._searched(key, graph, loglikes, options.beam)
+        if not best.final and options.retry_beam:
+            self._retried += 1
+            warn(f"Retrying utterance {key} with beam {options.retry_beam:g}")
+            best = self._searched(key, graph, loglikes, options.retry_beam)
+        if not best.final:
+            warn(f"Did not successfully decode file {key}, len = {len(loglikes)}")
+            self._failed += 1
+            return
+        rows = loglikes[np.arange(len(loglikes)), self._model.pdfs[best.transition_ids]]
+        self._made.write(key, best, rows / np.float32(self._scale or 1))
+        self._likelihood -= (best.graph_cost + best.acoustic_cost) / (self._scale or 1)
+        self._frames += len(loglikes)
+        self._done += 1
+
+    def _searched(
+        self, key: str, graph: StaticGraph, loglikes: np.ndarray, beam: float
+    ) -> BestPath:
+        """The best path; where there is none at all, one that does not end."""
+        search = SearchOptions(beam=beam, min_active=_MIN_ACTIVE)
+        outputs = self._model.ids.num_pdfs
+        decoder = Decoder(graph, self._model.pdfs, search, outputs=outputs)
+        try:
+            with errors_tell(key):
+                decoder.accept(loglikes)
+                return decoder.best_path()
+        except RunError as error:
+            self._program.warn(str(error))
+            nothing = np.empty(0, np.int32)
+            return BestPath(nothing, nothing, nothing, 0.0, 0.0, final=False)
+
+    def tell(self, failed: int) -> None:
+        """Log the counts; no output at all is a failure.
+
+        Args:
+            failed: utterances that were not aligned.
+        """
+        log = self._program.log
+        failed += self._failed
+        mean = self._likelihood / self._frames if self._frames else math.nan
+        log(f"Overall log-likelihood per frame is {mean:g} over {self._frames} frames.")
+        log(f"Retried {self._retried} out of {self._done + failed} utterances.")
+        log(f"Done {self._done}, errors on {failed}")
+        if not self._done:
+            raise click.exceptions.Exit(1)

@@ -1,0 +1,180 @@
+"""The names of Vosk's Python package: what each gives, or the clear error that it gives here."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import logging
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+import opscope.speech
+from opscope.framework.base.errors import OpscopeError
+from opscope.speech import (
+    KaldiRecognizer,
+    Model,
+    SetLogLevel,
+    SpkModel,
+    read_audio,
+)
+from opscope.speech.search import compiled
+from speech_data import reference, vosk_model
+from speech_models import RATE, small_files, speech, write_files
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    folder = tmp_path_factory.mktemp("small")
+    return Model(write_files(small_files(folder / "parts"), folder / "model"))
+
+
+_INSIDE = {"open_dll", "tqdm", "urlretrieve"}
+_DOWNLOADS = {
+    *("get_model_path", "get_model_by_name", "get_model_by_lang"),
+    *("download_model", "download_progress_hook"),
+}
+"""What `Model` of Vosk has to look for models and to download them; ours looks inside."""
+
+
+def test_every_public_name_of_vosk_is_there() -> None:
+    vosk = pytest.importorskip("vosk")
+    names = {
+        name
+        for name, value in vars(vosk).items()
+        if (inspect.isclass(value) or inspect.isfunction(value))
+        and value.__module__ == vosk.__name__
+    }
+    names -= _INSIDE
+    assert len(names) >= 10
+    assert [name for name in sorted(names) if not hasattr(opscope.speech, name)] == []
+    for kind in ("Model", "KaldiRecognizer"):
+        theirs = {name for name in vars(getattr(vosk, kind)) if not name.startswith("_")}
+        ours = getattr(opscope.speech, kind)
+        lacking = {name for name in theirs - _DOWNLOADS if not hasattr(ours, name)}
+        assert lacking == set()
+        for name in theirs - _DOWNLOADS:
+            wanted = list(inspect.signature(getattr(getattr(vosk, kind), name)).parameters)
+            assert list(inspect.signature(getattr(ours, name)).parameters)[: len(wanted)] == wanted
+
+
+def test_what_is_not_there_is_told(small: Model) -> None:
+    module = opscope.speech
+    for call in (module.list_models, module.list_languages):
+        with pytest.raises(OpscopeError, match="nothing is downloaded here"):
+            call()
+    for name, told in (
+        ("SpkModel", "models of speakers are not read"),
+        ("BatchModel", "opscope transcribe --jobs N"),
+        ("BatchRecognizer", "opscope transcribe --jobs N"),
+        ("Processor", "not rewritten"),
+    ):
+        with pytest.raises(OpscopeError, match=f"{name}: .*{told}"):
+            getattr(module, name)("folder")
+    recognizer = KaldiRecognizer(small, RATE)
+    with pytest.raises(OpscopeError, match="speakers"):
+        recognizer.SetSpkModel(object.__new__(SpkModel))
+    with pytest.raises(TypeError, match="a grammar is a text"):
+        KaldiRecognizer(small, RATE, 5)  # pyright: ignore
+
+
+def test_log_level_and_gpus(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("opscope")
+    before = logger.level
+    try:
+        for level, wanted in ((-1, logging.WARNING), (0, logging.INFO), (3, logging.DEBUG)):
+            SetLogLevel(level)
+            assert logger.level == wanted
+    finally:
+        logger.setLevel(before)
+    opscope.speech.GpuInit()
+    opscope.speech.GpuThreadInit()
+    assert "recognisers compute on the CPU" in caplog.text
+
+
+def test_subtitles_of_a_stream(small: Model) -> None:
+    recognizer = KaldiRecognizer(small, RATE)
+    audio = speech("ab c ba")
+    with pytest.raises(OpscopeError, match=r"wants SetWords\(True\)"):
+        recognizer.SrtResult(io.BytesIO(audio.tobytes()))
+    recognizer.SetWords(True)
+    with pytest.raises(OpscopeError, match="words_per_line=0"):
+        recognizer.SrtResult(io.BytesIO(b""), 0)
+    found = recognizer.SrtResult(io.BytesIO(audio.tobytes()), 2)
+    lines = found.split("\n")
+    assert (lines[0], lines[2:5]) == ("1", ["ab c", "", "2"])
+    assert lines[1].startswith("00:00:00,") and lines[6:] == ["ba", "", ""]
+    assert recognizer.SrtResult(io.BytesIO(b"")) == ""
+
+
+def test_nlsml_is_xml(small: Model) -> None:
+    recognizer = KaldiRecognizer(small, RATE)
+    recognizer.SetNLSML(True)
+    assert json.loads(recognizer.Result()) == {"text": ""}  # Vosk: only with alternatives
+    recognizer.SetMaxAlternatives(2)
+    tree = ElementTree.fromstring(recognizer.Result())
+    assert tree.find("interpretation/input/noinput") is not None
+    recognizer.AcceptWaveform(speech("ab c").tobytes())
+    tree = ElementTree.fromstring(recognizer.FinalResult())
+    assert tree.attrib == {"grammar": "default"}
+    first = tree[0]
+    assert first.findtext("input") == first.findtext("instance") == "ab c"
+    assert float(first.attrib["confidence"]) < 1e9
+
+
+_VOSK = """
+import sys, vosk
+vosk.SetLogLevel(-1)
+model = vosk.Model(sys.argv[1])
+recogniser = vosk.KaldiRecognizer(model, 16000)
+recogniser.SetWords(True)
+data = open(sys.argv[2], "rb").read()[44:]
+import io
+print(recogniser.SrtResult(io.BytesIO(data), 3), end="", flush=True)
+print("======")
+recogniser = vosk.KaldiRecognizer(model, 16000)
+recogniser.SetMaxAlternatives(3)
+recogniser.SetNLSML(True)
+print(recogniser.Result(), end="")
+recogniser.AcceptWaveform(data)
+print(recogniser.FinalResult(), end="")
+"""
+
+
+@pytest.mark.skipif(not compiled.available(), reason="no compiler: the search takes a minute")
+def test_subtitles_and_nlsml_beside_vosk(tmp_path_factory: pytest.TempPathFactory) -> None:
+    pytest.importorskip("vosk")
+    folder = tmp_path_factory.mktemp("vosk")
+    for path in sorted(vosk_model().rglob("*")):
+        target = folder / path.relative_to(vosk_model())
+        target.mkdir() if path.is_dir() else target.symlink_to(path)
+    config = folder / "conf" / "mfcc.conf"
+    text = config.read_text()
+    config.unlink()
+    config.write_text(f"{text}\n--dither=0\n")
+    path = reference("u1.wav")
+    call = [sys.executable, "-c", _VOSK, str(folder), str(path)]
+    told = subprocess.run(call, capture_output=True, timeout=300, check=True).stdout.decode()
+    subtitles, nlsml = told.split("======\n")
+    model = Model(folder)
+    recognizer = KaldiRecognizer(model, 16000)
+    recognizer.SetWords(True)
+    data = read_audio(path).channel().astype("<i2").tobytes()
+    assert recognizer.SrtResult(io.BytesIO(data), 3) == subtitles
+    assert subtitles.count("-->") == 2
+    recognizer = KaldiRecognizer(model, 16000)
+    recognizer.SetMaxAlternatives(3)
+    recognizer.SetNLSML(True)
+    made = recognizer.Result()
+    recognizer.AcceptWaveform(data)
+    made += recognizer.FinalResult()
+    for ours, theirs in zip(made.splitlines(), nlsml.splitlines(), strict=True):
+        mine, _, confidence = ours.partition(" confidence=")
+        other, _, wanted = theirs.partition(" confidence=")
+        assert mine == other
+        if wanted:
+            numbers = [float(each.strip('">')) for each in (confidence, wanted)]
+            assert numbers[0] == pytest.approx(numbers[1], abs=3e-3)
