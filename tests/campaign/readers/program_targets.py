@@ -220,12 +220,12 @@ def _words(path: Path) -> list[str]:
 def _seeds(lines: Sequence[str]) -> Callable[[Path], Sequence[bytes]]:
     def seeds(folder: Path) -> Sequence[bytes]:
         prepare(folder)
-        return [_one_a_line(text) for text in lines]
+        return [one_a_line(text) for text in lines]
 
     return seeds
 
 
-def _one_a_line(text: str) -> bytes:
+def one_a_line(text: str) -> bytes:
     """The words of a line of a shell; quotes hold those with spaces together."""
     return "\n".join(
         part if number % 2 else part.strip().replace(" ", "\n")
@@ -234,9 +234,19 @@ def _one_a_line(text: str) -> bytes:
     ).encode()
 
 
-def _run(path: Path) -> None:
+def run_words(path: Path) -> None:
+    """Run the command line of a file."""
     with workplace(path.parent):
-        result = CliRunner().invoke(main, _words(path))
+        run_line(_words(path))
+
+
+def run_line(words: list[str]) -> None:
+    """Run a command line here.
+
+    Raises:
+        OpscopeError: it ended with a status other than 0.
+    """
+    result = CliRunner().invoke(main, words)
     error = result.exception
     if error is not None and not isinstance(error, SystemExit):
         raise error
@@ -294,11 +304,11 @@ def number(data: bytes, rng: random.Random, others: Sequence[bytes]) -> bytes:
     return b"\n".join(lines)
 
 
-_WORDS = (number, number, line, word, splice)
+WORDS = (number, number, line, word, splice)
 
 TARGETS = (
-    Target("programs", ".args", _seeds(_LINES), _run, _WORDS),
-    Target("commands", ".args", _seeds(_OWN), _run, _WORDS),
+    Target("programs", ".args", _seeds(_LINES), run_words, WORDS),
+    Target("commands", ".args", _seeds(_OWN), run_words, WORDS),
     Target("program options", ".args", _options, _parse, (*TEXT, number)),
     Target("options file", ".config", lambda _: [_CONFIG], _read_config, (*TEXT, *BYTES)),
     Target("table specifier", ".txt", lambda _: _SPECIFIERS, _specifier, (*TEXT, cut)),
