@@ -9,11 +9,10 @@ the times are.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from ...framework.base.untrusted.limits import check_limit
 from ...nnet3.lattices.lattice import CompactLattice, renumbered, single, topological_order
@@ -22,7 +21,7 @@ from .unfold import check_lattice
 
 _DELTA = single(1e-5)  # keeps words from vanishing behind empty ones of the same cost
 _MOST_ROUNDS = 100
-_ROUNDING = 1e-12  # by which equal distances may differ
+_LEAST_DIFFERENCE = math.log(sys.float_info.epsilon)
 
 
 class TimedWord(NamedTuple):
@@ -119,18 +118,26 @@ class _Decoding:
 
     def _statistics(self, places: list[int]) -> tuple[list[list[TimedWord]], float]:
         """Bins of words by place, and the mean distance."""
-        edits = _Edits(places)
         last = len(self._before) - 1
         size = 8 * (last + 1) * (len(places) + 1)
         check_limit("fill", size, "the edit distances of a lattice")
-        distance = np.zeros((last + 1, len(places) + 1))
-        distance[0] = edits.inserted
-        shares: list[np.ndarray] = [np.zeros(0)]
+        inserted = [0.0]
+        for word in places:
+            inserted.append(inserted[-1] + (1.0 if word else 0.0))
+        distance = [inserted]
+        shares: list[list[float]] = [[]]
+        every: list[list[bytearray]] = [[]]
         for state in range(1, last + 1):
-            arcs = self._before[state]
-            log = np.array([self._forward[source] + p for source, _, p in arcs])
-            shares.append(np.exp(log - self._forward[state]))
-            distance[state] = shares[state] @ edits.behind(distance, arcs)[0]
+            total = [0.0] * (len(places) + 1)
+            shares.append([])
+            every.append([])
+            for source, word, log in self._before[state]:
+                share = math.exp(self._forward[source] + log - self._forward[state])
+                found, ways = _behind(distance[source], word, places)
+                total = [so_far + share * more for so_far, more in zip(total, found, strict=True)]
+                shares[-1].append(share)
+                every[-1].append(ways)
+            distance.append(total)
         sums: list[dict[int, list[float]]] = [{} for _ in places]
 
         def count_in(q: int, word: int, mass: float, begin: int, end: int) -> None:
@@ -144,9 +151,8 @@ class _Decoding:
         onward[last][len(places)] = 1.0
         for state in range(last, 0, -1):
             end, held = self._times[state], onward[state]
-            arcs = self._before[state]
-            _, every = edits.behind(distance, arcs)
-            for (source, word, _), share, ways in zip(arcs, shares[state], every, strict=True):
+            columns = (self._before[state], shares[state], every[state])
+            for (source, word, _), share, ways in zip(*columns, strict=True):
                 begin, before = self._times[source], onward[source]
                 moved = {q: share * mass for q, mass in held.items()}
                 while moved:
@@ -166,47 +172,38 @@ class _Decoding:
             mass += onward[0].get(q, 0.0)
             if mass:
                 count_in(q, 0, mass, 0, 0)
-        return [_bin(found) for found in sums], float(distance[last, -1])
+        return [_bin(found) for found in sums], distance[last][-1]
 
 
 _MATCH, _SKIP, _INSERT = 1, 2, 3
 
 
-class _Edits:
-    """Edit distances to some words, with an empty place before, between and behind them.
+def _behind(before: list[float], word: int, places: list[int]) -> tuple[list[float], bytearray]:
+    """The distances behind an arc, of each number of places, and how the last place was filled.
 
-    Attributes:
-        inserted: of each number of places, what it costs that no arc fills them.
+    Sums and comparisons are Kaldi's, in its order: where ways tie, rounding decides.
     """
-
-    def __init__(self, places: list[int]) -> None:
-        self._places = np.array(places)
-        self.inserted = np.concatenate(([0.0], np.cumsum(self._places != 0)))
-
-    def behind(
-        self, distance: np.ndarray, arcs: list[tuple[int, int, float]]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The distances behind arcs and how the last place was filled.
-
-        Args:
-            distance: of each state and number of places, [states, places + 1].
-            arcs: source, word, log-likelihood.
-
-        Returns:
-            distances, [arcs, places + 1], and ways, [arcs, places].
-        """
-        before = distance[[source for source, _, _ in arcs]]
-        words = np.array([word for _, word, _ in arcs])[:, None]
-        match = before[:, :-1] + (words != self._places)
-        skipped = before + np.where(words != 0, 1.0 + _DELTA, 0.0)
-        found = skipped.copy()
-        np.minimum(match, skipped[:, 1:], out=found[:, 1:])
-        filled = found - self.inserted
-        np.minimum.accumulate(filled, axis=1, out=filled)
-        filled += self.inserted
-        ways = np.where(match <= skipped[:, 1:], _MATCH, _SKIP)
-        ways[filled[:, 1:] < found[:, 1:] - _ROUNDING] = _INSERT
-        return filled, ways
+    skip = 1.0 + _DELTA if word else 0.0
+    found = before[0] + skip
+    made, ways = [found], bytearray(len(places))
+    matched = before[0]
+    for q, place in enumerate(places, 1):
+        match = matched if word == place else matched + 1.0
+        matched = before[q]
+        skipped = matched + skip
+        if place:
+            found += 1.0
+        if match <= skipped:
+            way, least = _MATCH, match
+        else:
+            way, least = _SKIP, skipped
+        if least <= found:
+            found = least
+        else:
+            way = _INSERT
+        ways[q - 1] = way
+        made.append(found)
+    return made, ways
 
 
 def _bin(found: dict[int, list[float]]) -> list[TimedWord]:
@@ -235,5 +232,10 @@ def _part(words: list[TimedWord]) -> None:
 
 
 def _log_sum(values: list[float]) -> float:
-    most = max(values)
-    return most + math.log(sum(math.exp(value - most) for value in values))
+    """The logarithm of a sum of exponentials, one added after the other as Kaldi does it."""
+    total = -math.inf
+    for value in values:
+        low, total = min(total, value), max(total, value)
+        if low - total >= _LEAST_DIFFERENCE:
+            total += math.log1p(math.exp(low - total))
+    return total

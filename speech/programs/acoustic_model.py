@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.python.cached import cached_property
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.lattices.transition_ids import TransitionIds
@@ -17,7 +17,7 @@ from ...nnet3.tables.streams import Files, is_regular, open_reader
 from ..fst import graph_cache
 from ..fst.arcs import ArcFst
 from ..fst.byte_file import ByteFile
-from ..fst.graph import Graph, StaticGraph
+from ..fst.graph import StaticGraph
 from ..fst.openfst import read_openfst
 from ..fst.words import Words
 from ..lattice.phone_determinise import phone_starts
@@ -68,7 +68,7 @@ class AcousticModel:
         """The phone of each transition-id."""
         return np.array(self.ids.phone)
 
-    def checked(self, graph: StaticGraph, name: str) -> Graph:
+    def checked(self, graph: StaticGraph, name: str) -> StaticGraph:
         """The graph, whose input labels are transition-ids of this model.
 
         Raises:

@@ -20,6 +20,7 @@ from ...nnet3.programs.base.program import Option, program
 from ...nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..audio.wav import WAVE, Audio
 from ..fst.graph import StaticGraph
+from ..ivector.online import OnlineIvector
 from ..ivector.silence import SilenceWeights
 from ..recognise.endpoint import endpoint
 from ..recognise.traced_silence import TracedSilence
@@ -118,7 +119,7 @@ def online2_wav_nnet3_latgen_faster(
                 if lattice is not None:
                     speaker = known
                     writer.write(key, lattice)
-                    options.program.log(f"Decoded utterance {key}")
+                    decoding.tell_written(key)
     decoding.tell(writer.count)
 
 
@@ -160,6 +161,7 @@ class _Decoding:
         shift = np.float32(parts.features.options.frame_shift) / np.float32(1000)
         self._shift = float(shift * np.float32(options.frame_subsampling_factor))
         self._timing = TimingStats()
+        self._ivectors: OnlineIvector | None = None
         self.failed, self._frames, self._likelihood = 0, 0, 0.0
 
     def utterance(
@@ -184,7 +186,7 @@ class _Decoding:
         lattice, _ = determinised_lattice(raw, beam, starts, self._passes, warn)
         self._count(key, lattice)
         self._program.vlog(2, self._timing.add(key, timer))
-        self._tell_ivectors(made)
+        self._ivectors = made.ivectors
         return made.speaker(), lattice.scaled(1.0, self._unscale)
 
     def _decode(self, made: SpeakerFront, audio: Audio, timer: Timer) -> None:
@@ -249,13 +251,15 @@ class _Decoding:
         )
         self._spoken.tell(key, [arc.label for arc in arcs if arc.label])
 
-    def _tell_ivectors(self, made: SpeakerFront) -> None:
-        if made.ivectors is not None:
+    def tell_written(self, key: str) -> None:
+        """Log that the lattice of the last utterance was written."""
+        self._program.log(f"Decoded utterance {key}")
+        if self._ivectors is not None:
             self._program.vlog(
                 2,
                 "By the end of the utterance, objf change/frame from estimating iVector (vs."
-                f" default) was {made.ivectors.improvement():g} and iVector length was"
-                f" {made.ivectors.length():g}",
+                f" default) was {self._ivectors.improvement():g} and iVector length was"
+                f" {self._ivectors.length():g}",
             )
 
     def tell(self, done: int) -> None:

@@ -126,6 +126,11 @@ def read_parts(
     Raises:
         FormatError: a file is missing or damaged, or does not go with the network.
     """
+    if features.dim != network.input_dim:
+        raise FormatError(
+            f"Input feature dimension mismatch: got {features.dim} but network expects"
+            f" {network.input_dim}"
+        )
     cmvn = stats = None
     name = options.global_cmvn_stats
     if options.cmvn_config:
@@ -144,6 +149,8 @@ def read_parts(
     ivectors = None
     if options.ivector_extraction_config:
         ivectors = IvectorModel.from_config(options.ivector_extraction_config)
+        options.program.log("Computing derived variables for iVector extractor")
+        options.program.log("Done.")
         if not options.online:
             settings = replace(
                 ivectors.options, use_most_recent_ivector=True, greedy_ivector_extractor=True
@@ -154,11 +161,6 @@ def read_parts(
                 f"{options.ivector_extraction_config}: iVectors of {ivectors.feature_dim} features,"
                 f" but there are {features.dim}"
             )
-    if features.dim != network.input_dim:
-        raise FormatError(
-            f"Input feature dimension mismatch: got {features.dim} but network expects"
-            f" {network.input_dim}"
-        )
     found, wanted = (ivectors.dim if ivectors is not None else -1), (network.ivector_dim or -1)
     if found != wanted:
         raise FormatError(

@@ -21,9 +21,14 @@ from ..ivector.silence import SilenceWeights
 class FrontParts(Protocol):
     """What computes log-likelihoods; ivectors None: the network takes none."""
 
-    features: Mfcc | Fbank
-    network: LoopedComputer
-    ivectors: IvectorModel | None
+    @property
+    def features(self) -> Mfcc | Fbank: ...
+
+    @property
+    def network(self) -> LoopedComputer: ...
+
+    @property
+    def ivectors(self) -> IvectorModel | None: ...
 
 
 class FrontEnd:

@@ -5,18 +5,24 @@
 
 from __future__ import annotations
 
-SOURCE = r"""
+LEAST_BUCKETS, BUCKETS_EACH = 1000, 2
+"""Of Kaldi's hash of tokens: at first, and for each token of a frame."""
+
+_SOURCE = r"""
 typedef struct { float cost, extra; int32_t back, ilabel, olabel; float graph, acoustic; } Token;
 typedef struct { int32_t from, to, ilabel, olabel; float graph, acoustic; } Link;
 typedef struct { int32_t from, next; int32_t ilabel, olabel; float graph, acoustic, cost; } Try;
+typedef struct { int32_t first, last; } Bucket;
 typedef struct {
   int32_t *states; int64_t states_room;
   Token *tokens; int64_t tokens_room, count;
   Link *links; int64_t links_room, emitting, epsilons;
-  Try *tries; int64_t tries_room;
   int32_t *place; int64_t places;      /* the token of each state, -1 where it has none */
-  int32_t *stamp; int64_t stamps;
-  int32_t *queue; int64_t queue_room; int32_t *next; int64_t next_room;
+  int32_t *queue; int64_t queue_room;
+  int32_t *times; int64_t times_room;  /* how often each token was put into the queue */
+  int32_t *order, *next; int64_t order_room, next_room;
+  int32_t *used; int64_t used_room;
+  Bucket *buckets; int64_t hash_size, bucket_room;
   float *costs; int64_t costs_room;
 } Step;
 
@@ -34,15 +40,47 @@ static float nth(float *x, int64_t count, int64_t n) {
   }
   return x[n];
 }
-static int push(Step *s, int64_t count, Try t) {
-  if (!grow((void **)&s->tries, &s->tries_room, count + 1, sizeof(Try))) return 0;
-  s->tries[count] = t;
-  return 1;
-}
 static int link_to(Step *s, int64_t count, Link l) {
   if (!grow((void **)&s->links, &s->links_room, count + 1, sizeof(Link))) return 0;
   s->links[count] = l;
   return 1;
+}
+/* Tokens in the order of Kaldi's hash: by buckets of their states, as these were filled. */
+static int list_tokens(Step *s, const int32_t *states, int64_t count) {
+  const int64_t before = s->bucket_room;
+  int64_t filled = 0, listed = 0;
+  if (!grow((void **)&s->order, &s->order_room, count, 4)
+      || !grow((void **)&s->next, &s->next_room, count, 4)
+      || !grow((void **)&s->used, &s->used_room, count, 4)
+      || !grow((void **)&s->buckets, &s->bucket_room, s->hash_size, sizeof(Bucket))) return 0;
+  memset(s->buckets + before, -1, (s->bucket_room - before) * sizeof(Bucket));
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t key = states[i] % s->hash_size;
+    Bucket *b = s->buckets + key;
+    if (b->first < 0) { b->first = (int32_t)i; s->used[filled++] = (int32_t)key; }
+    else s->next[b->last] = (int32_t)i;
+    b->last = (int32_t)i;
+    s->next[i] = -1;
+  }
+  for (int64_t k = 0; k < filled; k++) {
+    Bucket *b = s->buckets + s->used[k];
+    for (int32_t i = b->first; i >= 0; i = s->next[i]) s->order[listed++] = i;
+    b->first = -1;
+  }
+  return 1;
+}
+/* Puts a token into the queue if its state has epsilons; 2: it was there too often. */
+static int wait_token(Graph *g, Step *s, int32_t at, int64_t *waiting) {
+  int64_t emitting, epsilons;
+  arcs_of(g, s->states[at], &emitting, &epsilons);
+  if (g->failed) return 0;
+  if (!epsilons) return 1;
+  const int64_t before = s->times_room;
+  if (!grow((void **)&s->queue, &s->queue_room, *waiting + 1, 4)
+      || !grow((void **)&s->times, &s->times_room, at + 1, 4)) return 0;
+  memset(s->times + before, 0, (s->times_room - before) * 4);
+  s->queue[(*waiting)++] = at;
+  return ++s->times[at] > s->count + 1 ? 2 : 1;
 }
 /* The token that a try leads to, made where there is none; 2 where it is new or became better. */
 static int reach_token(Graph *g, Step *s, const Try *t, int32_t *token) {
@@ -62,11 +100,15 @@ static int reach_token(Graph *g, Step *s, const Try *t, int32_t *token) {
   *token = at;
   return 2;
 }
-EXPORT void step_new(const int64_t *w) { *(Step **)w[0] = calloc(1, sizeof(Step)); }
+EXPORT void step_new(const int64_t *w) {
+  Step *s = *(Step **)w[0] = calloc(1, sizeof(Step));
+  if (s) s->hash_size = LEAST_BUCKETS;
+}
 EXPORT void step_free(const int64_t *w) {
   Step *s = (Step *)w[0];
-  free(s->states); free(s->tokens); free(s->links); free(s->tries); free(s->place);
-  free(s->stamp); free(s->queue); free(s->next); free(s->costs); free(s);
+  free(s->states); free(s->tokens); free(s->links); free(s->place); free(s->queue);
+  free(s->times); free(s->order); free(s->next); free(s->used); free(s->buckets);
+  free(s->costs); free(s);
 }
 /* step, graph, tokens, their states, their count, log-likelihoods (0: none, the start), output of
    each label, beam, most, least active, beam delta (double), most tokens, address for: status,
@@ -82,7 +124,7 @@ EXPORT void step_frame(const int64_t *w) {
   const int64_t most = w[8], least = w[9];
   memcpy(&d, &w[10], 8); const float delta = (float)d;
   const int64_t limit = w[11];
-  int64_t *told = (int64_t *)w[12], tries = 0, emitting, epsilons, waiting;
+  int64_t *told = (int64_t *)w[12], emitting, epsilons, waiting = 0;
   float cutoff = INFINITY, offset = 0;
   told[0] = 1;
   s->count = 0; s->emitting = s->epsilons = 0;
@@ -107,63 +149,62 @@ EXPORT void step_frame(const int64_t *w) {
       if (loose > keep) { adaptive = loose - best + delta; keep = loose; }
     }
     offset = -best;
-    for (int64_t i = 0; i < count; i++) {
+    if (!list_tokens(s, states, count)) goto end;
+    if (count * BUCKETS_EACH > s->hash_size) s->hash_size = count * BUCKETS_EACH;
+    for (int64_t n = -1; n < count; n++) {
+      int64_t i = 0;
+      if (n >= 0) i = s->order[n];
+      else while (old[s->order[i]].cost > best) i++;
+      if (n < 0) i = s->order[i];
       if (!(old[i].cost <= keep)) continue;
       const Arc *arcs = arcs_of(g, states[i], &emitting, &epsilons);
       if (g->failed) { told[0] = g->failed; goto end; }
       for (int64_t k = 0; k < emitting; k++) {
         const Arc *x = arcs + k;
+        if (n < 0) {           /* the best token's arcs tell about what the next tokens cost */
+          const float cost = ((x->weight + offset) - likelihood[pdf[x->ilabel]]) + best;
+          if (cost + adaptive < cutoff) cutoff = cost + adaptive;
+          continue;
+        }
         const float acoustic = offset - likelihood[pdf[x->ilabel]];
         const float cost = (old[i].cost + acoustic) + x->weight;
         if (!(cost < cutoff)) continue;
-        Try t = {(int32_t)i, x->next, x->ilabel, x->olabel, x->weight, acoustic, cost};
-        if (!push(s, tries++, t)) goto end;
         if (cost + adaptive < cutoff) cutoff = cost + adaptive;
+        Try t = {(int32_t)i, x->next, x->ilabel, x->olabel, x->weight, acoustic, cost};
+        Link l = {t.from, 0, t.ilabel, t.olabel, t.graph, t.acoustic};
+        if (!reach_token(g, s, &t, &l.to) || !link_to(s, s->emitting, l)) goto end;
+        s->emitting++;
       }
-    }
-    for (int64_t i = 0; i < tries; i++) {
-      const Try t = s->tries[i];
-      if (!(t.cost < cutoff)) continue;
-      Link l = {t.from, 0, t.ilabel, t.olabel, t.graph, t.acoustic};
-      if (!reach_token(g, s, &t, &l.to) || !link_to(s, s->emitting, l)) goto end;
-      s->emitting++;
     }
   }
-  waiting = s->count;
-  if (!grow((void **)&s->queue, &s->queue_room, waiting, 4)) goto end;
-  for (int64_t i = 0; i < waiting; i++) s->queue[i] = (int32_t)i;
-  for (int64_t round = 1; waiting; round++) {
-    if (round > s->count + 1) { told[0] = 3; goto end; }
-    if (s->count > limit) { told[0] = 4; goto end; }
-    tries = 0;
-    for (int64_t i = 0; i < waiting; i++) {
-      const int32_t at = s->queue[i];
-      const float cost = s->tokens[at].cost;
-      if (!(cost < cutoff)) continue;
-      const Arc *arcs = arcs_of(g, s->states[at], &emitting, &epsilons);
-      if (g->failed) { told[0] = g->failed; goto end; }
-      for (int64_t k = emitting; k < emitting + epsilons; k++) {
-        Try t = {at, arcs[k].next, 0, arcs[k].olabel, arcs[k].weight, 0, cost + arcs[k].weight};
-        if (t.cost < cutoff && !push(s, tries++, t)) goto end;
-      }
+  if (!list_tokens(s, s->states, s->count)) goto end;
+  for (int64_t n = 0, first = s->count; n < first; n++)
+    if (!wait_token(g, s, s->order[n], &waiting)) {
+      if (g->failed) told[0] = g->failed;
+      goto end;
     }
-    int64_t next = 0;
-    for (int64_t i = 0; i < tries; i++) {
+  while (waiting) {
+    const int32_t at = s->queue[--waiting];
+    const float from = s->tokens[at].cost;
+    if (!(from < cutoff)) continue;
+    arcs_of(g, s->states[at], &emitting, &epsilons);
+    for (int64_t k = 0; k < epsilons; k++) {
+      const Arc x = g->arcs[g->begin[s->states[at]] + emitting + k];
+      const float cost = from + x.weight;
       int32_t token;
-      const int found = reach_token(g, s, &s->tries[i], &token);
+      if (!(cost < cutoff)) continue;
+      Try t = {at, x.next, 0, x.olabel, x.weight, 0, cost};
+      const int found = reach_token(g, s, &t, &token);
       if (!found) goto end;
       if (found == 1) continue;
-      const int64_t before = s->stamps;
-      if (!grow((void **)&s->stamp, &s->stamps, s->count, 4)) goto end;
-      memset(s->stamp + before, 0, (s->stamps - before) * 4);
-      if (s->stamp[token] == (int32_t)round) continue;
-      s->stamp[token] = (int32_t)round;
-      if (!grow((void **)&s->next, &s->next_room, next + 1, 4)) goto end;
-      s->next[next++] = token;
+      const int put = wait_token(g, s, token, &waiting);
+      if (put != 1) {
+        if (g->failed) told[0] = g->failed;
+        else if (put == 2) told[0] = 3;
+        goto end;
+      }
+      if (s->count > limit) { told[0] = 4; goto end; }
     }
-    int32_t *queue = s->queue; s->queue = s->next; s->next = queue;
-    const int64_t room = s->queue_room; s->queue_room = s->next_room; s->next_room = room;
-    waiting = next;
   }
   for (int64_t i = 0; i < s->count; i++) {
     const float cost = s->tokens[i].cost;
@@ -179,7 +220,7 @@ EXPORT void step_frame(const int64_t *w) {
   told[0] = 0;
 end:
   for (int64_t i = 0; i < s->count; i++) s->place[s->states[i]] = -1;
-  if (s->stamps) memset(s->stamp, 0, s->stamps * 4);
+  if (s->times_room) memset(s->times, 0, s->times_room * 4);
   told[1] = s->count; told[2] = s->emitting; told[3] = s->epsilons;
   told[4] = (int64_t)s->states; told[5] = (int64_t)s->tokens; told[6] = (int64_t)s->links;
   d = offset; memcpy(&told[7], &d, 8);
@@ -228,3 +269,6 @@ EXPORT void prune_frame(const int64_t *w) {
   }
 }
 """
+SOURCE = (
+    f"#define LEAST_BUCKETS {LEAST_BUCKETS}\n#define BUCKETS_EACH {BUCKETS_EACH}\n" + _SOURCE
+)

@@ -114,6 +114,10 @@ FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
     (_ONLINE, "RuleActivated", "online-endpoint.cc"): {
         "Endpointing rule": 38,
     },
+    (_ONLINE, "ComputeDerivedVars", "ivector-extractor.cc"): {
+        "Computing derived variables": 183,
+        "Done.": 204,
+    },
     (_ONLINE, "PrintDiagnostics", "online-ivector-feature.cc"): {
         "By the end of the utterance": 369,
     },
