@@ -97,6 +97,9 @@ def _audio(rspecifier: str, key: str) -> Audio:
 )
 @click.option("--unknown", metavar="WORD", help="Word of the model for words that it lacks.")
 @click.option("--channel", type=click.IntRange(0), help="Of recordings with several, from 0 on.")
+@click.option(
+    "--dither", type=float, help="Noise added to samples, in place of the model's; 0: none."
+)
 def align(
     model: str,
     audio: tuple[str, ...],
@@ -108,6 +111,7 @@ def align(
     retry_beam: float,
     unknown: str | None,
     channel: int | None,
+    dither: float | None,
 ) -> None:
     """Tell when each word and phone of TEXT was spoken in AUDIO.
 
@@ -129,7 +133,7 @@ def align(
     names = [item.name for item in items]
     targets = _targets(names, form, output, keys=job.table is not None)
     heading = "{}:".format if form == "txt" and len(items) > 1 and output is None else None
-    failed = Batch(model, items, job, names).write(jobs, targets, "aligning", heading)
+    failed = Batch(model, items, job, names, dither).write(jobs, targets, "aligning", heading)
     if failed:
         raise OpscopeError(f"{failed} of {len(items)} recordings could not be aligned")
 
@@ -158,6 +162,10 @@ def _items(audio: tuple[str, ...], text: str) -> list[_Item]:
             raise FormatError(f"standard input: no text in UTF-8 (byte {error.start})") from None
     if os.path.isdir(text):
         return [_Item(path, _in_folder(text, path)) for path in audio]
+    if not is_specifier(text) and not os.path.exists(text):
+        raise FormatError(
+            f"{text}: no such file; TEXT is a file with what is said, or - for standard input"
+        )
     if len(audio) == 1 and not is_specifier(text):
         return [_Item(audio[0], text)]
     known = {item.name: item for item in _of_table(text)}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from multiprocessing import get_context
 from typing import Generic, TypeVar
@@ -18,6 +19,8 @@ from ...framework.base.errors import OpscopeError
 from .model import Model
 
 Item = TypeVar("Item")
+_Row = tuple[str, str | None, tuple[str, str]]
+"""Name of a recording, where what is told of it goes, and what `_run` gives."""
 Work = Callable[[Item, Model], str]
 """What is told of a recording. It goes to other processes, so it must be picklable."""
 
@@ -30,13 +33,19 @@ class Batch(Generic[Item]):
 
     Args:
         model: path of the folder. items: recordings. work: what is done with each.
-        names: of the recordings, for messages.
+        names: of the recordings, for messages. dither: see `Model`.
     """
 
     def __init__(
-        self, model: str, items: Sequence[Item], work: Work[Item], names: Sequence[str]
+        self,
+        model: str,
+        items: Sequence[Item],
+        work: Work[Item],
+        names: Sequence[str],
+        dither: float | None = None,
     ) -> None:
-        self._path, self._items, self._work, self._names = model, items, work, names
+        self._items, self._work, self._names = items, work, names
+        self._model = model, dither
 
     def write(
         self,
@@ -55,13 +64,8 @@ class Batch(Generic[Item]):
             How many failed.
         """
         failed = 0
-        bar = click.progressbar(
-            zip(self._names, targets, self._results(jobs), strict=True),
-            length=len(self._items),
-            file=sys.stderr,
-            label=doing if sys.stderr.isatty() else "",
-        )
-        with bar as rows:
+        found = zip(self._names, targets, self._results(jobs), strict=True)
+        with self._shown(found, doing) as rows:
             for name, target, (text, wrong) in rows:
                 if wrong:
                     failed += 1
@@ -75,15 +79,21 @@ class Batch(Generic[Item]):
                     write_atomically(target, text.encode("utf-8", "surrogateescape"))
         return failed
 
+    def _shown(self, rows: Iterable[_Row], doing: str) -> AbstractContextManager[Iterable[_Row]]:
+        """The rows with progress on standard error, where that is a terminal."""
+        if not sys.stderr.isatty():
+            return nullcontext(rows)
+        return click.progressbar(rows, length=len(self._items), file=sys.stderr, label=doing)
+
     def _results(self, jobs: int) -> Iterator[tuple[str, str]]:
         """What `_run` gives for each recording, in their order."""
-        loaded = Model(self._path)  # so that what is wrong with it is told here, once
+        loaded = _model(*self._model)  # so that what is wrong with it is told here, once
         if jobs == 1 or len(self._items) == 1:
             yield from (_run(self._work, item, loaded) for item in self._items)
             return
         count = min(jobs, len(self._items))
         try:
-            with ProcessPoolExecutor(count, get_context("spawn"), _load, (self._path,)) as pool:
+            with ProcessPoolExecutor(count, get_context("spawn"), _load, self._model) as pool:
                 yield from pool.map(partial(_run, self._work), self._items)
         except BrokenProcessPool:
             raise OpscopeError(
@@ -109,8 +119,12 @@ def targets_of(names: Sequence[str], ending: str, folder: str | None) -> list[st
     return list(found)
 
 
-def _load(path: str) -> None:
-    _loaded.append(Model(path))
+def _model(path: str, dither: float | None) -> Model:
+    return Model(path, dither=dither)
+
+
+def _load(path: str, dither: float | None) -> None:
+    _loaded.append(_model(path, dither))
 
 
 def _run(work: Work[Item], item: Item, model: Model | None = None) -> tuple[str, str]:

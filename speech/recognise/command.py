@@ -69,6 +69,9 @@ class _Job:
     default="steady",
     help="kaldi: a recording is one utterance, as in Kaldi's offline programs; vosk: as in Vosk.",
 )
+@click.option(
+    "--dither", type=float, help="Noise added to samples, in place of the model's; 0: none."
+)
 def transcribe(
     model: str,
     files: tuple[str, ...],
@@ -82,6 +85,7 @@ def transcribe(
     alternatives: int,
     phones: bool,
     mode: str,
+    dither: float | None,
 ) -> None:
     """Print what is said in FILES, recordings in WAV or whatever soundfile reads.
 
@@ -104,20 +108,19 @@ def transcribe(
     chosen = -1 if channel is None else channel
     job = _Job(form, phrase or None, alternatives, phones, chosen, mode)
     if streamed:
-        _stream(model, files, job, rate or 16000)
+        _stream(Model(model, dither=dither), files, job, rate or 16000)
         return
     targets = targets_of(files, ENDINGS[form], output)
     heading = "{}:".format if form == "txt" and len(files) > 1 and output is None else None
-    failed = Batch(model, files, job, files).write(jobs, targets, "transcribing", heading)
+    failed = Batch(model, files, job, files, dither).write(jobs, targets, "transcribing", heading)
     if failed:
         raise OpscopeError(f"{failed} of {len(files)} files could not be transcribed")
 
 
-def _stream(path: str, files: tuple[str, ...], job: _Job, rate: int) -> None:
+def _stream(model: Model, files: tuple[str, ...], job: _Job, rate: int) -> None:
     """Print utterances of recordings, or of standard input, as they come."""
     from ..audio.read import read_audio
 
-    model = Model(path)
     for name in files:
         blocks: Iterator[np.ndarray]
         if name == "-":

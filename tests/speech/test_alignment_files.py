@@ -209,7 +209,7 @@ def test_what_fails_is_told_and_the_others_go_on(folder: Path, tmp_path: Path) -
         (("scp:@wav.scp", "@one.wav", "@text"), "a table of recordings stands alone"),
         (("@one.wav", "@two.wav", "@text", "--format", "srt"), "give -o FOLDER for several"),
         (("@one.wav", "@one.txt", "--retry-beam", "3"), "retry_beam=3.0 is not above beam=10.0"),
-        (("@one.wav", "@none.txt"), "none.txt: No such file"),
+        (("@one.wav", "@none.txt"), "none.txt: no such file; TEXT is a file"),
         (("@one.wav", "@one.wav"), "no text in UTF-8"),
         (("@one.wav", "@one.txt", "--channel", "3"), "there is no channel 3"),
         (("@one.wav", "@one.txt", "--unknown", "zz"), "'zz' is no word of the model"),
@@ -220,3 +220,16 @@ def test_what_the_command_refuses(words: tuple[str, ...], told: str, folder: Pat
     made = call(folder, *words)
     assert made.exit_code, made.output
     assert told in made.stderr
+
+
+def test_noise_in_place_of_the_models(folder: Path) -> None:
+    for words in (("align", "@one.wav", "@one.txt"), ("transcribe", "@one.wav")):
+        command, *rest = (word.replace("@", f"{folder}/") for word in words)
+        made = []
+        for dither in ("0", "300"):
+            call = [command, str(folder / "model"), *rest, "--dither", dither, "--format", "json"]
+            found = CliRunner().invoke(main, call)
+            assert found.exit_code == 0, found.output
+            assert found.stderr == ""
+            made.append(json.loads(found.stdout))
+        assert made[0] != made[1] and made[0]["text"] == "ab c"

@@ -215,3 +215,13 @@ def test_lines_that_are_no_segments(tmp_path, line):
     (tmp_path / "segments").write_text(f"a b 0 1\n\n{line}\n")
     with pytest.raises(FormatError, match="segments:3: "):
         read_segments(tmp_path / "segments")
+
+
+def test_what_soundfile_refuses_names_no_object_in_memory(tmp_path):
+    pytest.importorskip("soundfile")
+    (tmp_path / "text.wav").write_text("hello there")
+    with pytest.raises(
+        FormatError, match=r"text.wav: no audio that soundfile reads: [A-Z]"
+    ) as told:
+        read_audio(tmp_path / "text.wav")
+    assert "0x" not in str(told.value)
