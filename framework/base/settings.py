@@ -48,7 +48,7 @@ SWITCHES = {
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
             "OPSCOPE_LIBRARIES",
-            "packed,mkl,blas,native,xp",
+            "packed,native,mkl,blas,xp",
             "kernel libraries, best first; xp is always there",
         ),
         Switch(

@@ -15,7 +15,8 @@ from opscope.cntk.base.mersenne import Mersenne64
 from opscope.framework.fusion import compiler, conversions, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
-from opscope.operators.backends import rows
+from opscope.operators.backends import few_rows, rows
+from opscope.operators.linear import matmul
 from rnn_layers import feed_for, layer_net, parameters
 from scalar_loops import loop_of
 
@@ -315,7 +316,7 @@ def copies() -> Work:
 
 
 def sums_of_columns() -> Work:
-    """Sums over rows of both types, in blocks for several threads."""
+    """Sums over rows of both types, and one row by a matrix, in pieces for several threads."""
     rng = np.random.default_rng(13)
     x, y = rng.normal(size=(2, 700, 192))
 
@@ -326,6 +327,8 @@ def sums_of_columns() -> Work:
             given = x.astype(dtype), y.astype(dtype)
             rows.call(*rows.moments(*given, (sums[0], sums[1]), (0.5, 2.0)))()
             found[dtype.__name__] = sums
+            found[f"few {dtype.__name__}"] = out = np.empty((1, 192), dtype)
+            few_rows.product(matmul.product, np, given[0][:1, :1].repeat(700, 1), given[1], out)()
         return found
 
     return run

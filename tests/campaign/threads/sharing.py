@@ -35,7 +35,7 @@ from .shared_nets import Results, Work
 THREADS = 8
 SWITCHES = 1e-4  # seconds after which a thread of Python lets another one go on
 WORKS: dict[str, Callable[[], Work]] = {**shared_nets.WORKS, **shared_speech.WORKS}
-LIBRARIES = ("packed,mkl,blas,native,xp", "packed,blas,native,xp")
+LIBRARIES = ("packed,native,mkl,blas,xp", "packed,native,blas,xp")
 """Kernel libraries: where MKL is installed, its products take the place of NumPy's BLAS."""
 _CLOSE = 0.05
 """Difference allowed where products may be cut into other parts: updates such as Adam's turn a
