@@ -105,10 +105,21 @@ def rows_and_heads(dtype: str) -> Work:
 
 
 def filled() -> Work:
-    """A large array of one value."""
+    """Large arrays of one value, and products of one row with large matrices."""
     b = NetBuilder("filled")
-    b.fill_constant(shape=(300, 1000), value=0.5, name="y")
-    return lambda: b.run(Scope(), fetch=["y"])
+    x = b.input("x", [1, 300])
+    y = b.fill_constant(shape=(300, 1000), value=0.5, name="y")
+    b.fill_like(y, value=2.0, name="z")
+    b.fc(b.matmul(x, y), size=50, name="scores")
+    row = np.random.default_rng(8).normal(size=(1, 300)).astype(np.float32)
+
+    def run() -> Results:
+        scope = Scope()
+        b.initialize(scope, OpContext(seed=4))
+        found = b.run(scope, feed={"x": row}, fetch=["y", "z", "scores"], need_backward=False)
+        return {name: np.array(value) for name, value in found.items()}
+
+    return run
 
 
 def optimizers() -> Work:
