@@ -32,7 +32,7 @@ _SWITCHES = {
         "OPSCOPE_RECURRENT": "steps",
         "OPSCOPE_LIBRARIES": "xp",
     },
-    "bf16": {"OPSCOPE_LIBRARIES": "bf16,packed,direct,mkl,blas,native"},
+    "bf16": {"OPSCOPE_LIBRARIES": "bf16,packed,direct,native,mkl,blas"},
 }
 """Those that a runtime sets."""
 

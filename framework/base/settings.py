@@ -84,7 +84,7 @@ SWITCHES = {
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
             "OPSCOPE_LIBRARIES",
-            "packed,direct,mkl,blas,native,xp",
+            "packed,direct,native,mkl,blas,xp",
             "kernel libraries, best first; xp is always there. bf16 before them rounds the"
             " factors of large products to bfloat16",
         ),

@@ -39,6 +39,8 @@ _RICH = (
     "TDNN-F gradient",
     "rows and heads",
     "rows and heads, double",
+    "filled",
+    "sums of columns",
     "wide lstm",
     "lstm loop",
     "simple loop",

@@ -15,7 +15,8 @@ from opscope.cntk.base.mersenne import Mersenne64
 from opscope.framework.fusion import compiler, conversions, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
-from opscope.operators.backends import rows
+from opscope.operators.backends import few_rows, rows
+from opscope.operators.linear import matmul
 from rnn_layers import feed_for, layer_net, parameters
 from scalar_loops import loop_of
 
@@ -104,10 +105,21 @@ def rows_and_heads(dtype: str) -> Work:
 
 
 def filled() -> Work:
-    """A large array of one value."""
+    """Large arrays of one value, and products of one row with large matrices."""
     b = NetBuilder("filled")
-    b.fill_constant(shape=(300, 1000), value=0.5, name="y")
-    return lambda: b.run(Scope(), fetch=["y"])
+    x = b.input("x", [1, 300])
+    y = b.fill_constant(shape=(300, 1000), value=0.5, name="y")
+    b.fill_like(y, value=2.0, name="z")
+    b.fc(b.matmul(x, y), size=50, name="scores")
+    row = np.random.default_rng(8).normal(size=(1, 300)).astype(np.float32)
+
+    def run() -> Results:
+        scope = Scope()
+        b.initialize(scope, OpContext(seed=4))
+        found = b.run(scope, feed={"x": row}, fetch=["y", "z", "scores"], need_backward=False)
+        return {name: np.array(value) for name, value in found.items()}
+
+    return run
 
 
 def optimizers() -> Work:
@@ -315,7 +327,7 @@ def copies() -> Work:
 
 
 def sums_of_columns() -> Work:
-    """Sums over rows of both types, in blocks for several threads."""
+    """Sums over rows of both types, and one row by a matrix, in pieces for several threads."""
     rng = np.random.default_rng(13)
     x, y = rng.normal(size=(2, 700, 192))
 
@@ -326,6 +338,8 @@ def sums_of_columns() -> Work:
             given = x.astype(dtype), y.astype(dtype)
             rows.call(*rows.moments(*given, (sums[0], sums[1]), (0.5, 2.0)))()
             found[dtype.__name__] = sums
+            found[f"few {dtype.__name__}"] = out = np.empty((1, 192), dtype)
+            few_rows.product(matmul.product, np, given[0][:1, :1].repeat(700, 1), given[1], out)()
         return found
 
     return run

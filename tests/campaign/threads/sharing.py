@@ -37,9 +37,9 @@ THREADS = 8
 SWITCHES = 1e-4  # seconds after which a thread of Python lets another one go on
 WORKS: dict[str, Callable[[], Work]] = {**shared_nets.WORKS, **shared_speech.WORKS}
 LIBRARIES = (
-    *(() if bf16.missing() else ("bf16,packed,direct,mkl,blas,native,xp",)),
-    "packed,direct,mkl,blas,native,xp",
-    "packed,direct,blas,native,xp",
+    *(() if bf16.missing() else ("bf16,packed,direct,native,mkl,blas,xp",)),
+    "packed,direct,native,mkl,blas,xp",
+    "packed,direct,native,blas,xp",
 )
 """Kernel libraries: where MKL is installed, its products take the place of NumPy's BLAS."""
 _CLOSE = 0.05

@@ -1,0 +1,70 @@
+"""Products of few rows with a large matrix: equal to NumPy's, and for every number of threads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from matrix_layouts import LAYOUTS, check_layouts
+from opscope import NetBuilder, Scope
+from opscope.framework.base.cpu import threads
+from opscope.framework.fusion import team
+from opscope.operators.backends import few_rows
+from opscope.operators.linear import matmul
+
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+
+product = partial(few_rows.product, matmul.product)
+
+
+@pytest.mark.parametrize("layout_b", LAYOUTS)
+@pytest.mark.parametrize("layout_a", LAYOUTS)
+def test_layouts(layout_a: str, layout_b: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(few_rows, "_SMALLEST", 0)
+    monkeypatch.setattr(few_rows, "_MOST", 100)
+    monkeypatch.setattr(few_rows, "_PIECE", 256)
+    for dtype in (np.float32, np.float64):
+        check_layouts(product, layout_a, layout_b, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sizes", [(1, 300, 517), (4, 1003, 130), (3, 65, 700)])
+def test_equal_for_every_number_of_threads(
+    sizes: tuple[int, int, int], dtype: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(threads, "usable_cores", lambda: 3)
+    monkeypatch.setattr(few_rows, "_READ", 100)
+    m, k, n = sizes
+    rng = np.random.default_rng(0)
+    a, b, bias = (rng.normal(size=s).astype(dtype) for s in ((m, k), (k, n), (n,)))
+    found = []
+    with threads.threads_set(3):
+        for number in (1, 2, 3):
+            threads.POOL[0] = number
+            out = np.empty((m, n), dtype)
+            product(np, a, b, out, alpha=0.5, bias=bias)()
+            found.append(out)
+    near = 1e-5 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(found[0], 0.5 * (a @ b) + bias, rtol=near, atol=50 * near)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_it_serves_and_can_be_switched_off(monkeypatch: Any) -> None:
+    served = []
+    real = few_rows.product
+    monkeypatch.setattr(few_rows, "product", lambda *a, **k: served.append(1) or real(*a, **k))
+    results = []
+    for libraries in ("native,mkl,blas,xp", "mkl,blas,xp"):
+        monkeypatch.setenv("OPSCOPE_LIBRARIES", libraries)
+        b, scope = NetBuilder(), Scope()
+        x = b.input("x", [-1, 300])
+        w = b.parameter("w", [300, 250], init=np.cos(np.arange(75_000)).reshape(300, 250))
+        y = b.fc(b.matmul(x, w), size=200, name="y")
+        feed = {"x": np.sin(np.arange(600, dtype=np.float32)).reshape(2, 300)}
+        b.run(scope, feed=feed, fetch=[y], need_backward=False)
+        results.append(len(served))
+    assert results == [2, 2]
