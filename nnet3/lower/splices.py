@@ -330,7 +330,7 @@ def _narrowed(declared: list[VarDecl], ops: list[OpNode], matrices: set[str]) ->
     made: list[VarDecl] = []
     for var in declared:
         span = spans.get(var.name if var.view is None else var.view.base)
-        if span is None or (var.name if var.view is None else var.view.base) in used:
+        if span is None or span[0] >= span[1] or (var.name if var.view is None else var.view.base) in used:
             made.append(var)
         elif var.view is None:
             assert var.shape is not None, "it has views, whose rows and columns are known"
