@@ -29,6 +29,7 @@ from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .constant_factors import constant_factors
 from .halves import in_float32
+from .narrow_fills import narrow_fill
 from .plan import Plan, PlanStep
 
 FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
@@ -273,7 +274,8 @@ class Frame:
             call = self._fused(self, step)
             if call is not None:
                 return call
-        return self._bind_one(step.operators[0])
+        narrow = narrow_fill(self.plan, step, self.arrays) if self._makes_lists else None
+        return narrow or self._bind_one(step.operators[0])
 
     def _bind_one(self, op: Operator) -> Callable[[], Any]:
         self._scratch.restart()
