@@ -35,8 +35,7 @@ from .net import Net, check_live_out, check_places, register_net
 from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
-_MAX_PLANS = 64
-_MAX_FRAMES = 64  # of a scope: batches of sentences come in some 40 shapes, again and again
+_MAX_PLANS = _MAX_FRAMES = 64  # batches of sentences come in some 40 shapes, again and again
 
 
 @register_net(PLAIN)
@@ -460,6 +459,7 @@ def current_options() -> PlanOptions:
         fuse=settings.is_on("OPSCOPE_FUSE"),
         reuse=settings.is_on("OPSCOPE_REUSE"),
         inplace=settings.is_on("OPSCOPE_INPLACE"),
+        amx=settings.is_on("OPSCOPE_AMX"),
         libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
     )
 
@@ -472,9 +472,9 @@ def _listed_libraries(text: str) -> tuple[str, ...]:
         OpscopeError: no operator has a kernel of such a library.
     """
     names = tuple(name for part in text.split(",") if (name := part.strip()))
-    if not kernel_libraries().issuperset(names):
+    if not (known := kernel_libraries()).issuperset(names):
         load_operators()
-    known = kernel_libraries()
+        known = kernel_libraries()
     for name in names:
         if name not in known:
             raise OpscopeError(

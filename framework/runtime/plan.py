@@ -30,6 +30,7 @@ class PlanOptions:
     fuse: bool = True
     reuse: bool = True
     inplace: bool = True
+    amx: bool = True
     libraries: tuple[str, ...] = (REFERENCE,)
 
 

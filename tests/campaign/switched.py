@@ -39,6 +39,7 @@ _VARIABLES = {  # a switch: its variable, the value that is on, and the one that
     "fuse": ("OPSCOPE_FUSE", "1", "0"),
     "reuse": ("OPSCOPE_REUSE", "1", "0"),
     "inplace": ("OPSCOPE_INPLACE", "1", "0"),
+    "amx": ("OPSCOPE_AMX", "1", "0"),
     "verify": ("OPSCOPE_VERIFY", "1", "0"),
     "whole sequences": ("OPSCOPE_RECURRENT", "fast", "steps"),
 }
