@@ -29,6 +29,7 @@ from ..ir.operation import Operator
 from .constant_factors import constant_factors
 from .halves import in_float32
 from .memory import ScratchPool, as_view, fresh, fresh_array, padded
+from .narrow_fills import narrow_fill
 from .plan import Plan, PlanStep
 from .tails import bind_tailed
 
@@ -274,6 +275,9 @@ class Frame:
             call = self._fused(self, step)
             if call is not None:
                 return call
+        narrow = narrow_fill(self.plan, step, self.arrays) if self._makes_lists else None
+        if narrow is not None:
+            return narrow
         self._scratch.restart()
         if len(step.operators) > 1:
             plan = self.plan

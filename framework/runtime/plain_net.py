@@ -36,8 +36,7 @@ from .options import PlanOptions, current_options
 from .plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
-_MAX_PLANS = 64
-_MAX_FRAMES = 64  # of a scope: batches of sentences come in some 40 shapes, again and again
+_MAX_PLANS = _MAX_FRAMES = 64  # batches of sentences come in some 40 shapes, again and again
 _NO_TAILS = PlanOptions()
 
 

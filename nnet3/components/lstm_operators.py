@@ -7,10 +7,11 @@ from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.array_calls import ChunkScratch
+from ...framework.fusion.row_copies import copy_call, fill_call
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import reducing
+from ...operators.backends.column_sums import sum_of_rows
 from ..operators.fused import called, computed, fused
 from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 
@@ -110,20 +111,21 @@ def lstm_grad_kernel(k: KernelArgs) -> Call:
         "w_f": "d_f * b",
         "w_o": "d_o * c",
     }
-    results, before, after = {}, [], []
+    results: dict[str, Any] = {}
+    after: list[Call] = []
     if x_grad is not None:
         for number, name in enumerate(("d_i", "d_f", "d_g", "d_o", "d_b")):
             results[name] = x_grad[:, number * cells : (number + 1) * cells]
         if x_grad.shape[1] > 5 * cells:
-            after.append(partial(x_grad[:, 5 * cells :].fill, 0))
+            after.append(fill_call(x_grad[:, 5 * cells :], 0))
     rows = len(grad)
     if w_grad is not None:
         # Terms of sums over rows go through memory in chunks that stay in the cache.
         rows = min(rows, max(1, _CHUNK // (3 * cells)))
         shares = k.scratch((rows, 3 * cells), grad.dtype)
-        share, total = (k.scratch((3 * cells,), grad.dtype) for _ in range(2))
-        before.append(partial(total.fill, 0))
-        after.append(partial(k.xp.copyto, w_grad, total.reshape(3, cells)))
+        sums = k.scratch((-(-len(grad) // max(rows, 1)), 3 * cells), grad.dtype)
+        total = k.scratch((3 * cells,), grad.dtype)
+        after += [sum_of_rows(k, sums, total), copy_call(k.xp, total.reshape(3, cells), w_grad)]
     calls: list[Call | None] = []
     scratch = ChunkScratch(k)
     for begin in range(0, len(grad), max(rows, 1)):
@@ -138,8 +140,8 @@ def lstm_grad_kernel(k: KernelArgs) -> Call:
         call = fused(k, inputs, formulas, targets)
         calls += called(scratch, inputs, formulas, targets) if call is None else [call]
         if w_grad is not None:
-            calls += [reducing(k.xp, terms, share), partial(k.xp.add, total, share, total)]
-    return in_order(*before, *calls, *after)
+            calls.append(sum_of_rows(k, terms, sums[begin // rows]))
+    return in_order(*calls, *after)
 
 
 _IN, _OUT = totals_slots(

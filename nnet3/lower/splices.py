@@ -329,8 +329,9 @@ def _narrowed(declared: list[VarDecl], ops: list[OpNode], matrices: set[str]) ->
             spans[var.view.base] = min(left, var.view.col_begin), max(right, var.view.col_end)
     made: list[VarDecl] = []
     for var in declared:
-        span = spans.get(var.name if var.view is None else var.view.base)
-        if span is None or span[0] >= span[1] or (var.name if var.view is None else var.view.base) in used:
+        base = var.name if var.view is None else var.view.base
+        span = spans.get(base)
+        if span is None or span[0] >= span[1] or base in used:
             made.append(var)
         elif var.view is None:
             assert var.shape is not None, "it has views, whose rows and columns are known"

@@ -3,7 +3,8 @@
     mkl     Intel's MKL, where the package `mkl` is installed
     blas    NumPy's OpenBLAS, large products in parts for the threads of compiled loops
     bf16    MKL's, of factors rounded to bfloat16; only where it is asked for
-    packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop
+    packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop.
+            By AMX also elsewhere, of factors that several products of a net share
 
 Registered beside the reference kernels "xp"; OPSCOPE_LIBRARIES chooses. They are loaded when the
 first of their kernels is bound.

@@ -11,6 +11,7 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
+from .row_adder import row_adder
 
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache
 
@@ -67,6 +68,9 @@ def scatter_adder(k: KernelArgs, out: Any, ids: Any, values: Any) -> Call:
     Args:
         out: [rows, ...]. ids: any shape. values: shape of ids, then that of a row of out.
     """
+    compiled = row_adder(out, ids, values) if out.ndim > 1 else None
+    if compiled is not None:
+        return compiled
     at = k.xp.add.at
     contiguous = all(array.flags.c_contiguous for array in (out, ids, values))
     if k.xp is not np or not contiguous or out.ndim == 1 or values.size == 0:

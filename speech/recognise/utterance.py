@@ -52,8 +52,8 @@ class Alternative:
     """One of the best paths.
 
     Attributes:
-        words: their confidences are None. log_likelihood: of the path; graph costs count 0.9 (in the mode
-            "kaldi", 1.0).
+        words: their confidences are None.
+        log_likelihood: of the path; graph costs count 0.9 (in the mode "kaldi", 1.0).
     """
 
     words: list[Word]

@@ -1,0 +1,84 @@
+"""Fills of matrices of which most is written before it is read: only the rest is filled.
+
+A matrix that holds all steps of an unrolled loop is set to zero for the sake of its first step.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..fusion.row_copies import fill_call
+from ..fusion.team import in_order
+from ..ir.infer import view_slices
+from ..ir.kernel_args import Call
+from .plan import Plan, PlanStep
+
+_MOST_PARTS = 8
+"""Rectangles above which the whole is filled."""
+
+
+def narrow_fill(plan: Plan, step: PlanStep, arrays: dict[str, Any]) -> Call | None:
+    """The call of a `fill_constant` that fills what is read before it is written.
+
+    None for other operators, and where little would be saved.
+    """
+    op = step.operators[0]
+    if op.type != "fill_constant" or len(step.operators) > 1:
+        return None
+    (name,) = op.output_vars()
+    array, declared = arrays.get(name), plan.declared.get(name)
+    if array is None or array.ndim != 2:
+        return None
+    if declared is not None and declared.view is not None:
+        return None
+    parts = _read_first(plan, step, name, array.shape)
+    if parts is None:
+        return None
+    value = op.attrs["value"]
+    return in_order(*(fill_call(array[rows, cols], value) for rows, cols in parts))
+
+
+def _read_first(
+    plan: Plan, fill: PlanStep, name: str, shape: tuple[int, ...]
+) -> list[tuple[slice, slice]] | None:
+    """The parts of a matrix that are read before they are written; None for most of it."""
+    places: dict[str, tuple[slice, ...]] = {name: (slice(0, shape[0]), slice(0, shape[1]))}
+    for other, var in plan.declared.items():
+        if var.view is not None and var.view.base == name and other in plan.specs:
+            slices = view_slices(other, var.view, shape)
+            places[other] = tuple(
+                slice(*one.indices(size)) for one, size in zip(slices, shape, strict=True)
+            )
+    edges = [
+        sorted({edge for place in places.values() for edge in (place[i].start, place[i].stop)})
+        for i in range(2)
+    ]
+    at = [{edge: number for number, edge in enumerate(one)} for one in edges]
+    cells = {
+        other: tuple(slice(at[i][one.start], at[i][one.stop]) for i, one in enumerate(place))
+        for other, place in places.items()
+    }
+    written = np.zeros([len(one) - 1 for one in edges], bool)
+    needed = np.zeros_like(written)
+    for step in plan.steps[plan.steps.index(fill) + 1 :]:
+        for op in step.operators:
+            reads = [*op.input_vars(), *(op.output_vars() if op.accumulate else ())]
+            for other in reads:
+                if other in cells:
+                    needed[cells[other]] |= ~written[cells[other]]
+            for other in op.output_vars():
+                if other in cells:
+                    written[cells[other]] = True
+    for other in places:
+        if other in plan.live_out:  # somebody reads it later
+            needed[cells[other]] |= ~written[cells[other]]
+    found: list[tuple[slice, slice]] = []
+    for column, (left, right) in enumerate(pairwise(edges[1])):
+        flags = np.flatnonzero(np.diff(needed[:, column], prepend=False, append=False))
+        for begin, end in flags.reshape(-1, 2).tolist():
+            found.append((slice(edges[0][begin], edges[0][end]), slice(left, right)))
+    area = sum((r.stop - r.start) * (c.stop - c.start) for r, c in found)
+    return found if len(found) <= _MOST_PARTS and 2 * area <= shape[0] * shape[1] else None
