@@ -164,9 +164,7 @@ class AppendedLattice:
             self.clear()
             return
         lattice = self._lattice
-        exits = {
-            arc.target for group in found.arcs for arc in group if arc.label >= TOKEN_LABEL
-        }
+        exits = {arc.target for group in found.arcs for arc in group if arc.label >= TOKEN_LABEL}
         number: dict[int, int] = {}
         first = not lattice.states
         if not first:

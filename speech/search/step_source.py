@@ -269,6 +269,4 @@ EXPORT void prune_frame(const int64_t *w) {
   }
 }
 """
-SOURCE = (
-    f"#define LEAST_BUCKETS {LEAST_BUCKETS}\n#define BUCKETS_EACH {BUCKETS_EACH}\n" + _SOURCE
-)
+SOURCE = f"#define LEAST_BUCKETS {LEAST_BUCKETS}\n#define BUCKETS_EACH {BUCKETS_EACH}\n" + _SOURCE
