@@ -2,8 +2,8 @@
 
 A chunk of the search's lattice begins with the part of the lattice so far that may still change:
 the states from which arcs to the newest tokens leave, and all that lies behind them. It is
-determinised, and takes their place. Two sorts of labels hold both together, besides words: that of a
-state marks where a chunk is entered, that of a token where it is left.
+determinised, and takes their place. Two sorts of labels hold both together, besides words: that of
+a state marks where a chunk is entered, that of a token where it is left.
 
 Source: `LatticeIncrementalDeterminizer` in Kaldi's `decoder/lattice-incremental-decoder.cc`.
 """
