@@ -44,8 +44,8 @@ class ChunkOptions:
             raise OpscopeError(
                 f"determinize_max_delay={self.determinize_max_delay},"
                 f" determinize_min_chunk_size={least},"
-                f" determinize_max_active={self.determinize_max_active}: chunks of 1 frame at"
-                " least, a delay above that, and no number below zero are wanted"
+                f" determinize_max_active={self.determinize_max_active}: chunks of 1 frame,"
+                " a longer delay, and no number below zero at least are wanted"
             )
 
 

@@ -71,7 +71,8 @@ class ArcTable:
         """Make the arcs of states that have none yet."""
         if self._composition is None:
             return
-        new = np.unique(states[self.begin[states] < 0])
+        new, first = np.unique(states[self.begin[states] < 0], return_index=True)
+        new = new[np.argsort(first)]  # in the order in which they are met
         if not len(new):
             return
         made = self._composition.arcs(self._tuples[new])
