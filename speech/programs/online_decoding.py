@@ -5,6 +5,7 @@ Source: Kaldi's `online2bin/online2-wav-nnet3-latgen-faster.cc`, `online2/online
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import click
@@ -126,6 +127,10 @@ def online2_wav_nnet3_latgen_faster(
 def _check(options: SimpleNamespace) -> None:
     """Refuse wrong values before anything is read."""
     search_options(options)
+    for name in ("chunk-length", "ivector-silence-weighting.max-state-duration"):
+        value = getattr(options, name.replace("-", "_").replace(".", "_"))
+        if not math.isfinite(value):
+            raise FormatError(f"--{name}={value:g}: a finite number is wanted")
     if not options.determinize_lattice:
         raise FormatError("--determinize-lattice=false option is not supported at the moment")
     if not options.acoustic_scale:

@@ -338,6 +338,8 @@ def test_online_cmvn_goes_along_with_the_speaker(decode):
         ("--ivector-silence-weighting.silence-phones=1::2", "phones as 1:2:3 are wanted"),
         ("--acoustic-scale=0", "lattices cannot be written without the scale"),
         ("--mfcc-config=none.conf", "none.conf"),
+        ("--chunk-length=nan", "--chunk-length=nan: a finite number is wanted"),
+        ("--ivector-silence-weighting.max-state-duration=inf", "a finite number is wanted"),
         ("--lattice-beam=0", "lattice_beam=0"),
     ],
 )

@@ -15,9 +15,10 @@ from .program_targets import WORDS, one_a_line, prepare, run_line, run_words, wo
 
 _CACHE = "opscope.speech.fst.graph_cache.cache_folder"
 
-_OFFLINE = "nnet3-latgen-faster --lattice-beam=1 --beam=5"
+_OFFLINE = "nnet3-latgen-faster --lattice-beam=1 --beam=5 --max-mem=50000"
 _ONLINE = (
     "online2-wav-nnet3-latgen-faster --mfcc-config=mfcc.conf --lattice-beam=1 --beam=5"
+    " --max-mem=50000"
     " --ivector-extraction-config=ivector_extractor.conf"
 )
 _HEARD = "final.mdl HCLG.fst ark:spk2utt ark:wav.ark ark:o.lat"
@@ -32,8 +33,8 @@ _LINES = (
     f"{_ONLINE} --ivector-silence-weighting.silence-phones=1:2"
     f" --ivector-silence-weighting.silence-weight=0.1 --frames-per-chunk=6 {_HEARD}",
 )
-_FILES = ("HCLG.fst", "final.mdl", "feats.ark", "wav.ark", "words.txt", "spk2utt", "mfcc.conf")
-_OF_ONLINE = ("wav.ark", "spk2utt", "mfcc.conf")
+_FILES = ("HCLG.fst", "final.mdl", "feats.ark", "wav.ark", "words.txt", "mfcc.conf")
+_OF_ONLINE = ("wav.ark", "mfcc.conf")
 
 
 def _lines(folder: Path) -> Sequence[bytes]:
