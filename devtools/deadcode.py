@@ -72,6 +72,11 @@ ALLOWED: dict[str, list[str]] = {
     "inspect and help() read these attributes of a method": ["__qualname__", "__signature__"],
     "nnet3 finds the classes of a components module by their names": ["*Component"],
     "operators of several ranks, registered under names that are put together": ["*_pool[123]d"],
+    "kernels that the result of a call registers": [
+        "native_batch_norm_grad",
+        "reduce_mean_grad_kernel",
+    ],
+    "arguments of Vosk's methods": ["spk_model"],
     "click calls these methods of a group and a command": [
         "format_commands",
         "get_command",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -111,7 +111,7 @@ def attr_value(value: Any, type_name: str | None = None) -> Any:
         if isinstance(value, np.dtype) and value in DTYPES:
             return value
         if is_attr(value):
-            return _lenient_value(value)
+            return _lenient_value(cast(Any, value))
     elif type_name == "net" and isinstance(value, OpList):
         return value
     return decode_attr(encode_attr(value, type_name))

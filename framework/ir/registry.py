@@ -198,7 +198,7 @@ class OperatorDef:
         *wrt: str,
         scalar: Mapping[str, str] | None = None,
         inplace: Mapping[str, str] | None = None,
-    ) -> Callable[[Bind], Bind]:
+    ) -> Callable[..., Any]:
         """Decorator: kernel of the operator `TYPE_grad`, whose schema follows from the flags here.
 
         `TYPE_grad` reads all inputs (those flagged `not_in_gradient` for their shapes only), the

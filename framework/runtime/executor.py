@@ -279,11 +279,12 @@ class Frame:
         if narrow is not None:
             return narrow
         self._scratch.restart()
-        if len(step.operators) > 1:
+        op, *tail = step.operators
+        if tail:
             plan = self.plan
             libraries = plan.options.libraries
             return bind_tailed(step, self.arrays, plan.specs, self, libraries, self._bind_one)
-        return self._bind_one(step.operators[0], self.arrays)
+        return self._bind_one(op, self.arrays)
 
     def _bind_one(self, op: Operator, arrays: Mapping[str, Any]) -> Callable[[], Any]:
         return bind_operator(op, arrays, self.plan.specs, self, self.plan.options.libraries)
@@ -321,7 +322,7 @@ class Frame:
 
     def _run_all(self) -> None:
         if self._joined is None:
-            self._joined = self._join()
+            self._joined = self._in_few_calls()
         calls, steps = self._joined
         rest = iter(calls)
         try:
@@ -330,7 +331,7 @@ class Frame:
         except Exception as error:
             self._fail(steps[len(calls) - 1 - _operator.length_hint(rest)], error)
 
-    def _join(self) -> tuple[list[Callable[[], Any]], Sequence[int]]:
+    def _in_few_calls(self) -> tuple[list[Callable[[], Any]], Sequence[int]]:
         """The calls, with neighbours made one that a team can run as a list, or a block of rows
         after another; and the number of the first step of each."""
         if self._makes_lists:

@@ -83,12 +83,13 @@ def _collapse_node(nnet: Nnet, i: int, numbers: Mapping[str, int]) -> bool:
         return False
     names = {_only_node(part) for part in feed.descriptor.parts}
     read = names.pop()
-    if names or read not in numbers:
+    if names or read is None or read not in numbers:
         return False
     j = numbers[read]
     if nnet.nodes[j].kind != COMPONENT:
         return False
     first, second = nnet.nodes[j].component, node.component
+    assert first is not None and second is not None, "both are nodes of components"
     joined = f"{first}.{second}"
     if joined not in nnet.components:
         component = _join(nnet.components[first], nnet.components[second])

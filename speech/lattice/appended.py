@@ -79,7 +79,7 @@ class Chunk:
         made = PlainLattice()
         for state in order:
             made.arcs.append(
-                [(label, number[target], *rest) for label, target, *rest in self.arcs[state]]
+                [(arc[0], number[arc[1]], arc[2], arc[3], arc[4]) for arc in self.arcs[state]]
             )
             end = self.final.get(state)
             made.final.append(None if end is None else (end, end))
