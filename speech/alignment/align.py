@@ -196,7 +196,8 @@ def _phones_of(
     """The phones of some transition-ids, of which the first one has the frame `first`."""
     begins = [at for at, number in enumerate(ids) if not at or model.starts[number]]
     made: list[AlignedPhone] = []
-    for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True):
+    ends = [*begins[1:], len(ids)] if begins else []  # a word may have no frames
+    for begin, end in zip(begins, ends, strict=True):
         text = model.phone_name(int(model.phones[ids[begin]]))
         start, stop = first + begin, first + end
         times = start * model.frame_shift, stop * model.frame_shift

@@ -150,6 +150,15 @@ def test_folders_that_do_not_tell_what_words_are(files, tmp_path) -> None:
         align(speech("ab"), "ab", Model(tmp_path))
 
 
+def test_a_lexicon_with_a_word_of_no_phones(files, tmp_path) -> None:
+    parts = {k: v for k, v in files.items() if not k.endswith("word_boundary.int")}
+    lexicon = lexicon_lines((1, 2, 4)) + b"3 3\n0 0 6\n"
+    model = Model(write_files({**parts, "graph/phones/align_lexicon.int": lexicon}, tmp_path))
+    found = align(speech("ab c"), "ab c", model)
+    assert found.words[1].phones == [] and found.words[1].start == found.words[1].end
+    assert found.words[1].confidence == 1.0
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_static_graphs_of_texts(seed: int) -> None:
     """The paths of a static graph that say a text cost what a composition says."""
