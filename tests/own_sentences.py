@@ -1,4 +1,4 @@
-"""Signals made of the three sentences that Vosk's results are known of: other rates, noise, pauses."""
+"""Signals made of the three sentences: other rates, noise, pauses, a grammar."""
 
 from __future__ import annotations
 
