@@ -65,7 +65,7 @@ CASES = {
     "slow": Case(("u2",), speed=0.85),
     "three": Case(("u1", "u2", "u3"), block=6400, near=False),
     "telephone": Case(("u3",), rate=8000),
-    "telephone, pauses": Case(("u1", 1.2, "u2", 1.2), rate=8000, block=4000),
+    "telephone, pauses": Case(("u1", 1.2, "u2", 1.2), rate=8000, block=4000, near=False),
     "telephone, noise": Case(("u2",), rate=8000, snr=5.0, block=2000),
     "44.1 kHz": Case(("u3",), rate=44100, block=8820),
     "48 kHz": Case(("u3",), rate=48000),
