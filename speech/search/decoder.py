@@ -45,9 +45,7 @@ class BestPath:
 class Decoder:
     """Token passing over a decoding graph, block by block.
 
-    A frame's tokens follow all arcs whose costs stay below the best one's and the beam, whatever
-    the order in which they come; Kaldi, which tightens the beam on the way, keeps a few more that
-    the next frame drops.
+    Tokens of a frame are followed in the order of Kaldi's hash, and the beam tightens on the way.
 
     Args:
         graph: from `speech.fst`. pdfs: output of the network that each input label of the graph
