@@ -17,9 +17,8 @@ from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.lattices.lattice import CompactLattice, top_sorted
 from ..search.raw_lattice import RawLattice
 from .determinise import DeterminiseOptions, determinise
-from .minimise import minimised, weights_pushed
+from .minimise import minimised, strings_pushed, weights_pushed
 from .plain import PlainLattice, from_lattice, from_raw, to_lattice
-from .strings_pushed import strings_pushed
 
 
 class Determinised(NamedTuple):

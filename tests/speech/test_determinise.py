@@ -16,10 +16,9 @@ from opscope.nnet3.lattices.lattice_io import read_lattice, write_lattice
 from opscope.speech.fst.graph_folder import load_graph
 from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
 from opscope.speech.lattice.determinise import DeterminiseOptions, _Determiniser
-from opscope.speech.lattice.minimise import minimised, weights_pushed
+from opscope.speech.lattice.minimise import minimised, strings_pushed, weights_pushed
 from opscope.speech.lattice.phone_determinise import determinised, phone_starts
 from opscope.speech.lattice.plain import from_raw, to_lattice
-from opscope.speech.lattice.strings_pushed import strings_pushed
 from opscope.speech.lattice.word_align import word_aligned
 from opscope.speech.lattice.word_boundary import WordBoundaries
 from opscope.speech.search import compiled
