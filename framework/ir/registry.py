@@ -71,7 +71,7 @@ class KernelEntry:
         dtypes: None for all. library: `REFERENCE`, or the name of a faster one ("mkl").
         in_loops: it serves in the steps of loops only, whose weights are prepared beforehand.
         channels_last: slots whose arrays [N, C, ...] it takes with their channels last in memory;
-            those in one group lie alike (see runtime/layouts.py).
+            those in one group lie alike (see runtime/plans/layouts.py).
         tails: types of operators that it computes along with its own, in this order, where they
             alone read its result; any of them may be left out (see runtime/tails.py).
     """

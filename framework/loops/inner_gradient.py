@@ -11,7 +11,7 @@ from ..ir.gradient_args import GradientArgs
 from ..ir.names import DENSE_OP, EMPTY, rows_name
 from ..ir.op_list import OpNode
 from ..ir.operation import Operator
-from ..runtime.plan import Plan
+from ..runtime.plans.plan import Plan
 
 
 @dataclass(frozen=True)

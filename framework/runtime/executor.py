@@ -26,11 +26,11 @@ from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
-from .constant_factors import constant_factors
 from .halves import in_float32
-from .memory import ScratchPool, as_view, fresh, fresh_array, padded
-from .narrow_fills import narrow_fill
-from .plan import Plan, PlanStep
+from .plans.constant_factors import constant_factors
+from .plans.memory import ScratchPool, as_view, fresh, fresh_array, padded
+from .plans.narrow_fills import narrow_fill
+from .plans.plan import Plan, PlanStep
 from .tails import bind_tailed
 
 FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]

@@ -27,7 +27,7 @@ from ..fusion.row_blocks import ByRows, Span
 from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
-from .plan import Chain, Plan, PlanStep
+from .plans.plan import Chain, Plan, PlanStep
 from .tails import with_tails
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32

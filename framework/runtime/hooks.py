@@ -32,7 +32,7 @@ from ..base.untrusted.values import file_path
 from ..ir.names import EMPTY
 from ..ir.op_list import OpList
 from .executor import Frame
-from .plan import PlanStep
+from .plans.plan import PlanStep
 
 
 def step_label(step: PlanStep) -> str:

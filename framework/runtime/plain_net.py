@@ -32,8 +32,8 @@ from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, check_live_out, check_places, register_net
-from .options import PlanOptions, current_options
-from .plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
+from .plans.options import PlanOptions, current_options
+from .plans.plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
 _MAX_PLANS = _MAX_FRAMES = 64  # batches of sentences come in some 40 shapes, again and again

@@ -15,7 +15,7 @@ from ..base.shape import ArraySpec
 from ..fusion.team import in_order
 from ..ir.kernel_args import KernelArgs, KernelFrame
 from ..ir.operation import Operator
-from .steps import Chain, PlanStep
+from .plans.steps import Chain, PlanStep
 
 
 def with_tails(

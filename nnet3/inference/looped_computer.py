@@ -17,9 +17,9 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.scope import Scope
-from ...framework.runtime.options import current_options
 from ...framework.runtime.plain_net import PlainNet
-from ...framework.runtime.plan import PlanOptions
+from ...framework.runtime.plans.options import current_options
+from ...framework.runtime.plans.plan import PlanOptions
 from ..cache.structure import structure
 from ..compiler.verbose import VERBOSE
 from ..lower.spans import lower_with_spans

@@ -13,8 +13,8 @@ from opscope.framework.base.context import Hook, OpContext, default_context
 from opscope.framework.base.errors import OpscopeError, RunError
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.settings import SWITCHES, is_on, switch
-from opscope.framework.runtime.memory import ScratchPool
 from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plans.memory import ScratchPool
 
 
 def noise_of(context, runs=1):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from opscope import nnet3
-from opscope.framework.runtime import executor, narrow_fills
+from opscope.framework.runtime import executor
+from opscope.framework.runtime.plans import narrow_fills
 
 CONFIG = """
 input name=input dim=6

@@ -36,7 +36,7 @@ from opscope.framework.loops.recurrent.store import (
     WholeArray,
 )
 from opscope.framework.runtime.net import Net
-from opscope.framework.runtime.plan import PlanOptions
+from opscope.framework.runtime.plans.plan import PlanOptions
 from opscope.operators.control import recurrent as recurrent_operators
 from rnn_nets import fill, packed, rnn, simple, with_loss
 

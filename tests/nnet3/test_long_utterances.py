@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from opscope import nnet3
-from opscope.framework.runtime.plan import _FreeBlocks
+from opscope.framework.runtime.plans.plan import _FreeBlocks
 from opscope.nnet3.compiler.locations import split_locations
 from opscope.nnet3.index.spans import Spans
 

@@ -18,7 +18,7 @@ from ...base.sequence import Schedule
 from ...fusion.row_copies import fill_call, take_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call
-from ...runtime.plan import PlanOptions
+from ...runtime.plans.plan import PlanOptions
 from .description import StepNet
 from .links import RecurrentBinding, Track
 from .stages import RecurrentProgram

@@ -11,9 +11,9 @@ from ...base.scope import Scope
 from ...base.shape import ArraySpec, Levels
 from ...ir.operation import Operator
 from ...runtime.executor import Frame
-from ...runtime.memory import as_view
 from ...runtime.plain_net import bind_chain, grouping
-from ...runtime.plan import Plan, PlanOptions, Range, make_plan
+from ...runtime.plans.memory import as_view
+from ...runtime.plans.plan import Plan, PlanOptions, Range, make_plan
 from .analysis import Analysis, analysis_of
 from .description import StepNet
 from .links import RecurrentBinding

@@ -22,7 +22,7 @@ from ...base.python.cached import cached_property
 from ...fusion.row_copies import fill_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call
-from ...runtime.plan import PlanOptions
+from ...runtime.plans.plan import PlanOptions
 from .boundary import (
     bind_links,
     bind_memories,

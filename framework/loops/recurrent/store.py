@@ -20,7 +20,7 @@ from ...base.sequence import Schedule, runs
 from ...base.shape import ArraySpec, Levels
 from ...fusion.team import Prepared
 from ...ir.kernel_args import RunState
-from ...runtime.memory import ScratchPool
+from ...runtime.plans.memory import ScratchPool
 
 
 @dataclass(frozen=True, eq=False)

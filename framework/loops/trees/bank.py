@@ -20,7 +20,7 @@ from ...ir.desc import BACKWARD
 from ...ir.names import carry_name
 from ...runtime.executor import Frame
 from ...runtime.plain_net import PlainNet
-from ...runtime.plan import analyse
+from ...runtime.plans.plan import analyse
 from .forest import ForestSchedule
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...base.shape import ArraySpec, Levels
-from ...runtime.options import current_options
 from ...runtime.plain_net import PlainNet
+from ...runtime.plans.options import current_options
 from ..inner_gradient import saving_of
 from .bank import Bank, BatchRange, BoundBatch, ForwardRun, StaticInput, gradient_reads
 from .binding import TreeBinding

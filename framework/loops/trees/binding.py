@@ -14,7 +14,7 @@ from ...base.python.bounded_cache import BoundedCache
 from ...base.shape import ArraySpec, Levels
 from ...ir.kernel_args import KernelArgs
 from ...runtime.executor import Frame, frame_of
-from ...runtime.memory import as_view
+from ...runtime.plans.memory import as_view
 from .bank import BoundBatch
 from .description import TreeMemory, TreeNet, TreeSpecs, tree_net
 from .forest import ForestSchedule, make_forest_schedule

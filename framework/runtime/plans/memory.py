@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.shape import ArraySpec
+from ...base.shape import ArraySpec
 
 _ALIGN, _SHIFT, _PAGE = 64, 576, 4096
 _LARGE = 1 << 15

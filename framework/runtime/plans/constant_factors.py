@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ..fusion.team import Prepared
-from ..ir.desc import INPUT
+from ...fusion.team import Prepared
+from ...ir.desc import INPUT
 from .plan import Plan
 
 _USES = 4

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..base import settings
-from ..base.backend import Place
-from ..base.errors import OpscopeError, nearest
-from ..ir.registry import REFERENCE, kernel_libraries
+from ...base import settings
+from ...base.backend import Place
+from ...base.errors import OpscopeError, nearest
+from ...ir.registry import REFERENCE, kernel_libraries
 
 _FLAGS = {
     "fuse": "OPSCOPE_FUSE",

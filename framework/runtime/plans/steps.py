@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.operation import Operator
+from ...ir.operation import Operator
 
 
 class Chain(list[Operator]):

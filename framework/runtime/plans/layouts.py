@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ..base.shape import ArraySpec
-from ..fusion import compiler
-from ..fusion.codegen import FULL, ONE
-from ..ir.registry import REFERENCE
+from ...base.shape import ArraySpec
+from ...fusion import compiler
+from ...fusion.codegen import FULL, ONE
+from ...ir.registry import REFERENCE
 from .steps import PlanStep
 
 _DTYPES = np.dtype(np.float32), np.dtype(np.float64)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..base.shape import ArraySpec, Levels
-from ..ir.desc import INPUT, OUTPUT, PARAMETER, STATE
-from ..ir.infer import declared_spec, infer_specs
-from ..ir.op_list import VarDecl
-from ..ir.operation import Operator
+from ...base.shape import ArraySpec, Levels
+from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
+from ...ir.infer import declared_spec, infer_specs
+from ...ir.op_list import VarDecl
+from ...ir.operation import Operator
 from .layouts import channels_last
 from .options import PlanOptions
 from .steps import Chain, PlanStep
