@@ -449,9 +449,7 @@ def aligned(size: int) -> Any:
 
 
 class Prepared:
-    """Memory that is filled before a loop runs, from arrays that the loop does not change.
-
-    Packed weights, for example: a product packs its factor once here, not at every step.
+    """Memory filled before a loop runs, from arrays that it does not change: packed weights, say.
 
     Attributes:
         in_loop: whether for a loop; else for a whole net, whose other products are none of a step.

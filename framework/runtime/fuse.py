@@ -8,25 +8,23 @@ outlives the run (updates of several parameters, say) share one call on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ..base.backend import address
 from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
-from ..fusion import compiler, row_blocks
-from ..fusion.codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
+from ..fusion import compiler
+from ..fusion.codegen import FULL, GPU_ARRAYS, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
-from ..fusion.row_blocks import ByRows, Span
 from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
+from .loop_arrays import BoundLoop, by_rows, in_memory_order, no_overlap, words_of
 from .plans.plan import Chain, Plan, PlanStep
 from .tails import with_tails
 
@@ -233,15 +231,6 @@ def _grouped(
     return chains
 
 
-@dataclass(frozen=True)
-class BoundLoop:
-    """A loop and the variables that are its operands."""
-
-    loop: Loop
-    variables: tuple[str, ...]
-    columns: int
-
-
 def build_loop(members: Sequence[Pointwise], in_memory: set[str]) -> BoundLoop:
     """The structure of a loop.
 
@@ -352,12 +341,12 @@ def _is_shared(member: Pointwise) -> bool:
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
-    arrays = [_in_memory_order(b, [frame.arrays[name] for name in b.variables]) for b in bound]
-    if not _no_overlap(bound, arrays):
+    arrays = [in_memory_order(b, [frame.arrays[name] for name in b.variables]) for b in bound]
+    if not no_overlap(bound, arrays):
         return None
     blocks = []
     for b, operands in zip(bound, arrays, strict=True):
-        block = _words(b, operands)
+        block = words_of(b, operands)
         if block is None:
             return None
         blocks.append(block)
@@ -382,119 +371,13 @@ def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | N
     work = sum(
         int(block[0] * block[1]) * b.loop.work for b, block in zip(bound, blocks, strict=True)
     )
-    by_rows = _by_rows(bound[0], arrays[0], items[0]) if len(bound) == 1 else None
-    return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays), by_rows))
-
-
-def _by_rows(
-    bound: BoundLoop, arrays: Sequence[np.ndarray], item: tuple[int, int]
-) -> ByRows | None:
-    """A loop over the rows of matrices as work in blocks of them."""
-    shape = arrays[bound.loop.stores[0][0]].shape
-    if len(shape) != 2 or not row_blocks.enabled() or bound.columns not in (0, shape[1]):
-        return None
-    words = _words(bound, arrays, shape[1])
-    if words is None or words[0] < 2:
-        return None
-    stores = {operand for operand, _ in bound.loop.stores}
-    reads: list[Span] = []
-    writes: list[Span] = []
-    for number, (array, operand) in enumerate(zip(arrays, bound.loop.operands, strict=True)):
-        one = row_blocks.whole(array)
-        if operand.kind == FULL:
-            step = int(words[3 + 2 * number]) * array.itemsize
-            one = Span(one.start, step, shape[1] * array.itemsize)
-        (writes if number in stores else reads).append(one)
-    where = item[0], words.ctypes.data
-    return ByRows(shape[0], (where,), tuple(reads), tuple(writes), (words, arrays))
-
-
-def _in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[Any]:
-    """The arrays with their channels last, where all that the loop goes over lie so."""
-    full = [i for i, operand in enumerate(bound.loop.operands) if operand.kind == FULL]
-    if bound.columns or all(arrays[i].flags.c_contiguous for i in full):
-        return arrays
-    moved = {i: np.moveaxis(arrays[i], 1, -1) for i in full if arrays[i].ndim > 2}
-    if len(moved) < len(full) or not all(a.flags.c_contiguous for a in moved.values()):
-        return arrays
-    return [moved.get(i, array) for i, array in enumerate(arrays)]
-
-
-def _words(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> np.ndarray | None:
-    """The argument of a compiled loop; None where an array's strides do not suit it.
-
-    Args:
-        width: columns of a row; 0: as many as can be taken as one row.
-    """
-    shape = arrays[bound.loop.stores[0][0]].shape
-    total = prod(shape)
-    full = [a for a, o in zip(arrays, bound.loop.operands, strict=True) if o.kind == FULL]
-    if width or bound.columns:
-        columns = width or bound.columns
-    elif all(array.flags.c_contiguous for array in full):
-        columns = max(total, 1)
-    else:
-        columns = shape[-1]
-    words = [total // columns if columns else 0, columns]
-    for array, operand in zip(arrays, bound.loop.operands, strict=True):
-        if not array.flags.aligned:
-            return None
-        step = {FULL: columns, COLUMN: 1}.get(operand.kind, 0)
-        if operand.kind != ONE and not array.flags.c_contiguous:
-            steps = [stride // array.itemsize for stride in array.strides]
-            if operand.kind == ROW and array.size == array.shape[-1] and steps[-1] == 1:
-                step = 0
-            elif operand.kind == COLUMN and array.ndim == 2:
-                step = steps[0]
-            elif operand.kind == FULL and array.shape == (words[0], columns) and steps[1] == 1:
-                step = steps[0]
-            else:
-                return None
-        words += [array.ctypes.data, step]
-    return np.array(words, np.int64)
-
-
-def _no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> bool:
-    """Whether arrays under different names that are written share no memory, or all of it."""
-    spans = []
-    for number, (b, operands) in enumerate(zip(bound, arrays, strict=True)):
-        written = {operand for operand, _ in b.loop.stores}
-        for i, (name, array) in enumerate(zip(b.variables, operands, strict=True)):
-            first = address(array)
-            steps = zip(array.shape, array.strides, strict=True)
-            end = first + sum((dim - 1) * step for dim, step in steps) + array.itemsize
-            if array.size:
-                spans.append((first, end, number, i in written, name, array))
-    spans.sort(key=lambda span: span[:3])
-    for at, (_, end, number, writes, name, array) in enumerate(spans):
-        for first, _, other_number, other_writes, other_name, other in spans[at + 1 :]:
-            if first >= end:
-                break
-            right = number == other_number and _same_memory(array, other)
-            right = right or _side_by_side(array, other)
-            if (writes or other_writes) and name != other_name and not right:
-                return False
-    return True
-
-
-def _same_memory(a: Any, b: Any) -> bool:
-    same = address(a) == address(b) and a.nbytes == b.nbytes
-    both = a.flags.c_contiguous and b.flags.c_contiguous
-    return same and (both or (a.shape == b.shape and a.strides == b.strides))
-
-
-def _side_by_side(a: Any, b: Any) -> bool:
-    """Whether both are columns of one matrix, and no column is in both."""
-    if a.ndim != 2 or b.ndim != 2 or a.strides != b.strides or a.strides[1] != a.itemsize:
-        return False
-    row = a.strides[0]
-    apart = (address(b) - address(a)) % row if row > 0 else 0
-    return a.shape[1] * a.itemsize <= apart and apart + b.shape[1] * b.itemsize <= row
+    rows = by_rows(bound[0], arrays[0], items[0]) if len(bound) == 1 else None
+    return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays), rows))
 
 
 def _bind_gpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
     arrays = [frame.arrays[name] for name in bound[0].variables]
-    if not _no_overlap(bound, [arrays]):
+    if not no_overlap(bound, [arrays]):
         return None
     kernel, inputs, outputs = _gpu_kernel(frame.xp, bound[0].loop)
     return partial(kernel, *(arrays[i] for i in inputs), *(arrays[i] for i in outputs))

@@ -1,0 +1,128 @@
+"""The arrays of fused loops: how they lie in memory, and the arguments of a loop over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..base.backend import address
+from ..fusion import row_blocks
+from ..fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
+from ..fusion.row_blocks import ByRows, Span
+
+
+@dataclass(frozen=True)
+class BoundLoop:
+    """A loop and the variables that are its operands."""
+
+    loop: Loop
+    variables: tuple[str, ...]
+    columns: int
+
+
+def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray], item: tuple[int, int]) -> ByRows | None:
+    """A loop over the rows of matrices as work in blocks of them."""
+    shape = arrays[bound.loop.stores[0][0]].shape
+    if len(shape) != 2 or not row_blocks.enabled() or bound.columns not in (0, shape[1]):
+        return None
+    words = words_of(bound, arrays, shape[1])
+    if words is None or words[0] < 2:
+        return None
+    stores = {operand for operand, _ in bound.loop.stores}
+    reads: list[Span] = []
+    writes: list[Span] = []
+    for number, (array, operand) in enumerate(zip(arrays, bound.loop.operands, strict=True)):
+        one = row_blocks.whole(array)
+        if operand.kind == FULL:
+            step = int(words[3 + 2 * number]) * array.itemsize
+            one = Span(one.start, step, shape[1] * array.itemsize)
+        (writes if number in stores else reads).append(one)
+    where = item[0], words.ctypes.data
+    return ByRows(shape[0], (where,), tuple(reads), tuple(writes), (words, arrays))
+
+
+def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[Any]:
+    """The arrays with their channels last, where all that the loop goes over lie so."""
+    full = [i for i, operand in enumerate(bound.loop.operands) if operand.kind == FULL]
+    if bound.columns or all(arrays[i].flags.c_contiguous for i in full):
+        return arrays
+    moved = {i: np.moveaxis(arrays[i], 1, -1) for i in full if arrays[i].ndim > 2}
+    if len(moved) < len(full) or not all(a.flags.c_contiguous for a in moved.values()):
+        return arrays
+    return [moved.get(i, array) for i, array in enumerate(arrays)]
+
+
+def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> np.ndarray | None:
+    """The argument of a compiled loop; None where an array's strides do not suit it.
+
+    Args:
+        width: columns of a row; 0: as many as can be taken as one row.
+    """
+    shape = arrays[bound.loop.stores[0][0]].shape
+    total = prod(shape)
+    full = [a for a, o in zip(arrays, bound.loop.operands, strict=True) if o.kind == FULL]
+    if width or bound.columns:
+        columns = width or bound.columns
+    elif all(array.flags.c_contiguous for array in full):
+        columns = max(total, 1)
+    else:
+        columns = shape[-1]
+    words = [total // columns if columns else 0, columns]
+    for array, operand in zip(arrays, bound.loop.operands, strict=True):
+        if not array.flags.aligned:
+            return None
+        step = {FULL: columns, COLUMN: 1}.get(operand.kind, 0)
+        if operand.kind != ONE and not array.flags.c_contiguous:
+            steps = [stride // array.itemsize for stride in array.strides]
+            if operand.kind == ROW and array.size == array.shape[-1] and steps[-1] == 1:
+                step = 0
+            elif operand.kind == COLUMN and array.ndim == 2:
+                step = steps[0]
+            elif operand.kind == FULL and array.shape == (words[0], columns) and steps[1] == 1:
+                step = steps[0]
+            else:
+                return None
+        words += [array.ctypes.data, step]
+    return np.array(words, np.int64)
+
+
+def no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> bool:
+    """Whether arrays under different names that are written share no memory, or all of it."""
+    spans = []
+    for number, (b, operands) in enumerate(zip(bound, arrays, strict=True)):
+        written = {operand for operand, _ in b.loop.stores}
+        for i, (name, array) in enumerate(zip(b.variables, operands, strict=True)):
+            first = address(array)
+            steps = zip(array.shape, array.strides, strict=True)
+            end = first + sum((dim - 1) * step for dim, step in steps) + array.itemsize
+            if array.size:
+                spans.append((first, end, number, i in written, name, array))
+    spans.sort(key=lambda span: span[:3])
+    for at, (_, end, number, writes, name, array) in enumerate(spans):
+        for first, _, other_number, other_writes, other_name, other in spans[at + 1 :]:
+            if first >= end:
+                break
+            right = number == other_number and _same_memory(array, other)
+            right = right or _side_by_side(array, other)
+            if (writes or other_writes) and name != other_name and not right:
+                return False
+    return True
+
+
+def _same_memory(a: Any, b: Any) -> bool:
+    same = address(a) == address(b) and a.nbytes == b.nbytes
+    both = a.flags.c_contiguous and b.flags.c_contiguous
+    return same and (both or (a.shape == b.shape and a.strides == b.strides))
+
+
+def _side_by_side(a: Any, b: Any) -> bool:
+    """Whether both are columns of one matrix, and no column is in both."""
+    if a.ndim != 2 or b.ndim != 2 or a.strides != b.strides or a.strides[1] != a.itemsize:
+        return False
+    row = a.strides[0]
+    apart = (address(b) - address(a)) % row if row > 0 else 0
+    return a.shape[1] * a.itemsize <= apart and apart + b.shape[1] * b.itemsize <= row
