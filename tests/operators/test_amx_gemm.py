@@ -78,6 +78,18 @@ def test_values_that_cannot_be_split(where: str, value: float) -> None:
     np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("where", ["a", "b"])
+@pytest.mark.parametrize("turned", [(False, False), (True, True)])
+def test_tiny_numbers(where: str, turned: tuple[bool, bool]) -> None:
+    """What is left of them after two parts is subnormal, and no bf16."""
+    a, b = factors(40, 70, 64, turned)
+    tiny = a if where == "a" else b
+    tiny *= np.logspace(-44, 0, tiny.size, dtype="f8").reshape(tiny.shape).astype("f4")
+    out = np.zeros((40, 70), "f4")
+    product(a, b, out)
+    np.testing.assert_allclose(out, a.astype("f8") @ b, rtol=0, atol=5e-6)
+
+
 def test_products_of_several_blocks() -> None:
     a, b = factors(100, 256, 700, (True, False))
     out = np.full((100, 256), 7, "f4")
