@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...nnet3.lattices.lattice import Arc, CompactLattice, Weight, single, top_sorted
 from ...nnet3.lattices.operations import connected
-from .plain import PlainArc, PlainLattice, finished_last
+from .plain import PlainArc, PlainLattice, sorted_states
 
 STATE_LABEL = 100_000_000
 TOKEN_LABEL = 200_000_000
@@ -55,7 +55,7 @@ class Chunk:
         Raises:
             ShapeError: there is a loop.
         """
-        order = finished_last([[arc[1] for arc in group] for group in self.arcs])
+        order = sorted_states([[arc[1] for arc in group] for group in self.arcs])
         number = {state: place for place, state in enumerate(order)}
         made = PlainLattice()
         for state in order:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ...framework.base.errors import OpscopeError
 from .id_strings import BYTES, IdStrings
-from .plain import PlainLattice, finished_last, pruned
+from .plain import PlainLattice, pruned, sorted_states
 
 _ARC_BYTES, _ELEMENT_BYTES = 32, 24  # as Kaldi counts them
 _LEAST_ROOM = 0.8  # of the memory that cleaning up must leave
@@ -310,7 +310,7 @@ class _Determiniser:
 
     def _result(self) -> tuple[PlainLattice, list[tuple[int, ...]]]:
         """All states, in the topological order that OpenFst finds: where ways tie, it counts."""
-        order = finished_last([[arc[1] for arc in state.arcs] for state in self._states])
+        order = sorted_states([[arc[1] for arc in state.arcs] for state in self._states])
         place = {state: number for number, state in enumerate(order)}
         made, end_ids = PlainLattice(), []
         for state in order:

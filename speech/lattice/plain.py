@@ -49,7 +49,7 @@ class PlainLattice:
         return costs
 
 
-def finished_last(targets: Sequence[Sequence[int]]) -> list[int]:
+def sorted_states(targets: Sequence[Sequence[int]]) -> list[int]:
     """The states that state 0 leads to, in the topological order that OpenFst finds.
 
     Args:
