@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...framework.base.errors import ShapeError
 from ...nnet3.lattices.lattice import Arc, CompactLattice, Weight, single, top_sorted
 from ...nnet3.lattices.operations import connected
-from .plain import PlainArc, PlainLattice
+from .plain import PlainArc, PlainLattice, sorted_states
 
 STATE_LABEL = 100_000_000
 TOKEN_LABEL = 200_000_000
@@ -56,25 +55,7 @@ class Chunk:
         Raises:
             ShapeError: there is a loop.
         """
-        order: list[int] = []
-        entered, left = bytearray(len(self.arcs)), bytearray(len(self.arcs))
-        entered[0] = 1
-        stack = [(0, iter(self.arcs[0]))]
-        while stack:
-            state, more = stack[-1]
-            for arc in more:
-                target = arc[1]
-                if not entered[target]:
-                    entered[target] = 1
-                    stack.append((target, iter(self.arcs[target])))
-                    break
-                if not left[target]:
-                    raise ShapeError("the lattice has a loop")
-            else:
-                left[state] = 1
-                order.append(state)
-                stack.pop()
-        order.reverse()
+        order = sorted_states([[arc[1] for arc in group] for group in self.arcs])
         number = {state: place for place, state in enumerate(order)}
         made = PlainLattice()
         for state in order:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ...framework.base.errors import OpscopeError
 from .id_strings import BYTES, IdStrings
-from .plain import PlainLattice, pruned
+from .plain import PlainLattice, pruned, sorted_states
 
 _ARC_BYTES, _ELEMENT_BYTES = 32, 24  # as Kaldi counts them
 _LEAST_ROOM = 0.8  # of the memory that cleaning up must leave
@@ -309,8 +309,8 @@ class _Determiniser:
     # The result
 
     def _result(self) -> tuple[PlainLattice, list[tuple[int, ...]]]:
-        """All states, sorted: the least state of a set is less than those of sets behind it."""
-        order = sorted(range(len(self._states)), key=lambda s: (s > 0, self._states[s].elements[0]))
+        """All states, in the topological order that OpenFst finds: where ways tie, it counts."""
+        order = sorted_states([[arc[1] for arc in state.arcs] for state in self._states])
         place = {state: number for number, state in enumerate(order)}
         made, end_ids = PlainLattice(), []
         for state in order:

@@ -85,7 +85,7 @@ class IncrementalLattice:
             return
         self._decoder.prune()
         first = self.frames + chunks.determinize_min_chunk_size
-        counts = [len(frame.tokens) for frame in self._decoder.frames[first : decoded + 1]]
+        counts = [frame.counted for frame in self._decoder.frames[first : decoded + 1]]
         fewest = min(counts)
         if fewest <= chunks.determinize_max_active:
             last = len(counts) - 1 - counts[::-1].index(fewest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,6 +47,37 @@ class PlainLattice:
                     least = cost + costs[target]
             costs[state] = least
         return costs
+
+
+def sorted_states(targets: Sequence[Sequence[int]]) -> list[int]:
+    """The states that state 0 leads to, in the topological order that OpenFst finds.
+
+    Args:
+        targets: of the arcs of each state.
+
+    Raises:
+        ShapeError: there is a loop.
+    """
+    order: list[int] = []
+    entered, left = bytearray(len(targets)), bytearray(len(targets))
+    stack: list[tuple[int, Iterator[int]]] = []
+    if targets:
+        entered[0] = 1
+        stack.append((0, iter(targets[0])))
+    while stack:
+        state, more = stack[-1]
+        for target in more:
+            if not entered[target]:
+                entered[target] = 1
+                stack.append((target, iter(targets[target])))
+                break
+            if not left[target]:
+                raise ShapeError("the lattice has a loop")
+        else:
+            left[state] = 1
+            order.append(state)
+            stack.pop()
+    return order[::-1]
 
 
 def from_raw(raw: RawLattice) -> PlainLattice:

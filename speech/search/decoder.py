@@ -268,6 +268,8 @@ class Decoder:
         """Drop links and tokens that no path within the lattice beam needs, newest frames first."""
         delta = self.options.lattice_beam * self.options.prune_scale
         last = len(self.frames) - 1
+        newest = self.frames[last]
+        newest.counted = newest.counted or len(newest.tokens)
         for number in range(last - 1, -1, -1):
             frame = self.frames[number]
             if frame.prune_links:
@@ -293,6 +295,7 @@ class Decoder:
     def _drop_tokens(self, number: int) -> None:
         """Take tokens that no path within the lattice beam needs out of a frame."""
         frame = self.frames[number]
+        frame.counted = len(frame.tokens)
         kept = np.isfinite(frame.tokens["extra"])
         if kept.all():
             return

@@ -39,6 +39,8 @@ class Frame:
         onward: links to the tokens of the next frame, `LINK`; empty while there is none.
         offset: what was added to the acoustic costs of `onward`.
         prune_links, prune_tokens: whether costs behind it changed, whether tokens of it are to go.
+        counted: how many tokens there were before those to go last went, and not how many are
+            left: so Kaldi counts them. 0: not counted yet.
     """
 
     tokens: np.ndarray
@@ -47,6 +49,7 @@ class Frame:
     offset: float = 0.0
     prune_links: bool = True
     prune_tokens: bool = True
+    counted: int = 0
     names: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:

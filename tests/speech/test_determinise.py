@@ -61,6 +61,23 @@ def random_raw(seed: int, frames: int = 6, width: int = 3, words: int = 3) -> Ra
     return RawLattice(frame_of, *columns, costs[0], costs[1], final)
 
 
+def test_states_are_numbered_as_openfst_sorts_them() -> None:
+    """What the best arc leads to has the greatest number: it is finished first."""
+    raw = RawLattice(
+        np.array([0, 1, 1, 1, 2], np.int32),
+        np.array([0, 0, 0, 1, 2, 3], np.int32),
+        np.array([1, 2, 3, 4, 4, 4], np.int32),
+        np.array([1, 3, 5, 2, 4, 6], np.int32),
+        np.array([7, 8, 9, 4, 5, 6], np.int32),
+        np.array([2, 1, 3, 0, 0, 0], np.float32),
+        np.zeros(6, np.float32),
+        np.array([np.inf, np.inf, np.inf, np.inf, 0], np.float32),
+    )
+    for options in (WORDS_ONLY, PHONES_TOO):
+        made = determinised(raw, 10.0, STARTS, options).lattice
+        assert [(arc.label, arc.target) for arc in made.arcs[0]] == [(8, 3), (7, 2), (9, 1)]
+
+
 def all_paths(raw: RawLattice) -> dict[tuple[int, ...], tuple[float, float, tuple[int, ...]]]:
     """Of each sequence of words the whole and graph cost of its best path, and its ids."""
     out: dict[int, list[int]] = {}

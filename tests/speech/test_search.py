@@ -174,6 +174,20 @@ def test_blocks_give_what_the_whole_gives(in_c: bool) -> None:
 
 
 @pytest.mark.parametrize("in_c", LOOPS)
+def test_tokens_are_counted_before_some_go(in_c: bool) -> None:
+    """As Kaldi counts them: where chunks of a lattice end hangs on these numbers."""
+    options = SearchOptions(beam=50.0, lattice_beam=2.0, prune_interval=1000)
+    decoder = Decoder(random_graph(3), PDFS, options, compiled_loops=in_c)
+    decoder.accept(loglikes(3, 8))
+    first = [len(frame.tokens) for frame in decoder.frames]
+    assert not any(frame.counted for frame in decoder.frames[1:])
+    decoder.prune()
+    left = [len(frame.tokens) for frame in decoder.frames]
+    assert left[-1] == first[-1] and left != first
+    assert [frame.counted for frame in decoder.frames[1:]] == first[1:]
+
+
+@pytest.mark.parametrize("in_c", LOOPS)
 def test_a_raw_lattice_has_all_paths_within_the_lattice_beam(in_c: bool) -> None:
     first, second = random_pair(2)
     whole = composed_with_kaldifst(first, second)
