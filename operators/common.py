@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-_ROOMS = ("math", "tensor", "linear", "conv", "backends")
+_ROOMS = ("math", "tensor", "linear", "conv", "backends", "direct")
 
 for _room in _ROOMS:
     for _module in iter_modules([str(Path(__file__).parent / _room)]):

@@ -38,9 +38,11 @@ def with_tails(
     result: list[Chain] = []
     for chain in chains:
         last = result[-1] if result else None
+        wanted: tuple[str, ...] = ()
         if last is not None and len(chain) == 1 and (len(last) == 1 or not last.loops):
             wanted = _tails(last[0], device, libraries)
-            (result_of,), op = last[-1].outputs.get("out", ("",)), chain[0]
+        if last is not None and wanted:  # others may have many outputs: split, for example
+            (result_of,), op = last[-1].outputs["out"], chain[0]
             following = wanted[wanted.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
             if (
                 op.type in following
