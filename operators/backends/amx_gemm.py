@@ -153,9 +153,9 @@ static inline __attribute__((always_inline)) int parts_of(
     one = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), one);
     __m512i two = rounded(&b);
     two = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), two);
-    /* at most 8 bits are left: these are a bf16 */
-    const __m512i three = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16),
-                                          _mm512_castps_si512(b));
+    /* at most 8 bits are left: these are a bf16, but for those of numbers below 2^-126 */
+    const __m512i last = _mm512_and_si512(_mm512_castps_si512(b), _mm512_set1_epi32(0xffff0000));
+    const __m512i three = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16), last);
     if (turned) {
       parts[0][i] = one, parts[1][i] = two, parts[2][i] = three;
     } else {
