@@ -11,7 +11,7 @@ import pytest
 from doc_blocks import blocks
 from kaldi_data import FOLDER, difference, need
 from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
-from opscope.nnet3.lower import requests
+from opscope.nnet3.lower import requests, step_net
 from opscope.nnet3.lower.step_net import LoopStep
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
@@ -53,7 +53,7 @@ def test_recurrences_as_operators(case, within, monkeypatch):
     """Those of longer recordings (`lower/requests.py`) give the scores of Kaldi's commands."""
     monkeypatch.setattr(requests, "LONG", 4)
     made = []
-    monkeypatch.setattr(requests, "LoopStep", lambda *args: made.append(1) or LoopStep(*args))
+    monkeypatch.setattr(step_net, "LoopStep", lambda *args: made.append(1) or LoopStep(*args))
     test_output("lstmp", case, within)
     assert made
 

@@ -5,6 +5,7 @@ A matrix that holds all steps of an unrolled loop is set to zero for the sake of
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -41,17 +42,55 @@ def narrow_fill(plan: Plan, step: PlanStep, arrays: dict[str, Any]) -> Call | No
     return in_order(*(fill_call(array[rows, cols], value) for rows, cols in parts))
 
 
+@dataclass
+class _Accesses:
+    """When the variables of a plan are read and written: found once, for all of its fills.
+
+    Attributes:
+        times: of each variable; that of a read is twice the number of its operator, that of a
+            write one more.
+        ends: the time after each step, by its id.
+        views: base -> its views.
+    """
+
+    times: dict[str, list[int]]
+    ends: dict[int, int]
+    views: dict[str, list[str]]
+
+
+def _find_accesses(plan: Plan) -> _Accesses:
+    found = _Accesses({}, {}, {})
+    time = 0
+    for step in plan.steps:
+        for op in step.operators:
+            reads = [*op.input_vars(), *(op.output_vars() if op.accumulate else ())]
+            for name in reads:
+                found.times.setdefault(name, []).append(time)
+            for name in op.output_vars():
+                found.times.setdefault(name, []).append(time + 1)
+            time += 2
+        found.ends[id(step)] = time
+    for name, var in plan.declared.items():
+        if var.view is not None and name in plan.specs:
+            found.views.setdefault(var.view.base, []).append(name)
+    return found
+
+
 def _read_first(
     plan: Plan, fill: PlanStep, name: str, shape: tuple[int, ...]
 ) -> list[tuple[slice, slice]] | None:
     """The parts of a matrix that are read before they are written; None for most of it."""
     places: dict[str, tuple[slice, ...]] = {name: (slice(0, shape[0]), slice(0, shape[1]))}
-    for other, var in plan.declared.items():
-        if var.view is not None and var.view.base == name and other in plan.specs:
-            slices = view_slices(other, var.view, shape)
-            places[other] = tuple(
-                slice(*one.indices(size)) for one, size in zip(slices, shape, strict=True)
-            )
+    if plan.accesses is None:
+        plan.accesses = _find_accesses(plan)
+    accesses: _Accesses = plan.accesses
+    for other in accesses.views.get(name, ()):
+        view = plan.declared[other].view
+        assert view is not None
+        slices = view_slices(other, view, shape)
+        places[other] = tuple(
+            slice(*one.indices(size)) for one, size in zip(slices, shape, strict=True)
+        )
     edges = [
         sorted({edge for place in places.values() for edge in (place[i].start, place[i].stop)})
         for i in range(2)
@@ -63,15 +102,13 @@ def _read_first(
     }
     written = np.zeros([len(one) - 1 for one in edges], bool)
     needed = np.zeros_like(written)
-    for step in plan.steps[plan.steps.index(fill) + 1 :]:
-        for op in step.operators:
-            reads = [*op.input_vars(), *(op.output_vars() if op.accumulate else ())]
-            for other in reads:
-                if other in cells:
-                    needed[cells[other]] |= ~written[cells[other]]
-            for other in op.output_vars():
-                if other in cells:
-                    written[cells[other]] = True
+    begin = accesses.ends[id(fill)]
+    times = [(when, other) for other in places for when in accesses.times.get(other, ())]
+    for when, other in sorted(one for one in times if one[0] >= begin):
+        if when % 2:
+            written[cells[other]] = True
+        else:
+            needed[cells[other]] |= ~written[cells[other]]
     for other in places:
         if other in plan.live_out:  # somebody reads it later
             needed[cells[other]] |= ~written[cells[other]]

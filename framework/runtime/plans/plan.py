@@ -60,6 +60,7 @@ class Plan:
         joined: temporaries that lie side by side in one block, in order (see `OperatorDef.joins`).
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
         channels_last: temporaries whose channels lie last in memory (see layouts.py).
+        accesses: when variables are read and written, filled by narrow_fills.py.
     """
 
     operators: list[Operator]
@@ -75,6 +76,7 @@ class Plan:
     options: PlanOptions = PlanOptions()
     loops: dict[int, Any] = field(default_factory=dict)
     channels_last: set[str] = field(default_factory=set)
+    accesses: Any = None
 
     def nbytes(self, name: str) -> int:
         return _nbytes(self.specs[name])
