@@ -78,6 +78,19 @@ def test_values_that_cannot_be_split(where: str, value: float) -> None:
     np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("exponent", [-96, -108, -112, -120, -128, -140])
+def test_small_numbers_leave_others_alone(exponent: int, turned: tuple[bool, bool]) -> None:
+    """Their rest has more bits than a bf16 below 2^-126, and shares a lane with another number."""
+    a, b = factors(64, 64, 64, turned)
+    for factor, axis in ((a, 1), (b, 0)):
+        half = factor[:, 16:32] if axis else factor[16:32]
+        half *= np.float32(2.0**exponent)
+    out = np.zeros((64, 64), "f4")
+    product(a, b, out)
+    np.testing.assert_allclose(out, a.astype("f8") @ b.astype("f8"), rtol=0, atol=1e-5)
+
+
 def test_products_of_several_blocks() -> None:
     a, b = factors(100, 256, 700, (True, False))
     out = np.full((100, 256), 7, "f4")
