@@ -21,7 +21,7 @@ from ...framework.fusion.compiler import Library
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..linear import matmul
-from . import amx, parts, row_products, vector_products
+from . import parts
 
 _ALONE = 1 << 18
 """Multiplications up to which OpenBLAS takes one thread (its interface/gemm.c)."""
@@ -110,6 +110,8 @@ def product(
         if how is not None and out.dtype.name in _LETTERS:
             beta = 0.0 if bias is None and by is None else 1.0
             factors = alpha, beta
+            from . import amx, row_products, vector_products  # loaded by what computes
+
             task = vector_products.task(arrays, how, factors, bias)
             task = task or amx.task(arrays, how, factors, bias)
             task = task or row_products.task(arrays, how, factors, bias, None)

@@ -25,7 +25,7 @@ from ...framework.fusion import team
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel
-from . import amx, blas, parts, row_products, vector_products
+from . import blas, parts
 
 _log = logging.getLogger(__name__)
 
@@ -169,6 +169,8 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     how = parts.layouts(arrays)
     if how is None or out.dtype.name not in _TYPES:
         return None
+    from . import amx, row_products, vector_products  # loaded by what computes
+
     task = vector_products.task(arrays, how, factors, bias)
     task = task or amx.task(arrays, how, factors, bias)
     task = task or row_products.task(arrays, how, factors, bias, library())

@@ -15,8 +15,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from . import speech_origins
-
 
 @dataclass(frozen=True)
 class Origin:
@@ -413,6 +411,8 @@ _FUNCTIONS: dict[tuple[str, str, str], dict[str, int]] = {
 
 def origin_of(program: str, message: str) -> Origin:
     """Where Kaldi's program of that name prints a message of these words from."""
+    from . import speech_origins  # most runs of programs print nothing from there
+
     for beginning, lines in (*_MAIN.items(), *speech_origins.MAIN.items()):
         if program in lines and _begins(beginning).match(message):
             return Origin("main", f"{program}.cc", lines[program])
