@@ -23,17 +23,18 @@ pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C co
 _SOURCE = """\
 #include <time.h>
 typedef int64_t word;
-/* where to count; number of this item, counters of the item before or 0, nanoseconds to take */
+/* where to count; number of this run, counters of the item before or 0, nanoseconds to take */
 EXPORT void note(const word *b, word t, word n) {
   word *counts = (word *)b[0], *before = (word *)b[2];
   __atomic_fetch_add(&counts[t], 1, __ATOMIC_RELAXED);
-  for (word i = 0; before && i < n; i++)  /* all parts of the item before are done */
-    if (__atomic_load_n(&before[i], __ATOMIC_RELAXED) != b[1]) counts[200] = 1;
+  __atomic_store_n(&counts[202 + t], b[1], __ATOMIC_RELAXED);
+  for (word i = 0; before && i < n; i++)  /* all parts of the item before are done in this run */
+    if (__atomic_load_n(&before[202 + i], __ATOMIC_RELAXED) != b[1]) counts[200] = 1;
   if (t == n - 1 && n > 1 && b[3]) nanosleep(&(struct timespec){0, b[3]}, 0);
   counts[201] = n;
 }
 """
-_BROKEN, _PARTS, _WORDS = 200, 201, 202
+_BROKEN, _PARTS, _WORDS = 200, 201, 402
 MUCH = 100 * pool.WAKE_WORK
 
 
