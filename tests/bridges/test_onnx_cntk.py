@@ -202,5 +202,5 @@ def test_a_model_of_cntk(tmp_path):
     assert words == 10984
     assert round(100 * wrong / words, 3) == 2.039  # what CNTK's own evaluation prints
     assert entropy / words == pytest.approx(0.12888690, rel=1e-5)
-    # Against float64 both are off: ours by 1.5e-5 with AMX and 2.4e-5 without, the other by 1.9e-5.
+    # Against float64 both are off: ours by 1.4e-5 with AMX and 2.4e-5 without, theirs by 1.8e-5.
     assert worst < 3e-5

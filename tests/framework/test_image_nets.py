@@ -163,6 +163,16 @@ def test_a_convolution_and_its_tail_are_one_step(monkeypatch: pytest.MonkeyPatch
     assert ["conv2d"] in types(False)
 
 
+@pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
+def test_operators_of_many_outputs_have_no_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def block(b: Any, x: Any) -> Any:
+        left, right = b.split(b.conv2d(x, filters=8, kernel=3), axis=1, sections=[4, 4])
+        return b.max_pool2d(left, kernel=[2, 2]) + b.max_pool2d(b.relu(right), kernel=[2, 2])
+
+    steps = plan_of(block, False, monkeypatch).steps
+    assert ["split"] in [[op.type for op in step.operators] for step in steps]
+
+
 @pytest.mark.parametrize("name", ["OPSCOPE_TAILS", "OPSCOPE_CHANNELS_LAST"])
 def test_wrong_values_of_switches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "yes")

@@ -168,6 +168,39 @@ def convolution_prediction() -> Work:
     return _predicting(b, {"x": pictures}, "y")
 
 
+def pictures(dtype: str) -> Work:
+    """Poolings over one and two axes, and convolutions of so few filters that they are products."""
+    b = NetBuilder("poolings", dtype)
+    rng, feed, costs = np.random.default_rng(15), {}, []
+    for rank, shape in {1: [8, 8, 96], 2: [8, 8, 24, 24]}.items():
+        for family in ("max", "avg"):
+            name = f"{family}{rank}"
+            x = b.input(name, [-1, *shape[1:]])
+            feed[name] = rng.normal(size=shape).astype(dtype)
+            few = getattr(b, f"conv{rank}d")(x, 3, 3)
+            both = [getattr(b, f"{family}_pool{rank}d")(y, kernel=[2] * rank) for y in (x, few)]
+            costs += [b.mean(b.square(y)) for y in both]
+    b.backward_from(b.sum(costs, name="cost"), wrt=[*parameters(b), *feed])
+    b.add_optimization(0.1, "sgd")
+    return _training(b, feed)
+
+
+def one_product() -> Work:
+    """Matrices of which the second is packed for this product: too few rows for AMX."""
+    b = NetBuilder("product")
+    b.matmul(b.input("x", [64, 1024]), b.input("y", [1024, 528]), name="z")
+    rng = np.random.default_rng(16)
+    feed = {name: rng.normal(size=size).astype(np.float32) for name, size in _FACTORS.items()}
+
+    def run() -> Results:
+        return {"z": np.array(b.run(Scope(), feed=feed, fetch=["z"], need_backward=False)["z"])}
+
+    return run
+
+
+_FACTORS = {"x": (64, 1024), "y": (1024, 528)}
+
+
 def stacks() -> Work:
     """Products of stacks of matrices, a step of attention, and of matrices in odd places."""
     b = NetBuilder("stacks")
@@ -366,6 +399,9 @@ WORKS: dict[str, Callable[[], Work]] = {
     "optimizers": optimizers,
     "convolutions": partial(convolutions, "float32"),
     "convolutions, double": partial(convolutions, "float64"),
+    "pictures": partial(pictures, "float32"),
+    "pictures, double": partial(pictures, "float64"),
+    "one product": one_product,
     "stacks": stacks,
     "lstm loop": partial(loop, "lstm", "float32", bidirectional=True),
     "lstm loop, double": partial(loop, "lstm", "float64", peepholes=True),

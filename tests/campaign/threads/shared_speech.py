@@ -53,6 +53,11 @@ relu-batchnorm-layer name=tdnn1 dim=128 input=Append(-1,0,1)
 tdnnf-layer name=tdnnf2 dim=128 bottleneck-dim=48 time-stride=1
 output-layer name=output dim=50
 """
+_SPLICED = """input name=input dim=40
+relu-batchnorm-layer name=tdnn1 dim=96 input=Append(-1,0,1)
+relu-batchnorm-layer name=tdnn2 dim=96 input=Append(-3,0,3)
+output-layer name=output dim=50
+"""
 _GATES = """input name=input dim=20
 {} name=gates cell-dim=48 {} delay=-1
 output-layer name=output dim=30
@@ -247,6 +252,7 @@ def _gates(layer: str, more: str) -> Callable[[], Work]:
 
 WORKS: dict[str, Callable[[], Work]] = {
     "TDNN-F gradient": lambda: gradient(xconfig_to_config(_TIME_DELAY), 12, 8),
+    "spliced gradient": lambda: gradient(xconfig_to_config(_SPLICED), 20, 64),
     "convolution gradient": lambda: gradient(_CONVOLUTION, 10, 8),
     "LSTMP gradient": _gates("fast-lstmp-layer", _PROJECTED),
     "LSTM gradient": _gates("lstm-layer", ""),
