@@ -112,7 +112,7 @@ def test_forward_is_joined(monkeypatch):
     b.initialize(scope)
     x = np.random.default_rng(0).standard_normal((1000, 96)).astype(np.float32)
     on = np.array(b.run(scope, feed={"x": x}, fetch=[out])[out.name])
-    calls = [team.task_of(call) for call in _longest_frame(scope)._joined[0]]
+    calls = [team.task_of(call) for call in _frame_of(scope, out.name)._joined[0]]
     assert max(len(task.by_rows.items) for task in calls if task and task.by_rows) == 4
     monkeypatch.setenv("OPSCOPE_ROWS", "0")
     off = np.array(b.run(scope, feed={"x": x}, fetch=[out])[out.name])
@@ -122,11 +122,12 @@ def test_forward_is_joined(monkeypatch):
     np.testing.assert_allclose(on, np.tanh(np.maximum(x @ w, 0) @ v), atol=1e-5)
 
 
-def _longest_frame(scope):
+def _frame_of(scope, result):
     import gc
 
     frames = [f for f in gc.get_objects() if isinstance(f, Frame) and f.scope.root is scope.root]
-    return max((f for f in frames if f._joined), key=lambda frame: len(frame.plan.steps))
+    (found,) = [frame for frame in frames if frame._joined and result in frame.plan.live_out]
+    return found
 
 
 def test_unknown_value(monkeypatch):
