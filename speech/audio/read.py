@@ -56,7 +56,7 @@ def _decoded(name: str, data: bytes, told: str) -> Audio:
             check_limit("unpack", int(file.frames) * channels * 4, f"{name}: the samples")
             parts = list(_blocks(name, file, max(_BLOCK // max(channels, 1), 1)))
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
-        told = getattr(error, "error_string", error)  # else it names an object in memory
+        told = str(getattr(error, "error_string", error))  # else it names an object in memory
         raise FormatError(f"{name}: no audio that soundfile reads: {told}") from None
     if not parts or not channels or not rate > 0:
         raise FormatError(f"{name}: a recording without samples")
