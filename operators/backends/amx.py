@@ -20,6 +20,10 @@ _DEEP, _WIDE = 256, 512
 """Inner dimension and columns of a block: its tiles, 6 bytes a number, stay in the cache."""
 
 
+_MOST = 1 << 24
+"""Bytes of packed tiles that a product keeps for itself; larger factors go block by block."""
+
+
 def task(
     arrays: parts.Arrays, how: parts.Layouts, factors: tuple[float, float], bias: Any
 ) -> team.ParallelTask | None:
@@ -56,7 +60,7 @@ def _by_rows(
 ) -> team.ParallelTask | None:
     a, b, out = arrays
     reads, writes = row_blocks.span(a), row_blocks.span(out)
-    if reads is None or writes is None:
+    if reads is None or writes is None or amx_gemm.room(b) > _MOST:
         return None
     panels = team.aligned(amx_gemm.room(b))
     packing = amx_gemm.pack(b, alpha, panels)

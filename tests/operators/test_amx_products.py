@@ -88,6 +88,17 @@ def test_values_that_cannot_be_split(where: str, value: float) -> None:
     np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-4)
 
 
+def test_large_factors_are_not_kept_packed() -> None:
+    for size, joins in ((1024, True), (2048, False)):
+        a, b, out = *factors(100, size, size, ""), np.empty((100, size), "f4")
+        how = parts.layouts((a, b, out))
+        assert how is not None
+        task = amx.task((a, b, out), how, (1.0, 0.0), None)
+        assert task is not None and (task.by_rows is not None) is joins
+        team.run_together([task])()
+        np.testing.assert_allclose(out, a.astype("f8") @ b, rtol=0, atol=2e-3)
+
+
 def test_what_others_do_better() -> None:
     for m, n, k in ((95, 512, 512), (100, 31, 512), (512, 512, 31), (64, 64, 64), (0, 40, 40)):
         assert not served(*factors(m, n, k, ""), np.empty((m, n), "f4"))
