@@ -175,3 +175,14 @@ def _view(nnet: Nnet) -> Nnet:
     view.nodes = [copy.copy(node) for node in nnet.nodes]
     view.components = dict(nnet.components)
     return view
+
+
+def with_output(nnet: Nnet, name: str) -> Nnet:
+    """The network with one of its outputs alone, called `output`; components are shared."""
+    view, outputs = Nnet(), {node.name for node in nnet.outputs()}
+    view.components = dict(nnet.components)
+    view.nodes = [
+        copy.copy(node) for node in nnet.nodes if node.name == name or node.name not in outputs
+    ]
+    view.node(name).name = "output"
+    return view

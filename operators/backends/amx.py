@@ -92,8 +92,4 @@ def _in_blocks(
             factor = a[:, top : top + _DEEP]
             tasks.append(amx_gemm.multiply(factor, _steps(how), rows, alpha, panels, block, first))
             first = block
-    return team.ParallelTask(
-        tuple(item for task in tasks for item in task.items),
-        sum(task.work for task in tasks),
-        [task.memory for task in tasks],
-    )
+    return parts.in_turn(tasks)

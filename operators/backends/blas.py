@@ -110,11 +110,9 @@ def product(
         if how is not None and out.dtype.name in _LETTERS:
             beta = 0.0 if bias is None and by is None else 1.0
             factors = alpha, beta
-            from . import amx, row_products, vector_products  # loaded by what computes
+            from . import row_products  # loaded by what computes
 
-            task = vector_products.task(arrays, how, factors, bias)
-            task = task or amx.task(arrays, how, factors, bias)
-            task = task or row_products.task(arrays, how, factors, bias, None)
+            task = row_products.first_way(arrays, how, factors, bias, None)
             task = task or parts.product(_gemm, arrays, how, factors, bias)[-1]
             return team.run_together([task])
     return matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)

@@ -169,11 +169,9 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     how = parts.layouts(arrays)
     if how is None or out.dtype.name not in _TYPES:
         return None
-    from . import amx, row_products, vector_products  # loaded by what computes
+    from . import row_products  # loaded by what computes
 
-    task = vector_products.task(arrays, how, factors, bias)
-    task = task or amx.task(arrays, how, factors, bias)
-    task = task or row_products.task(arrays, how, factors, bias, library())
+    task = row_products.first_way(arrays, how, factors, bias, library())
     if task is not None:
         return team.run_together([task])
     work, threads = out.size * a.shape[1], most_threads()
@@ -207,11 +205,7 @@ def _in_pieces(
         piece = a[:, at : at + _PIECE], b[at : at + _PIECE], out
         tasks.append(parts.product(_gemm, piece, how, factors, bias)[-1])
         factors, bias = (factors[0], 1.0), None
-    return team.ParallelTask(
-        tuple(item for task in tasks for item in task.items),
-        sum(task.work for task in tasks),
-        [task.memory for task in tasks],
-    )
+    return parts.in_turn(tasks)
 
 
 class _GemmCall(partial[Any]):

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call
-from . import amx_gemm
+from . import amx_gemm, parts
 
 _HEAD = """\
 #include <stdint.h>
@@ -303,11 +303,7 @@ def _in_blocks(
         factor = alpha if tiled else None
         tasks.append(_multiply(a[:, at : at + _BLOCK], rows, panels, out, begin, factor))
         begin = out
-    return team.ParallelTask(
-        tuple(item for task in tasks for item in task.items),
-        sum(task.work for task in tasks),
-        [task.memory for task in tasks],
-    )
+    return parts.in_turn(tasks)
 
 
 def _room(b: Any) -> int:

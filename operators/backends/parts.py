@@ -6,7 +6,7 @@ shape and on `most_threads`, not on the number of threads at work, and neither d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -157,6 +157,15 @@ def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
 def _spans(size: int, count: int, unit: int) -> list[slice]:
     step = -(-size // (count * unit)) * unit
     return [slice(begin, min(begin + step, size)) for begin in range(0, size, step)]
+
+
+def in_turn(tasks: Sequence[team.ParallelTask]) -> team.ParallelTask:
+    """The tasks as one that does them one after another."""
+    return team.ParallelTask(
+        tuple(item for task in tasks for item in task.items),
+        sum(task.work for task in tasks),
+        [task.memory for task in tasks],
+    )
 
 
 def copying_bias(out: Any, bias: Any, call: Call) -> list[Call]:

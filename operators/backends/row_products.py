@@ -19,7 +19,7 @@ import numpy as np
 
 from ...framework.fusion import row_blocks, team
 from ...framework.fusion.row_blocks import ByRows
-from . import packed_gemm, parts
+from . import amx, packed_gemm, parts, vector_products
 
 _HEAD = """\
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
@@ -198,6 +198,21 @@ def _own() -> Any:
 @functools.cache
 def _others() -> Any:
     return team.load(_MKL_SOURCE)
+
+
+def first_way(
+    arrays: parts.Arrays, how: parts.Layouts, factors: tuple[float, float], bias: Any, mkl: Any
+) -> team.ParallelTask | None:
+    """The product by the first of our own ways that suits; arguments as of `task`.
+
+    Returns:
+        None where a library's product is better.
+    """
+    return (
+        vector_products.task(arrays, how, factors, bias)
+        or amx.task(arrays, how, factors, bias)
+        or task(arrays, how, factors, bias, mkl)
+    )
 
 
 def task(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,7 +22,7 @@ from ...framework.ir.op_list import OpList, OpNode
 from ...nnet3.graph.request import ComputationRequest, IoSpecification
 from ...nnet3.inference.chunks import ChunkComputer, ChunkOptions
 from ...nnet3.inference.pipeline import compile_request
-from ...nnet3.network.for_inference import for_inference
+from ...nnet3.network.for_inference import for_inference, with_output
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.run.computer import NnetComputer
 from .report import Job
@@ -70,7 +69,7 @@ def run_nnet3(nnet: Nnet, rows: Rows) -> Rows:
     ivector = rows["ivector"][0] if "ivector" in rows else None
     options = ChunkOptions(frames_per_chunk=len(features))
     return {
-        node.name: ChunkComputer(_alone(nnet, node.name), options).compute(features, ivector)
+        node.name: ChunkComputer(with_output(nnet, node.name), options).compute(features, ivector)
         for node in nnet.outputs()
     }
 
@@ -105,17 +104,6 @@ def _indexes(times: np.ndarray) -> np.ndarray:
     found = np.zeros((len(times), 3), np.int32)
     found[:, 1] = times
     return found
-
-
-def _alone(nnet: Nnet, name: str) -> Nnet:
-    """The network with one output, called `output`."""
-    view, outputs = Nnet(), {node.name for node in nnet.outputs()}
-    view.components = dict(nnet.components)
-    view.nodes = [
-        copy.copy(node) for node in nnet.nodes if node.name == name or node.name not in outputs
-    ]
-    view.node(name).name = "output"
-    return view
 
 
 def same_nnet3(job: Job, made: Nnet, source: Nnet) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from ....nnet3.cache.computers import ComputerCache
 from ....nnet3.inference.chunks import ChunkComputer, ChunkOptions
 from ....nnet3.inference.xvector import xvector
 from ....nnet3.network.editing.orphans import orphan_nodes
-from ....nnet3.network.for_inference import Model, for_inference, opened
+from ....nnet3.network.for_inference import Model, for_inference, opened, with_output
 from ....nnet3.network.model_check import refuse_diverged
 from ....nnet3.network.nnet import Nnet
 from ..folder import NotInTorchError, TorchModel, write_folder
@@ -214,7 +213,7 @@ def _computed(
     nnet: Nnet, written: ForwardWriter, name: str, features: np.ndarray, ivector: np.ndarray | None
 ) -> np.ndarray:
     """One output of a network for an utterance."""
-    view = _with_output(nnet, name)
+    view = with_output(nnet, name)
     if written.plan.whole:
         vector = xvector(ComputerCache(view), features, min_chunk_size=1)
         assert vector is not None  # an utterance of one frame and more is never left out
@@ -222,14 +221,3 @@ def _computed(
     whole = -(-len(features) // written.unit) * written.unit
     options = ChunkOptions(frames_per_chunk=whole, frame_subsampling_factor=written.unit)
     return ChunkComputer(view, options).compute(features, ivector)
-
-
-def _with_output(nnet: Nnet, name: str) -> Nnet:
-    """The network with one output alone, called `output`."""
-    view, outputs = Nnet(), {node.name for node in nnet.outputs()}
-    view.components = dict(nnet.components)
-    view.nodes = [
-        copy.copy(node) for node in nnet.nodes if node.name == name or node.name not in outputs
-    ]
-    view.node(name).name = "output"
-    return view
