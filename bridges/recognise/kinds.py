@@ -148,7 +148,7 @@ _ALL = (
         "checkpoint",
         "opscope checkpoint",
         "a safetensors file with the mark of a checkpoint",
-        (*_NET, "opscope summary {file}", "opscope run {file} --feed NAME=ARRAY.npy"),
+        (*_NET, "opscope summary {file}", "opscope run {file} --feed NAME=ARRAY.npy --fetch NAME"),
     ),
     FileKind(
         "net",
@@ -157,7 +157,7 @@ _ALL = (
         (
             *_NET,
             "opscope summary {file}",
-            "opscope run {file} --feed NAME=ARRAY.npy",
+            "opscope run {file} --feed NAME=ARRAY.npy --fetch NAME",
             *_MODEL,
             "opscope convert {file} OUT.py",
         ),
