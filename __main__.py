@@ -11,6 +11,7 @@ gc.enable()
 
 def run() -> None:
     """The whole life of a process."""
+    gc.freeze()  # modules stay, those of a command too: see `_Commands.get_command`
     try:
         main()
     finally:

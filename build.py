@@ -65,10 +65,13 @@ print("opscope", opscope.__version__, "works from its wheel")
 
 
 def pytest_arguments(rest: Iterable[str]) -> list[str]:
-    """The arguments for pytest: two processes, unless those given say otherwise."""
+    """The arguments for pytest: two processes, unless those given say otherwise.
+
+    A process that is done takes half of what waits for the other: the longest tests stand last.
+    """
     given = list(rest)
     chosen = any(a.startswith(("-n", "--numprocesses")) or a in ("--pdb", "--trace") for a in given)
-    return given if chosen else ["-n", "2", *given]
+    return given if chosen else ["-n", "2", "--dist", "worksteal", *given]
 
 
 def demo(arguments: argparse.Namespace) -> None:

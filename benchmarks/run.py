@@ -1,13 +1,16 @@
 """Benchmarks beside PyTorch and ONNX Runtime (CPU), sides in turn in one run.
 
     python benchmarks/run.py [--only mlp-step,lstm] [--threads 1,2] [--where apart,together,busy]
+                             [--without amx,avx512,mkl,compiler]
                              [--against COMMIT] [--json FILE] [--markdown FILE] [--png FILE]
 
 Each line is a ratio, time of the fastest peer / our time: above 1 we are faster. Rounds of all
 sides alternate, and the ratio is the median over rounds, so that a drifting machine does not decide
 it. `apart` gives each side a process of its own, `together` one process that has loaded the peers
 first, `busy` is `apart` beside a process that spins. `--against` compares with another commit of
-ours instead of the peers. `--list` shows the workloads.
+ours instead of the peers. `--without` measures our side as if each of what it names were not there,
+and the peers with all of it; `mkl+compiler` is without both, `all` with everything. `--list` shows
+the workloads.
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ import sys
 from side_by_side.commits import checked_out
 from side_by_side.report import Row, markdown, picture
 from side_by_side.rounds import Condition, Times, ceiling, measure, program
+from side_by_side.without import LACKING, unknown
 from workloads import ALL
 from workloads.nnet3_nets import PRODUCTS
 from workloads.workload import OURS, Absent, Workload
 
 HERE = pathlib.Path(__file__).resolve().parent
 WHERE = ("apart", "together", "busy")
+_ALL = "all"
 
 
 def processor() -> str:
@@ -98,6 +103,7 @@ class Run:
             products=found[PRODUCTS].median / ours.median if PRODUCTS in found else None,
             first_s=(ours.first, found[peer].first),
             peak_mb=(ours.peak_mb, found[peer].peak_mb),
+            without=condition.without,
             all_ms={side: 1e3 * times.median for side, times in found.items()},
         )
         self.rows.append(row)
@@ -119,7 +125,8 @@ class Run:
         for _ in range(max(3, self.rounds // 2)):
             for side, command in commands.items():
                 path = self.against if side == self.commit else ""
-                wall, cpu = program(command, condition.threads, path)
+                without = "" if side not in (OURS, self.commit) else condition.without
+                wall, cpu = program(command, condition.threads, path, without)
                 found[side].wall.append(cpu)  # CPU time is what counts here
                 found[side].first = wall
         peers = [side for side in found if side != OURS]
@@ -131,7 +138,7 @@ class Run:
         told = (
             f"{spent:6.3f} s of CPU, {found[OURS].first:.3f} s in all (limit {workload.target:g})"
         )
-        print(f"{key:16} {condition.threads} {told}{mark}", flush=True)
+        print(f"{key:16} {condition.told} {told}{mark}", flush=True)
 
 
 def main() -> None:
@@ -140,6 +147,8 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(ALL), help="workloads, separated by commas")
     parser.add_argument("--threads", default="1,2" if (cores or 1) > 1 else "1")
     parser.add_argument("--where", default="apart,together", help=f"of {', '.join(WHERE)}")
+    lacking = f"of {', '.join(LACKING)}, or {_ALL}; apart and busy only"
+    parser.add_argument("--without", default=_ALL, help=lacking)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.3, help="of one round of one side")
     parser.add_argument("--no-compile", dest="compile", action="store_false",
@@ -158,8 +167,16 @@ def main() -> None:
     wrong = [key for key in keys if key not in ALL] + [each for each in where if each not in WHERE]
     if wrong:
         parser.error(f"unknown: {', '.join(wrong)}; there are {', '.join((*ALL, *WHERE))}")
+    without = ["" if one == _ALL else one for one in args.without.split(",")]
+    wrong = [part for one in without for part in unknown(one)]
+    if wrong:
+        parser.error(f"unknown: {', '.join(wrong)}; there are {', '.join((_ALL, *LACKING))}")
+    if any(without) and "together" in where:
+        parser.error("--without: our side needs a process of its own; add --where apart")
     threads = [int(count) for count in args.threads.split(",")]
-    conditions = [Condition(count, each) for each in where for count in threads]
+    conditions = [
+        Condition(count, each, one) for each in where for count in threads for one in without
+    ]
     with checked_out(args.against) if args.against else contextlib.nullcontext("") as against:
         run = Run(args, against)
         for key in keys:

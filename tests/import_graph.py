@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 
@@ -36,8 +37,10 @@ def resolve(home: tuple[str, ...], level: int, dotted: str) -> tuple[str, ...]:
     return home[: len(home) - level + 1] + names
 
 
-def imports(tree: ast.AST, home: tuple[str, ...]) -> Iterator[Import]:
-    """All imports of this package in a module, those inside functions too."""
+@cache
+def imports(source: str, home: tuple[str, ...]) -> tuple[Import, ...]:
+    """All imports of this package in the text of a module, those inside functions too."""
+    tree = ast.parse(source)
     constants = {
         target.id: node.value.value
         for node in ast.walk(tree)
@@ -45,7 +48,7 @@ def imports(tree: ast.AST, home: tuple[str, ...]) -> Iterator[Import]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    yield from _imports_below(tree, home, constants, "loading")
+    return tuple(_imports_below(tree, home, constants, "loading"))
 
 
 def _imports_below(
@@ -115,7 +118,7 @@ def graph(
     for relative, source in sources.items():
         own = found.setdefault(module_name(relative), set())
         free = relative.startswith(start_up) if start_up else False
-        for entry in imports(ast.parse(source), package_of(relative)):
+        for entry in imports(source, package_of(relative)):
             ignored = free and entry.when == "call" or not types and entry.when == "never"
             if entry.kind == "absolute" or ignored:
                 continue

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from opscope.speech.fst.arcs import ARC, ArcFst
+from opscope.speech.fst.composition import Composition
+from opscope.speech.fst.graph import LookaheadGraph
+from opscope.speech.fst.key_table import KeyTable
 from opscope.speech.fst.openfst import FstFile, Reachability
 
 MAGIC = struct.pack("<i", 2125659606)
@@ -194,3 +197,24 @@ def random_grammar(random: np.random.Generator, words: int) -> ArcFst:
         rows.append([(0, 0, cost(), 0), *((int(w), int(w), cost(), int(w)) for w in some)])
     finals = {s: cost() for s in range(words + 1) if random.random() < 0.7}
     return arc_fst(rows, finals | {0: cost()}, int(random.integers(words + 1)))
+
+
+def expanded(graph: LookaheadGraph) -> ArcFst:
+    """All of a composition, as an HCLG.fst has it."""
+    composition, numbers = Composition(graph), KeyTable()
+    border = composition.start()
+    numbers.numbers(*border)
+    finals, counts, arcs = [], [], []
+    while len(border[0]):
+        made, known = composition.arcs(*border), numbers.count
+        rows = np.empty(len(made.ilabel), ARC)
+        for name in ("ilabel", "olabel", "weight"):
+            rows[name] = getattr(made, name)
+        rows["nextstate"] = numbers.numbers(made.first, made.second)
+        arcs.append(rows)
+        finals.append(composition.finals(*border))
+        counts.append(made.counts)
+        new = np.arange(known, numbers.count)
+        border = numbers.first[new], numbers.second[new]
+    begin = np.cumsum([0, *np.concatenate(counts)]).astype(np.int64)
+    return ArcFst(0, np.concatenate(finals).astype(np.float32), begin, np.concatenate(arcs))

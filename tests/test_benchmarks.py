@@ -41,3 +41,23 @@ def test_sides_are_measured_in_turn(tmp_path):
         assert row["ratio"] > 0 and row["ours_ms"] > 0
     assert rows[0]["peak_mb"][0] > 10 and rows[1]["peak_mb"] == [None, None]
     assert "| apart, 1 | together, 1 |" in table.read_text()
+
+
+def test_less_of_a_machine(tmp_path):
+    pytest.importorskip("torch")
+    file, table = tmp_path / "r.json", tmp_path / "r.md"
+    short = ["--only", "small", "--no-compile", "--rounds", "2", "--seconds", "0.01"]
+    where = ["--threads", "1", "--where", "apart", "--without", "all,avx512+mkl+compiler"]
+    done = run(*short, *where, "--json", str(file), "--markdown", str(table))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["without"] for row in rows] == ["", "avx512+mkl+compiler"]
+    assert "| apart, 1 | apart, 1, without avx512+mkl+compiler |" in table.read_text()
+
+
+def test_what_nobody_can_be_without():
+    done = run("--without", "amx+mlk")
+    assert done.returncode == 2
+    assert "unknown: mlk; there are all, amx, avx512, mkl, compiler" in done.stderr
+    done = run("--without", "amx")
+    assert done.returncode == 2 and "add --where apart" in done.stderr

@@ -219,8 +219,8 @@ def test_wrong_arguments_are_refused(argv, capsys):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ([], ["-n", "2"]),
-        (["--no-header", "-k", "a"], ["-n", "2", "--no-header", "-k", "a"]),
+        ([], ["-n", "2", "--dist", "worksteal"]),
+        (["-k", "a"], ["-n", "2", "--dist", "worksteal", "-k", "a"]),
         (["-n0"], ["-n0"]),
         (["-n", "4"], ["-n", "4"]),
         (["--numprocesses=1"], ["--numprocesses=1"]),

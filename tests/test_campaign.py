@@ -20,7 +20,7 @@ import tqdm
 
 pytest.importorskip("resource")
 
-from campaign import child, switches
+from campaign import child, limits, switches
 from campaign.__main__ import CORPUS, TARGETS, adopt, outcome_of, read_all, target_of
 from campaign.faults import fail, kill_work, run
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
@@ -83,12 +83,62 @@ def test_finds_are_counted_and_kept(tmp_path: Path) -> None:
     assert f"| faulty | {found.inputs:,} |" in table([found])
 
 
+def test_a_reader_that_sleeps_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_LOOK", 0.1)
+    found = limits.examine(lambda _: time.sleep(60), tmp_path)
+    assert found == ("slow", "no place of the package")
+
+
+def test_a_reader_that_is_stopped_is_no_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a process is stopped it uses no processor, as one that sleeps."""
+    monkeypatch.setattr(limits, "_LOOK", 0.1)
+    monkeypatch.setattr(limits, "_TURN", 0.1)
+    monkeypatch.setattr(limits, "_HANGS", 0.3)
+
+    def stops(path: Path) -> None:
+        me = os.getpid()
+        wakes = f"import os, time; time.sleep(1); os.kill({me}, {signal.SIGCONT})"
+        with subprocess.Popen([sys.executable, "-S", "-c", wakes]):
+            os.kill(me, signal.SIGSTOP)
+
+    stopped = Target("stops", ".txt", lambda _: [b"a"], stops, (_letters,))
+    found = campaign(stopped, Until(inputs=1), 1, tmp_path)
+    assert found.inputs and not found.finds
+
+
+@pytest.mark.parametrize(
+    ("used", "runnable", "late"),
+    [
+        (0.0, False, "asleep for 60 s"),
+        (1.0, False, "over 60 s of processor time"),
+        (0, True, "starved"),
+    ],
+)
+def test_why_a_reader_is_late(
+    used: float, runnable: bool, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = itertools.count()
+    monkeypatch.setattr(limits, "_STARVED", 50.0)
+    monkeypatch.setattr(limits, "sample", lambda _: child.Sample(next(looks) * used, runnable))
+    watch = limits._Watch(0)
+    for _ in range(60):
+        watch.waited()
+    assert not watch.late
+    watch.told()
+    for _ in range(122):
+        watch.waited()
+    assert watch.late == late
+
+
 def test_each_reader_gets_its_inputs(tmp_path: Path) -> None:
     fails = Target("fails", ".txt", lambda _: [], _finds, ())
     good = Target("good", ".txt", lambda _: [b"a"], _finds, (lambda *_: b"a",))
     progress = Progress(tmp_path)
-    results = read_all([fails, FAULTY, good], Until(inputs=300), 1, progress, 2)
-    assert [found.inputs >= 300 for found in results[1:]] == [True, True]
+    until = Until(inputs=40)  # the reader that fails takes a process for each
+    results = read_all([fails, FAULTY, good], until, 1, progress, 2)
+    assert [found.inputs >= 40 for found in results[1:]] == [True, True]
     assert results[0].counts["crash"] and not any(results[2].counts.values())
     assert "--read" in "".join(progress.lines(1, "faulty"))
 

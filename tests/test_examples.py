@@ -68,11 +68,16 @@ def test_written_for_both(name: str, epochs: int, wanted: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "wanted"), [("transformer", 0.97), ("residual", 0.98)])
-def test_both_reach_the_same_accuracy(name: str, wanted: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "wanted"),
+    [("transformer", (), 0.97), ("residual", ("--epochs", 5), 0.98)],
+)
+def test_both_reach_the_same_accuracy(name: str, options: tuple, wanted: float) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("torch")
-    ours, theirs = (accuracy_of(BOTH[name] / script) for script in ("train.py", "pytorch.py"))
+    ours, theirs = (
+        accuracy_of(BOTH[name] / script, *options) for script in ("train.py", "pytorch.py")
+    )
     assert ours >= wanted and abs(ours - theirs) <= 0.015
 
 

@@ -64,7 +64,7 @@ def violations(source: str, relative: str) -> list[str]:
     home = package_of(relative)
     floor = home[0] if home else None
     found = []
-    for line, kind, path, _ in imports(ast.parse(source), home):
+    for line, kind, path, _ in imports(source, home):
         where, target = f"{relative}:{line}", path[0]
         if kind == "absolute":
             found.append(f"{where}: imports {target} absolutely, inside it is relative")
@@ -224,7 +224,7 @@ lambda: import_module('.e', p)
 if typing.TYPE_CHECKING:
     from .g import h
 """
-    assert [tuple(entry) for entry in imports(ast.parse(source), ("x", "y"))] == [
+    assert [tuple(entry) for entry in imports(source, ("x", "y"))] == [
         (1, "relative", ("x", "y", "a", "b"), "loading"),
         (3, "relative", ("x", "c", "d"), "call"),
         (4, "dynamic", ("x", "y", "e"), "call"),

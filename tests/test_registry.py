@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from opscope.proto import net_pb2 as pb
 
 TESTS = Path(__file__).parent
 HELPERS = {"toy_ops.py", "random_nets.py", Path(__file__).name}
+QUOTED = re.compile(r"""(?<=["'])[a-z][a-z0-9_.]*(?=["'])""")
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 C_NAMES = set(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh sinh cosh asin acos atan atan2"
@@ -40,9 +41,25 @@ def home(entry: OperatorDef) -> str:
     return next((part.__module__ for part in parts if part is not None), "opscope.")
 
 
-@pytest.fixture(params=entries(), ids=lambda entry: entry.type)
-def entry(request) -> OperatorDef:
-    return request.param
+def of_each(
+    chosen: Callable[[], Sequence[OperatorDef]],
+) -> Callable[[Callable[[OperatorDef], None]], Callable[[], None]]:
+    """Makes one test of a check of one operator; it names every operator that does not pass."""
+
+    def make(check: Callable[[OperatorDef], None]) -> Callable[[], None]:
+        def test() -> None:
+            failed = {}
+            for entry in chosen():
+                try:
+                    check(entry)
+                except Exception as error:
+                    failed[entry.type] = f"{type(error).__name__}: {error}"
+            assert not failed, "\n".join(f"{name}: {why}" for name, why in failed.items())
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return make
 
 
 def gradient_of(entry: OperatorDef) -> OperatorDef | None:
@@ -53,23 +70,35 @@ def gradient_of(entry: OperatorDef) -> OperatorDef | None:
 
 @cache
 def words_in_tests() -> frozenset[str]:
-    """Types of test classes, all other string constants, and test files named after operators."""
+    """Types of test classes, all other words in quotes, and test files named after operators."""
     words = {path.stem.removeprefix("test_") for path in TESTS.rglob("test_*.py")}
     for path in TESTS.rglob("test_*.py"):
         if path.name not in HELPERS and "framework" not in path.parts:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            words.update(
-                node.value
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            )
+            words.update(QUOTED.findall(path.read_text(encoding="utf-8")))
     return frozenset(words)
 
 
+def gradients() -> list[OperatorDef]:
+    """The operators that are gradients of others."""
+    return [entry for entry in entries() if gradient_of(entry) is not None]
+
+
 def test_the_registry_is_not_empty():
-    assert len(entries()) > 50
+    assert len(entries()) > 50 and len(gradients()) > 20
 
 
+def test_each_operator_that_fails_is_named():
+    def check(entry: OperatorDef) -> None:
+        if entry.type in ("reciprocal", "relu"):
+            raise ValueError("a reason")
+
+    with pytest.raises(AssertionError) as caught:
+        of_each(entries)(check)()
+    told = str(caught.value)
+    assert re.findall(r"^ *(\w+): ValueError: a reason$", told, re.M) == ["reciprocal", "relu"]
+
+
+@of_each(entries)
 def test_doc(entry):
     assert len(entry.doc.strip()) > 10, "say the formula and the shapes"
     assert entry.doc.strip().endswith((".", ")", "`")), "a sentence ends"
@@ -77,6 +106,7 @@ def test_doc(entry):
         assert part.doc.strip(), f"{part.name} has no doc text"
 
 
+@of_each(entries)
 def test_names(entry):
     names = [part.name for part in (*entry.inputs, *entry.outputs, *entry.attrs)]
     assert NAME.fullmatch(entry.type.rpartition(".")[2]), "a dialect may stand before a dot"
@@ -84,10 +114,12 @@ def test_names(entry):
     assert len(set(names)) == len(names), "a name stands for one thing"
 
 
+@of_each(entries)
 def test_shape_rule(entry):
     assert entry.shape is not None or entry.expand is not None
 
 
+@of_each(entries)
 def test_reference_kernel(entry):
     if entry.expand is None:
         plain = [
@@ -100,12 +132,14 @@ def test_reference_kernel(entry):
         assert not entry.kernels, "a composite is never run itself"
 
 
+@of_each(entries)
 def test_gradient(entry):
     given = [entry.gradient is not None, bool(entry.no_gradient), entry.expand is not None]
     assert any(given), "write one, or say why there is none (no_gradient)"
     assert not (given[0] and given[1]), "a gradient and a reason for having none"
 
 
+@of_each(entries)
 def test_slots(entry):
     for slot in entry.outputs:
         if slot.inplace:
@@ -118,6 +152,7 @@ def test_slots(entry):
     assert entry.outputs or not entry.inputs, "what reads something writes something"
 
 
+@of_each(entries)
 def test_attributes(entry):
     for spec in entry.attrs:
         if spec.default is not REQUIRED and spec.default is not None:
@@ -126,6 +161,7 @@ def test_attributes(entry):
             spec.check(choice, entry.type)
 
 
+@of_each(entries)
 def test_scalar_expressions_name_slots_and_attributes_only(entry):
     known = {*entry.input_slots, *entry.attr_specs} | C_NAMES
     if any(slot.duplicable for slot in entry.inputs):
@@ -136,13 +172,14 @@ def test_scalar_expressions_name_slots_and_attributes_only(entry):
         assert used <= known, f"{slot}: {sorted(used - known)}"
 
 
+@of_each(entries)
 def test_message(entry):
     proto = entry.to_proto()
     assert pb.OpProto.FromString(proto.SerializeToString()) == proto
     assert proto.gradient and [slot.name for slot in proto.inputs] == list(entry.input_slots)
 
 
-@pytest.mark.parametrize("grad", [*filter(gradient_of, entries())], ids=lambda grad: grad.type)
+@of_each(gradients)
 def test_schema_of_a_gradient(grad):
     forward = gradient_of(grad)
     for slot in grad.outputs:
@@ -152,6 +189,7 @@ def test_schema_of_a_gradient(grad):
         assert slot.duplicable == forward.input_slots[source].duplicable
 
 
+@of_each(entries)
 def test_is_tested(entry):
     if gradient_of(entry) is None:
         assert entry.type in words_in_tests(), (

@@ -17,8 +17,10 @@ MOST_FILES = {
     # lower/requests.py: recurrences as commands or as operators; splices.py: rows read in place
     "nnet3 compile and lower": 46,
     "nnet3 computer": 11,  # base/python/cached.py: properties that a fork leaves open
-    # run/given.py checks what callers give; plans and products as in "first run"
-    "nnet3 run": 37,
+    # run/given.py checks what callers give; plans and products as in "first run"; kept_factors.py:
+    # which weights stay packed; gemm_backends.py: the products that read them;
+    # cpu/cores.py: now and then the free cores are counted again
+    "nnet3 run": 40,
     "NDL to Network": 30,  # the door: values, limits and roots
     "NDL net": 16,  # base/python/cached.py
 }

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .rounds import Condition
+
 
 @dataclass
 class Row:
@@ -19,6 +21,7 @@ class Row:
         ours_ms, peer_ms, spread: medians, and half the distance of our quartiles by the median.
         all_ms: medians of all sides.
         first_s: seconds to the end of the first call of ours and of the fastest peer.
+        without: what our side did without; "" is all of the machine.
         peak_mb: the most memory of both, where each had a process of its own.
     """
 
@@ -37,15 +40,20 @@ class Row:
     first_s: tuple[float, float]
     peak_mb: tuple[float | None, float | None]
     all_ms: dict[str, float]
+    without: str = ""
+
+    @property
+    def condition(self) -> Condition:
+        return Condition(self.threads, self.where, self.without)
 
     def line(self) -> str:
         """What the terminal shows."""
         mark = "" if self.ratio >= self.target else "  below target"
         share = "" if self.achieved is None else f"  {self.achieved:4.0%} of the ceiling"
         share += "" if self.products is None else f"  products {self.products:4.0%}"
-        where = f"{self.where}, {self.threads}"
         return (
-            f"{self.workload:16} {where:12} ours {self.ours_ms:9.3f} ms (±{self.spread:3.0%})"
+            f"{self.workload:16} {self.condition.told:12}"
+            f" ours {self.ours_ms:9.3f} ms (±{self.spread:3.0%})"
             f"  {self.peer} {self.peer_ms:9.3f} ms  ratio {self.ratio:5.2f}"
             f" (target {self.target:g}){share}{mark}"
         )
@@ -56,14 +64,14 @@ class Row:
 
 def markdown(rows: Sequence[Row]) -> str:
     """A table: a line a workload, a column a condition."""
-    conditions = list(dict.fromkeys((row.where, row.threads) for row in rows))
-    heads = [f"{where}, {threads}" for where, threads in conditions]
+    conditions = list(dict.fromkeys(row.condition for row in rows))
+    heads = [condition.told for condition in conditions]
     lines = [
         "| workload | target | " + " | ".join(heads) + " | ours, ms | peak MB, ours / peer |",
         "|---|---|" + "---|" * (len(heads) + 2),
     ]
     for workload in dict.fromkeys(row.workload for row in rows):
-        own = {(row.where, row.threads): row for row in rows if row.workload == workload}
+        own = {row.condition: row for row in rows if row.workload == workload}
         first = next(iter(own.values()))
         cells = [f"{own[each].ratio:.2f}" if each in own else "–" for each in conditions]
         memory = next((row.peak_mb for row in own.values() if None not in row.peak_mb), None)
@@ -81,12 +89,14 @@ def picture(rows: Sequence[Row], path: pathlib.Path) -> None:
     from matplotlib import pyplot
 
     names = list(dict.fromkeys(row.workload for row in rows))
-    conditions = list(dict.fromkeys((row.where, row.threads) for row in rows))
+    conditions = list(dict.fromkeys(row.condition for row in rows))
     figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.28 * len(names)))
-    for number, (where, threads) in enumerate(conditions):
-        own = [row for row in rows if (row.where, row.threads) == (where, threads)]
+    for number, condition in enumerate(conditions):
+        own = [row for row in rows if row.condition == condition]
         heights = [names.index(row.workload) + 0.12 * number for row in own]
-        label = f"{where}, {threads} thread{'s' if threads > 1 else ''}"
+        threads = f"{condition.threads} thread{'s' if condition.threads > 1 else ''}"
+        lacking = f", without {condition.without}" if condition.without else ""
+        label = f"{condition.where}, {threads}{lacking}"
         axes.plot([row.ratio for row in own], heights, "o", markersize=4, label=label)
     for row in rows:
         axes.plot([row.target], [names.index(row.workload)], "k|", markersize=9)

@@ -13,6 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from workloads.workload import OURS
+
+from .without import settings
+
 HERE = pathlib.Path(__file__).resolve().parents[1]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPSCOPE_THREADS")
 
@@ -25,10 +29,18 @@ class Condition:
         threads: of each side.
         where: "apart": each side in a process of its own; "together": all in one, which has loaded
             the peers before; "busy": apart, beside a process that spins.
+        without: what our side does without (see `without.py`); "" is all of the machine.
     """
 
     threads: int
     where: str
+    without: str = ""
+
+    @property
+    def told(self) -> str:
+        """What a line and the head of a column say."""
+        lacking = f", without {self.without}" if self.without else ""
+        return f"{self.where}, {self.threads}{lacking}"
 
 
 @dataclass
@@ -59,11 +71,16 @@ class Times:
         return (high - low) / 2 / self.median
 
 
+def environment(threads: int, without: str) -> dict[str, str]:
+    """Of a process that computes on so many threads, without something of the machine."""
+    return dict(os.environ) | dict.fromkeys(THREADS, str(threads)) | settings(without)
+
+
 class Worker:
     """A process of `worker.py`."""
 
-    def __init__(self, threads: int, path: str = "") -> None:
-        env = dict(os.environ) | dict.fromkeys(THREADS, str(threads))
+    def __init__(self, threads: int, path: str = "", without: str = "") -> None:
+        env = environment(threads, without)
         if path:
             env["PYTHONPATH"] = path
         command = [sys.executable, str(HERE / "side_by_side" / "worker.py"), str(threads)]
@@ -124,7 +141,8 @@ def measure(
     try:
         # Peers first: their libraries are there when ours begins.
         for shown in reversed(list(sides)):
-            worker = shared or Worker(condition.threads, paths.get(shown, ""))
+            without = condition.without if sides[shown] == OURS else ""
+            worker = shared or Worker(condition.threads, paths.get(shown, ""), without)
             workers[shown] = worker
             answer = worker.ask(workload=workload, side=sides[shown])
             if "absent" in answer:
@@ -146,11 +164,13 @@ def measure(
     return {shown: found[shown] for shown in sides if shown in found}, absent
 
 
-def program(command: list[str], threads: int, path: str = "") -> tuple[float, float]:
+def program(
+    command: list[str], threads: int, path: str = "", without: str = ""
+) -> tuple[float, float]:
     """Seconds on the clock and of the CPU that a whole program takes."""
     import time
 
-    env = dict(os.environ) | dict.fromkeys(THREADS, str(threads))
+    env = environment(threads, without)
     if path:
         env["PYTHONPATH"] = path
     before, started = os.times(), time.perf_counter()
@@ -161,7 +181,8 @@ def program(command: list[str], threads: int, path: str = "") -> tuple[float, fl
 
 
 def ceiling(threads: int) -> float:
-    """Floating-point operations a second of a large product, of the best library that is there."""
+    """Floating-point operations a second of a large product: the best of ours and of the libraries
+    that are there."""
     code = (
         "import time, numpy as np\n"
         "a, b = (np.random.rand(2048, 2048).astype('f') for _ in 'ab')\n"
@@ -171,6 +192,12 @@ def ceiling(threads: int) -> float:
         "    x, y = torch.from_numpy(a), torch.from_numpy(b)\n"
         "    kinds.append(lambda: torch.mm(x, y))\n"
         "except ImportError: pass\n"
+        "import opscope\n"
+        "net = opscope.NetBuilder('product')\n"
+        "out = net.matmul(net.input('a', [-1, 2048]), net.input('b', [2048, 2048]))\n"
+        "scope, fed = opscope.Scope(), {'a': a, 'b': b}\n"
+        "run = lambda: net.run(scope, feed=fed, fetch=[out])\n"
+        "kinds.append(run); run()\n"
         "def seconds(call):\n"
         "    started = time.perf_counter(); call(); return time.perf_counter() - started\n"
         "print(2 * 2048**3 / min(seconds(kind) for _ in range(8) for kind in kinds))\n"

@@ -69,7 +69,10 @@ def compare(
         )
     pairs = [_two(each, what) for each, what in ((runtimes, "runtimes"), (dtypes, "dtypes"))]
     if b is None and not runtimes and not dtypes:
-        raise VariableError("one model is given: say another one, two runtimes or two dtypes")
+        raise VariableError(
+            "one model is given: give another one, two runtimes (--runtimes A B) or two dtypes"
+            " (--dtypes A B)"
+        )
     first, other = (
         open_form(given, Wanted(runtime, dtype, run_code, network))
         for given, runtime, dtype in zip((a, a if b is None else b), *pairs, strict=True)

@@ -63,10 +63,30 @@ def known_kind(path: str) -> str:
     """
     kind = kind_of(path)
     if not kind:
-        looked = "; ".join(f"{kind.title} ({kind.sign})" for kind in KINDS.values())
+        if is_empty(path):
+            raise FormatError(f"{path}: the file is empty")
+        looked = "".join(f"\n{kind.title}: {kind.sign}" for kind in KINDS.values())
         what = "a folder that is" if os.path.isdir(path) else "a file that is"
-        raise FormatError(f"{path}: {what} of no known kind; looked for: {looked}")
+        raise FormatError(f"{path}: {what} of no known kind; looked for:{looked}")
     return kind
+
+
+def is_empty(path: str) -> bool:
+    """Whether a name is that of a file without a byte."""
+    return os.path.isfile(path) and not os.path.getsize(path)
+
+
+def no_net(path: str, kind: str, use: str) -> FormatError:
+    """The error of a file that holds no net.
+
+    Args:
+        kind: of the file, "" for an unknown one. use: what the net was wanted for: `to look at`.
+    """
+    if kind:
+        return FormatError(f"{path}: {KINDS[kind].title}: it holds no net {use}")
+    if is_empty(path):
+        return FormatError(f"{path}: the file is empty")
+    return FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
 
 
 def check_name(path: str, kind: str) -> None:

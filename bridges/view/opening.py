@@ -17,8 +17,7 @@ from ...framework.files.saved import HasOpList, load_desc, load_parts, op_list_o
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.initialize import persistent_vars
 from ...nnet3.network.vosk_folder import acoustic_model_of
-from ..recognise.kinds import KINDS
-from ..recognise.recognising import check_language, kind_of
+from ..recognise.recognising import check_language, kind_of, no_net
 from .graph import Facts
 from .texts import count_text
 
@@ -94,7 +93,7 @@ def _held(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
     found = {}
     for var in persistent_vars(net):
         variable = scope.find(var.name)
-        if variable is not None and variable.array is not None:
+        if variable is not None and variable.inner is not None:
             found[var.name] = to_host(variable.array)
     return found
 
@@ -143,10 +142,8 @@ def _file(path: str, network: str) -> Opened:
         found = _onnx_file(path)
     elif os.path.isfile(net_path) or not os.path.exists(path):
         return _saved(path, tensor_path, title)
-    elif kind:
-        raise FormatError(f"{path}: {KINDS[kind].title}: it holds no net to look at")
     else:
-        raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
+        raise no_net(path, kind, "to look at")
     found.title = title
     found.facts.insert(0, ("file", title))
     return found

@@ -14,8 +14,9 @@ import numpy as np
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
 from ...operators.base.calls import copying
+from ...operators.direct.batch_norm import blended_batch_norm, blended_batch_norm_grad
 
 batch_norm = operator(
     "cntk.batch_norm",
@@ -28,7 +29,7 @@ batch_norm = operator(
         " once, infinity freezes, a negative `time` averages over all samples seen."
     ),
     inputs=[
-        Slot("x", "[N, C] or [N, C, positions]"),
+        Slot("x", "[N, C, ...]"),
         Slot("scale", "[C]"),
         Slot("bias", "[C]", not_in_gradient=True),
         Slot("mean", "running mean, C elements in any shape", not_in_gradient=True),
@@ -55,7 +56,9 @@ _DOUBLE = np.dtype(np.float64)
 
 @batch_norm.shape_rule
 def batch_norm_shape(s: ShapeArgs) -> None:
-    x, dtype = s.rank("x", 2, 3), s.floats("x", "scale", "bias", "mean", "variance")
+    x, dtype = s["x"], s.floats("x", "scale", "bias", "mean", "variance")
+    if len(x) < 2:
+        s.fail("x wants at least 2 dimensions")
     widths = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
     features = s.same("features", x[1], *widths, count(s["variance"]))
     s.set("out", (x, dtype))
@@ -81,12 +84,12 @@ def _factors(seen: float, samples: int, time: float, blend: float) -> tuple[floa
 
 
 def _axes(x: Any) -> tuple[int, ...]:
-    return (0, 2) if x.ndim == 3 else (0,)
+    return (0, *range(2, x.ndim))
 
 
 def _spread(vector: Any, like: Any) -> Any:
     """A vector of features, as it goes with x."""
-    return vector[:, None] if like.ndim == 3 else vector
+    return vector.reshape(-1, *(1,) * (like.ndim - 2))
 
 
 @batch_norm.kernel
@@ -175,3 +178,16 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
             xp.add(x_grad, centred, x_grad)
 
     return run
+
+
+for _entry, _kernel in (
+    (batch_norm, blended_batch_norm),
+    (lookup("cntk.batch_norm_grad"), blended_batch_norm_grad),
+):
+    _entry.kernel(
+        _kernel,
+        device="cpu",
+        dtypes=(np.float32, np.float64),
+        library="direct",
+        channels_last=(("x", "out", "out_grad", "x_grad"),),
+    )

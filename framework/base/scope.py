@@ -25,9 +25,24 @@ class Variable:
     Attributes:
         origin: where the value comes from, as far as somebody must know: `FED`, or the owner that
             `initialize` filled it for. None: the user, a file, a run's operators.
+        exposed: whether somebody may hold the array who is not known here, and write to it at any
+            time. What is made of other arrays, packed weights, is made again when `stamp` moves.
+        stamp: counts what wrote to the array by `set`, by a feed or in a run.
+        packs: what was packed of the array; see framework/runtime/plans/kept_factors.py.
     """
 
-    __slots__ = ("_array", "_offsets", "borrowed", "name", "origin", "scope", "step_scopes")
+    __slots__ = (
+        "_array",
+        "_offsets",
+        "borrowed",
+        "exposed",
+        "name",
+        "origin",
+        "packs",
+        "scope",
+        "stamp",
+        "step_scopes",
+    )
 
     def __init__(self, name: str, scope: Scope) -> None:
         self.name = name
@@ -37,10 +52,23 @@ class Variable:
         self.step_scopes: list[Scope] | None = None
         self.borrowed = False  # whether the array is the caller's, to be read only
         self.origin: object = None
+        self.exposed = False
+        self.stamp = 0
+        self.packs: Any = None
 
     @property
     def array(self) -> Any:
-        """The tensor itself (NumPy or CuPy), or None before a value was given. Not a copy."""
+        """The tensor itself (NumPy or CuPy), or None before a value was given. Not a copy.
+
+        Who has it may write to it whenever he likes, and the next run sees that; so nothing that
+        was packed of it is kept from now on.
+        """
+        self.exposed = True
+        return self._array
+
+    @property
+    def inner(self) -> Any:
+        """As `array`, for code that hands it on to nobody and counts what it writes (`stamp`)."""
         return self._array
 
     @property
@@ -74,6 +102,7 @@ class Variable:
             and value.dtype == own.dtype
         ):  # the way of every minibatch
             own[...] = value
+            self.stamp += 1
             return
         if isinstance(value, Sequences):
             value, offsets = value.data, value.levels
@@ -83,15 +112,19 @@ class Variable:
         fits = own is not None and own.shape == array.shape and own.dtype == array.dtype
         if fits and not self.borrowed:
             copy_into(own, array)
+            self.stamp += 1
             array = own
         else:
             array = to_place(array, self.scope.place, copy=True)
-        self.bind(array, levels)
+        self.bind(array, levels, own=True)
 
-    def bind(self, array: Any, offsets: tuple[np.ndarray, ...] = ()) -> None:
+    def bind(self, array: Any, offsets: tuple[np.ndarray, ...] = (), *, own: bool = False) -> None:
         """Make `array` itself the tensor, without a copy (for executors and loaders).
 
         Later values are copied into it.
+
+        Args:
+            own: whether nobody else keeps the array, or a view of its memory.
         """
         self.borrowed = False
         same = len(offsets) == len(self._offsets) and all(
@@ -101,6 +134,9 @@ class Variable:
         if not same:
             self._offsets = offsets
         if array is not self._array or not same:
+            if array is not self._array:
+                self.exposed, self.packs = not own, None
+                self.stamp += 1
             self._array = array
             self.scope.touch()
 
@@ -112,7 +148,7 @@ class Variable:
         self.origin = None
         if array is not self._array:
             self.bind(array)
-        self.borrowed = True
+        self.borrowed = self.exposed = True
 
     def numpy(self) -> np.ndarray:
         """A copy of the value on the host.
@@ -142,7 +178,7 @@ class Variable:
         self._offsets = ()
         self.step_scopes = None
         if self._array is not None:
-            self._array = None
+            self._array = self.packs = None
             self.scope.touch()
 
     def __repr__(self) -> str:
@@ -327,9 +363,9 @@ def copy(source: Scope, target: Scope, names: Iterable[str] | Mapping[str, str])
         if new_name is None:
             raise VariableError(f"copy: {str(name)!r} gets no name in the target")
         variable = source.get(str(name))
-        if variable.array is None:
+        if variable.inner is None:
             raise VariableError(f"copy: variable {str(name)!r} of the source holds no value")
-        values.append((str(new_name), variable.array, variable.offsets))
+        values.append((str(new_name), variable.inner, variable.offsets))
     if len(values) > 1:  # a swap reads what an earlier copy would overwrite
         values = [(name, array.copy(), offsets) for name, array, offsets in values]
     for name, array, offsets in values:

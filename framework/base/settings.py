@@ -37,7 +37,12 @@ SWITCHES = {
     switch.name: switch
     for switch in (
         Switch("OPSCOPE_FUSE", "1", "compile chains of elementwise operators", _FLAG),
-        Switch("OPSCOPE_REUSE", "1", "let temporaries share memory by liveness", _FLAG),
+        Switch(
+            "OPSCOPE_REUSE",
+            "1",
+            "let temporaries share memory by liveness, and products that of their packed factors",
+            _FLAG,
+        ),
         Switch("OPSCOPE_INPLACE", "1", "let operators write over inputs nobody reads again", _FLAG),
         Switch(
             "OPSCOPE_ROWS",
@@ -54,7 +59,7 @@ SWITCHES = {
         Switch(
             "OPSCOPE_VECTORS",
             "1",
-            "multiply a single row with a large matrix by a loop of our own",
+            "multiply a single row, or few, with a large matrix by loops of our own",
             _FLAG,
         ),
         Switch(
@@ -78,7 +83,8 @@ SWITCHES = {
         Switch(
             "OPSCOPE_TAILS",
             "1",
-            "let kernels compute what follows them: a convolution its activation and its pooling",
+            "let kernels compute what follows them: a convolution its batch norm outside of"
+            " training, its activation and its pooling",
             _FLAG,
         ),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
@@ -96,7 +102,23 @@ SWITCHES = {
             _FLAG,
         ),
         Switch(
-            "OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"
+            "OPSCOPE_KEEP_PACKED",
+            "1",
+            "pack weights of nets that only predict once for all runs, until they change",
+            _FLAG,
+        ),
+        Switch(
+            "OPSCOPE_CC",
+            "",
+            "C compiler for fused chains; empty: cc, gcc or clang on the PATH; none: NumPy computes"
+            " them",
+        ),
+        Switch(
+            "OPSCOPE_MARCH",
+            "native",
+            "instructions of what is compiled: those of this processor, or of a level of x86-64"
+            " (v2: SSE4, v3: AVX2, v4: AVX-512, none of them AMX). Read when the first of it is",
+            ("native", "x86-64-v4", "x86-64-v3", "x86-64-v2"),
         ),
         Switch(
             "OPSCOPE_THREADS",

@@ -148,7 +148,8 @@ def load_parameters(
         raise FormatError(f"{report}\nstrict=False loads what fits")
     if wanted and not report.loaded:
         raise FormatError(f"{report}\nno name of the net is there with its shape")
-    place_values(values, default_scope() if scope is None else scope)
+    alone = len({id(array) for array in values.values()}) == len(values)
+    place_values(values, default_scope() if scope is None else scope, own=alone)
     return report
 
 
@@ -183,12 +184,16 @@ def converted_to(var: VarDecl, array: np.ndarray) -> np.ndarray:
     return array if var.dtype is None else array.astype(var.dtype, copy=False)
 
 
-def place_values(values: Mapping[str, np.ndarray], scope: Scope) -> None:
-    """Give variables, where a run in this scope finds them, their values: all of them or none."""
+def place_values(values: Mapping[str, np.ndarray], scope: Scope, *, own: bool = False) -> None:
+    """Give variables, where a run in this scope finds them, their values: all of them or none.
+
+    Args:
+        own: as in `Variable.bind`.
+    """
     placed = {name: to_place(array, scope.place) for name, array in values.items()}
     for name, array in placed.items():
         variable = scope.find(name) or scope.var(name)
-        variable.bind(array)
+        variable.bind(array, own=own)
         variable.origin = None  # what comes from a file is nobody's: every builder may use it
 
 

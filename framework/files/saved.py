@@ -149,10 +149,10 @@ def persistent_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
     found, lost = {}, []
     for var in persistent_vars(net):
         variable = scope.find(var.name)
-        if variable is None or variable.array is None:
+        if variable is None or variable.inner is None:
             lost.append(var.name)
         else:
-            found[var.name] = to_host(variable.array)
+            found[var.name] = to_host(variable.inner)
     if lost:
         names = ", ".join(map(repr, lost))
         raise VariableError(f"net {net.name!r}: no value in the scope: {names}; initialise first")
@@ -232,7 +232,7 @@ def loaded(
     made = Net.create(net)
     made.predicts = not train
     scope = scope if scope is not None else Scope()
-    put_values(values, scope)
+    put_values(values, scope, own=True)
     return Loaded(made, scope)
 
 
@@ -338,12 +338,12 @@ def check_fits(file: TensorFile, name: str, var: VarDecl, key: str | None = None
         )
 
 
-def put_values(values: Mapping[str, np.ndarray], scope: Scope) -> None:
-    """Bind arrays as local variables of a scope, all of them or none."""
+def put_values(values: Mapping[str, np.ndarray], scope: Scope, *, own: bool = False) -> None:
+    """Bind arrays as local variables of a scope, all of them or none; `own` as in `bind`."""
     placed = {name: to_place(array, scope.place) for name, array in values.items()}
     for name, array in placed.items():
         variable = scope.var(name)
-        variable.bind(array)
+        variable.bind(array, own=own)
         variable.origin = None  # what comes from a file is nobody's: every builder may use it
 
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from ..base import settings
 from ..base.cpu import threads
+from ..base.errors import OpscopeError
 from ..base.python.cached import new_rlock
 from . import library_files
 from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
@@ -38,14 +39,10 @@ _FLAGS = (
     *("-w", "-fPIC", "-shared"),
 )
 _X86 = platform.machine().lower() in ("x86_64", "amd64")
-_MACHINE_FLAGS = ("-march=native", *(("-mprefer-vector-width=512",) if _X86 else ()))
-_FLAG_SETS = (  # the first set that the compiler takes serves
-    (*_FLAGS, *_MACHINE_FLAGS, "-fopenmp-simd", "-pthread"),
-    (*_FLAGS, "-fopenmp-simd"),
-    _FLAGS,
-)
+_WIDE = ("-mprefer-vector-width=512",) if _X86 else ()
 _EXPORTED = re.compile(r"^EXPORT [^(=;\[]*?(\w+)\s*[(=;\[]", re.MULTILINE)
 _TIMEOUT = 120  # seconds
+_NO_COMPILER = "none"
 
 
 class Library:
@@ -95,7 +92,12 @@ def available() -> bool:
 
 @functools.cache
 def find_compiler(wanted: str) -> str | None:
-    """Path of the compiler `wanted`, or of the first usual one; None where there is none."""
+    """Path of the compiler `wanted`, or of the first usual one; None where there is none.
+
+    Where it is called "none" nobody looks for one.
+    """
+    if wanted == _NO_COMPILER:
+        return None
     for name in (wanted,) if wanted else ("cc", "gcc", "clang"):
         found = shutil.which(name)
         if found is not None:
@@ -226,8 +228,24 @@ def _library(compiler: str, source: str) -> Library:
         return Library(made, names)
 
 
+def _flag_sets() -> tuple[tuple[str, ...], ...]:
+    """Flags of the compiler: the first set that it takes serves.
+
+    Raises:
+        OpscopeError: OPSCOPE_MARCH is none of its choices, or a level of another processor.
+    """
+    march = settings.switch("OPSCOPE_MARCH")
+    if march != "native" and not _X86:
+        raise OpscopeError(f"OPSCOPE_MARCH={march}: want native on {platform.machine()}")
+    return (
+        (*_FLAGS, f"-march={march}", *_WIDE, "-fopenmp-simd", "-pthread"),
+        (*_FLAGS, "-fopenmp-simd"),
+        _FLAGS,
+    )
+
+
 def _compile(compiler: str, source: str, target: str) -> None:
-    for last, flags in zip((False, False, True), _FLAG_SETS, strict=True):
+    for last, flags in zip((False, False, True), _flag_sets(), strict=True):
         done = subprocess.run(
             [compiler, *flags, "-x", "c", "-", "-o", target, "-lm"],
             input=source,
@@ -242,7 +260,7 @@ def _compile(compiler: str, source: str, target: str) -> None:
 
 def _key(compiler: str, source: str) -> str:
     state = os.stat(compiler)
-    told = (source, _FLAG_SETS, compiler, state.st_size, state.st_mtime_ns, _processor())
+    told = (source, _flag_sets(), compiler, state.st_size, state.st_mtime_ns, _processor())
     return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
 

@@ -8,8 +8,10 @@ has no part in hand. A thread that is late, as another process has its core, cos
 A helper that the machine stops inside a part makes the caller wait. Where that happens regions run
 on the calling thread alone for a while, which doubles each time, up to a second.
 
-Between regions a thread looks for work for `OPSCOPE_SPIN` microseconds, and then sleeps. The parts
-of an item do not depend on who computes them, and so no result does.
+Between regions a thread looks for work for `OPSCOPE_SPIN` microseconds, and then sleeps. It is not
+woken for less than that gains: for one long list, or for short ones that follow each other so
+closely that it would have stayed awake, once these come to as much. The parts of an item do not
+depend on who computes them, and so no result does.
 
 The rest of the code is in team.py, with which this text is compiled; other libraries reach
 `opscope_region` through `opscope_entry` (codegen.HEAD).
@@ -19,8 +21,12 @@ from __future__ import annotations
 
 from .codegen import PARALLEL_WORK
 
-WAKE_WORK = 1_000_000
-"""Work of a list from which a sleeping thread is woken: some 25 us; waking one costs 5."""
+WAKE_WORK = 4_000_000
+"""Work of a list from which a sleeping thread is woken: some 100 us. Waking one costs the caller 25
+us, and it comes 25 later. Lists that follow each other at once count together."""
+
+_RATE = 40
+"""Work done in a nanosecond; see `PARALLEL_WORK`."""
 
 _TEXT = """\
 #include <time.h>
@@ -89,6 +95,7 @@ static struct region regions[REGIONS];
 static struct worker workers[MOST];
 static uint32_t hired, hiring;
 static int64_t quiet_until, quiet_for = FIRST;
+static int64_t alone, alone_until;
 static uint32_t good;
 
 static int64_t now(void) {
@@ -205,11 +212,23 @@ static void hire(uint32_t wanted) {
   WRITE(hiring, 0);
 }
 
+/* whether a sleeping thread is worth its waking: for this list, or for what came right before it,
+   which was done alone */
+static int worth_waking(word work, int64_t at) {
+  const int64_t sum = work + (at < READ(alone_until) ? READ(alone) : 0);
+  const int wakes = sum >= WAKE_WORK;
+  WRITE(alone, wakes ? 0 : sum);
+  WRITE(alone_until, at + work / RATE + opscope_entry[1]);
+  return wakes;
+}
+
 /* threads that a list is worth */
 static word worth(const word *list, word work) {
   const word most = opscope_pool ? opscope_pool[0] : 1;
-  if (most < 2 || work < PARALLEL_WORK || now() < READ(quiet_until)) return 1;
-  if (work < WAKE_WORK && READ(hired) && READ(workers[0].asleep)) return 1;
+  if (most < 2 || work < PARALLEL_WORK) return 1;
+  const int64_t at = now();
+  if (at < READ(quiet_until)) return 1;
+  if (READ(hired) && READ(workers[0].asleep) && !worth_waking(work, at)) return 1;
   const word useful = 1 + work / PARALLEL_WORK;
   return most < useful ? most < MOST ? most : MOST : useful;
 }
@@ -286,10 +305,14 @@ EXPORT void opscope_region(const word *list, word work) {
 EXPORT void opscope_forget_pool(const word *b) {
   memset(regions, 0, sizeof regions);
   memset(workers, 0, sizeof workers);
-  hired = hiring = good = 0, quiet_until = 0, quiet_for = FIRST;
+  hired = hiring = good = 0, quiet_until = alone = alone_until = 0, quiet_for = FIRST;
 }
 #endif
 """
 
-SOURCE = _TEXT.replace("PARALLEL_WORK", str(PARALLEL_WORK)).replace("WAKE_WORK", str(WAKE_WORK))
+SOURCE = (
+    _TEXT.replace("PARALLEL_WORK", str(PARALLEL_WORK))
+    .replace("WAKE_WORK", str(WAKE_WORK))
+    .replace("RATE", str(_RATE))
+)
 """C text; `codegen.HEAD` comes before it."""

@@ -34,7 +34,8 @@ _FEWEST, _MOST = 192, 384
 """Rows of a block: fewer make packed factors be read too often, more leave the cache."""
 _TILE = 8
 """Rows that products like best: where it can be, a block has a multiple of them."""
-_ITEMS = 24
+MOST_ITEMS = 24
+"""Pieces of work that a block goes through at most."""
 
 
 class Span(NamedTuple):
@@ -55,7 +56,8 @@ class ByRows:
     Attributes:
         rows: how many there are.
         items: functions that do a part, with their arguments.
-        before: items that run once before, and read `given`; they write to nothing that others see.
+        before: items that run once before, and read `given`; they write to `panels`, which nothing
+            reads but `items`.
         reads, writes: what the items touch.
         memory: owners of all addresses.
     """
@@ -67,6 +69,7 @@ class ByRows:
     memory: Any
     before: tuple[tuple[int, int], ...] = ()
     given: tuple[Span, ...] = ()
+    panels: tuple[Span, ...] = ()
 
 
 def enabled() -> bool:
@@ -100,7 +103,7 @@ def join(parts: Sequence[ByRows]) -> ByRows | None:
     """The parts as one, in this order; None where a block of one may not precede the rest."""
     rows = parts[0].rows
     items = tuple(item for part in parts for item in part.items)
-    if any(part.rows != rows for part in parts) or len(items) > _ITEMS:
+    if any(part.rows != rows for part in parts) or len(items) > MOST_ITEMS:
         return None
     if rows < _TILE * most_threads():  # threads may take columns instead
         return None
@@ -116,11 +119,14 @@ def join(parts: Sequence[ByRows]) -> ByRows | None:
         [part.memory for part in parts],
         tuple(item for part in parts for item in part.before),
         tuple(one for part in parts for one in part.given),
+        tuple(one for part in parts for one in part.panels),
     )
 
 
 def _may_follow(earlier: ByRows, later: ByRows, rows: int) -> bool:
     """Whether blocks of both may alternate: they meet in equal rows only."""
+    if not all(_apart(a, b, rows) for a in earlier.panels for b in later.panels):
+        return False
     written, touched = earlier.writes, (*later.reads, *later.writes)
     if not all(_apart(a, b, rows) for a in written for b in later.given):
         return False
@@ -143,17 +149,16 @@ def _level(a: Span, b: Span) -> bool:
     return apart + b.width <= a.step and apart - a.width >= -a.step
 
 
-def argument(by: ByRows) -> np.ndarray:
-    """The argument of `opscope_blocks` for this work."""
-    words = [_blocks(by), len(by.items), *(word for item in by.items for word in item)]
+def argument(by: ByRows, threads: int) -> np.ndarray:
+    """The argument of `opscope_blocks` for this work, of so many threads at most."""
+    words = [_blocks(by, threads), len(by.items), *(word for item in by.items for word in item)]
     return np.array(words, np.int64)
 
 
-def _blocks(by: ByRows) -> int:
+def _blocks(by: ByRows, threads: int) -> int:
     """How many blocks; a multiple of the number of threads, which take equally many."""
     bytes_of_row = sum(width for _, _, width in {one for one in by.writes if one.step})
     most = min(max(_BYTES // max(bytes_of_row, 1), _FEWEST), _MOST)
-    threads = most_threads()
     count = max(-(-by.rows // (most * threads)) * threads, 1)
     for more in range(count, 2 * count, threads):
         if by.rows % (more * _TILE) == 0:

@@ -74,6 +74,7 @@ class KernelEntry:
             those in one group lie alike (see runtime/plans/layouts.py).
         tails: types of operators that it computes along with its own, in this order, where they
             alone read its result; any of them may be left out (see runtime/tails.py).
+        inference_tails: those of them that it takes in runs without training only.
     """
 
     bind: Kernel
@@ -83,6 +84,7 @@ class KernelEntry:
     in_loops: bool = False
     channels_last: tuple[tuple[str, ...], ...] = ()
     tails: tuple[str, ...] = ()
+    inference_tails: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -139,6 +141,7 @@ class OperatorDef:
         in_loops: bool = False,
         channels_last: tuple[tuple[str, ...], ...] = (),
         tails: tuple[str, ...] = (),
+        inference_tails: tuple[str, ...] = (),
     ) -> Bind: ...
 
     @overload
@@ -151,6 +154,7 @@ class OperatorDef:
         in_loops: bool = False,
         channels_last: tuple[tuple[str, ...], ...] = (),
         tails: tuple[str, ...] = (),
+        inference_tails: tuple[str, ...] = (),
     ) -> Callable[[Bind], Bind]: ...
 
     def kernel(
@@ -163,12 +167,14 @@ class OperatorDef:
         in_loops: bool = False,
         channels_last: tuple[tuple[str, ...], ...] = (),
         tails: tuple[str, ...] = (),
+        inference_tails: tuple[str, ...] = (),
     ) -> Bind | Callable[[Bind], Bind]:
         """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
 
         def add(bind: Bind) -> Bind:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
-            entry = KernelEntry(bind, device, only, library, in_loops, channels_last, tails)
+            after = tails, inference_tails
+            entry = KernelEntry(bind, device, only, library, in_loops, channels_last, *after)
             self.kernels.append(entry)
             self._fitting.clear()
             return bind

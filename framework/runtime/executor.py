@@ -20,7 +20,7 @@ from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, for
 from ..base.scope import Scope, Variable
 from ..base.shape import ArraySpec, Levels
 from ..base.untrusted.limits import limit
-from ..fusion.team import in_blocks, in_lists, in_order, one_blas_thread
+from ..fusion.team import in_blocks, in_lists, in_order, nothing, one_blas_thread, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
@@ -28,7 +28,8 @@ from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .halves import in_float32
 from .plans.constant_factors import constant_factors
-from .plans.memory import ScratchPool, as_view, fresh, fresh_array, padded
+from .plans.kept_factors import Kept, kept_factors, written_variables
+from .plans.memory import ScratchPool, as_view, fresh, fresh_array, padded, shared_panels
 from .plans.narrow_fills import narrow_fill
 from .plans.plan import Plan, PlanStep
 from .tails import bind_tailed
@@ -61,12 +62,16 @@ class Frame:
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
         joined: buckets: names of arrays that lie side by side -> the one array of all.
         prepared: weights packed before the loop, or the net, starts, keyed by array; else None.
+        kept: weights packed when the frame is bound, and again when they have changed; else None.
         net_version: of the operator list that the plan was made for.
         scope_version: of the scope tree when the results were last published.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
     """
 
     prepared: Any = None
+    kept: Kept | None = None
+    _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
+    _leaves_lists = True  # whether a call is none that a team can run
     _makes_lists = False  # whether neighbouring calls become one, in a net that unrolls loops
     _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
     least_cost = 2
@@ -97,10 +102,14 @@ class Frame:
         self._allocate()
         self._make_views()
         if place.kind == "cpu":
+            self._writes = written_variables(plan, scope)
             self.prepared = constant_factors(plan, self.arrays)
             self._makes_lists = self.prepared is not None and plan.options.fuse
             self.least_cost = 0 if self._makes_lists else self.least_cost
-        self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
+            if self.prepared is None:
+                self.kept = kept_factors(plan, scope, self._writes)
+        with shared_panels():
+            self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
         # Infinities are values here, not warnings. Entering a prepared context is ten times
         # cheaper than numpy.errstate.
         quiet = contextvars.copy_context()
@@ -115,8 +124,8 @@ class Frame:
     def _adopt_externals(self) -> None:
         for name in self.plan.externals:
             variable = self.scope.get(name)
-            array = to_place(variable.array, self.place)
-            if array is not variable.array:
+            array = to_place(variable.inner, self.place)
+            if array is not variable.inner:
                 variable.bind(array, variable.offsets)
             self.arrays[name] = array
             self._note_owner(variable)
@@ -160,7 +169,7 @@ class Frame:
             if name in self.arrays:
                 continue
             shape, dtype = plan.specs[name]
-            array = self._variable(name).array
+            array = self._variable(name).inner
             if array is None or array.shape != shape or array.dtype != dtype:
                 array = fresh_array(xp, shape, dtype)
             self.arrays[name] = to_place(array, self.place)
@@ -209,6 +218,8 @@ class Frame:
 
     def array(self, name: str) -> Any:
         """Value of a variable as of now; None for one that lives only inside a fused chain."""
+        if self.kept is not None:
+            self.kept.expose(name)
         return self.arrays.get(name)
 
     def publish(self) -> None:
@@ -231,17 +242,17 @@ class Frame:
         for name in self.plan.externals:
             variable = self.scope.get(name)
             mine = self.arrays[name]
-            if variable.array is mine:
+            if variable.inner is mine:
                 continue
             declared = self.plan.declared.get(name)
             if declared is None or declared.kind != INPUT or name in self.plan.live_out:
                 return False
-            copied = variable.array.nbytes <= _COPIED or self.place.kind != "cpu"
+            copied = variable.inner.nbytes <= _COPIED or self.place.kind != "cpu"
             if copied and not variable.borrowed and name not in self._borrowed:
-                copy_into(mine, variable.array)
+                copy_into(mine, variable.inner)
                 variable.bind(mine, variable.offsets)
             else:
-                self.arrays[name] = to_place(variable.array, self.place)
+                self.arrays[name] = to_place(variable.inner, self.place)
                 replaced.add(name)
                 self._note_owner(variable)
         return not replaced or self._bind_again(replaced)
@@ -299,8 +310,13 @@ class Frame:
                 the net is running already in this scope, in another thread.
         """
         self.state.context = context
-        if self._blas is not None:
-            self._blas[0](0)
+        if self.kept is not None and (exposed := self.kept.refresh()):
+            self._bind_again(exposed)
+        if self._joined is None:
+            self._joined = self._in_few_calls()
+        blas = self._blas
+        if blas is not None and self._leaves_lists:
+            blas[0](0)
         try:
             if self.prepared is not None:
                 for fill in self.prepared.calls():
@@ -317,13 +333,13 @@ class Frame:
                 " call predict, which several threads may do at once"
             ) from None
         finally:
-            if self._blas is not None:
-                self._blas[1](0)
+            for variable in self._writes:
+                variable.stamp += 1
+            if blas is not None and self._leaves_lists:
+                blas[1](0)
 
     def _run_all(self) -> None:
-        if self._joined is None:
-            self._joined = self._in_few_calls()
-        calls, steps = self._joined
+        calls, steps = self._joined or self._in_few_calls()
         rest = iter(calls)
         try:
             for call in rest:
@@ -334,6 +350,10 @@ class Frame:
     def _in_few_calls(self) -> tuple[list[Callable[[], Any]], Sequence[int]]:
         """The calls, with neighbours made one that a team can run as a list, or a block of rows
         after another; and the number of the first step of each."""
+        # While lists run, NumPy's BLAS has one thread in any case.
+        self._leaves_lists = any(
+            task_of(call) is None for call in self.calls if call is not nothing
+        )
         if self._makes_lists:
             return in_lists(self.calls)
         if self.plan.options.rows:
@@ -454,7 +474,7 @@ def external_specs(
         if variable is None:
             hint = nearest(name, scope.visible_names())
             raise VariableError(f"{where}: the scope has no variable {name!r}{hint}")
-        array = variable.array
+        array = variable.inner
         if array is None:
             raise VariableError(f"{where}: variable {name!r} holds no value; feed or initialise it")
         var = declared.get(name)

@@ -211,7 +211,7 @@ class Inputs:
 def missing_input(scope: Scope, name: str, var: VarDecl) -> str:
     """Why an input that a feed leaves out has no value to read; empty where the user set one."""
     variable = scope.find(name)
-    if variable is None or variable.array is None:
+    if variable is None or variable.inner is None:
         return f"input {name!r} is missing{_shown(var)}: put it into the feed"
     if variable.origin is FED:
         return (
@@ -233,7 +233,7 @@ def replace_values(scope: Scope, given: Given) -> bool:
     held = []
     for name, (var, array, levels) in given.items():
         variable = scope.find(name)
-        own = None if variable is None else variable.array
+        own = None if variable is None else variable.inner
         if (
             variable is None
             or own is None
@@ -250,6 +250,7 @@ def replace_values(scope: Scope, given: Given) -> bool:
             own[...] = array
         else:
             copy_into(own, array)
+        variable.stamp += 1
         variable.origin = FED
     return True
 
@@ -268,7 +269,7 @@ class Undo:
 
     def keep(self, variable: Variable) -> None:
         """Note the value of a variable that is there and about to be set."""
-        array = variable.array
+        array = variable.inner
         contents = None if array is None or variable.borrowed else array.copy()
         state = (variable.offsets, variable.borrowed, variable.origin)
         self._before.append((variable, array, contents, *state))
@@ -281,6 +282,7 @@ class Undo:
             else:
                 if contents is not None:
                     copy_into(array, contents)
+                    variable.stamp += 1
                 variable.bind(array, offsets)
             variable.borrowed, variable.origin = borrowed, origin
         for name in self._scope.names():

@@ -166,6 +166,7 @@ def group_chains(
     views: Mapping[str, str],
     device: str = "cpu",
     libraries: Sequence[str] = (),
+    train: bool = True,
 ) -> list[Chain]:
     """Cut a list of operators into groups that run as one step each.
 
@@ -173,13 +174,14 @@ def group_chains(
         specs: shape and dtype of every variable. live_out: what must be in memory after the run.
         views: view variable -> its base. device: "cpu" or "gpu".
         libraries: of kernels that may compute what follows them.
+        train: whether the run is one of training.
     """
     if device == "cpu" and not compiler.available():
         return [Chain([op]) for op in operators]
     memo: _Memo = {}
     operators = _with_epilogues(operators, specs, device, memo)
     chains = _grouped(operators, specs, live_out, views, device, memo)
-    return with_tails(chains, live_out, views, device, libraries)
+    return with_tails(chains, live_out, views, device, libraries, train)
 
 
 def _with_epilogues(

@@ -92,7 +92,7 @@ def initialize(
     wanted, lost = [], []
     for var in persistent_vars(desc):
         variable = scope.find(var.name)
-        has_value = variable is not None and variable.array is not None
+        has_value = variable is not None and variable.inner is not None
         if var.initializer is not None and var.initializer.type:
             if overwrite or not has_value:
                 wanted.append(var)
@@ -109,7 +109,7 @@ def initialize(
     _run(wanted, work, context or default_context())
     for var in wanted:
         variable = scope.find(var.name) or scope.var(var.name)
-        variable.bind(work.get(var.name).array)
+        variable.bind(work.get(var.name).inner, own=True)
         variable.origin = owner
     return [var.name for var in wanted]
 
@@ -119,7 +119,7 @@ def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
     taken: dict[str, Owner] = {}
     for var in persistent_vars(desc):
         variable = scope.find(var.name)
-        origin = None if variable is None or variable.array is None else variable.origin
+        origin = None if variable is None or variable.inner is None else variable.origin
         if isinstance(origin, Owner) and owner.is_kept_from(var.name, origin):
             taken[var.name] = origin
     if not taken:
@@ -149,7 +149,7 @@ def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:
     quiet.hooks = []  # they watch the net, not its initialisers
     net.run(work, quiet)
     for var in variables:
-        array, dtype = work.get(var.name).array, var.dtype
+        array, dtype = work.get(var.name).inner, var.dtype
         shape = var.shape
         shape_fits = shape is None or fits(array.shape, shape)
         dtype_fits = dtype is None or dtype == array.dtype  # float64 == None, says NumPy

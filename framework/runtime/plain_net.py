@@ -386,14 +386,14 @@ class PlainNet(Net):
         options: PlanOptions,
         train: bool,
     ) -> Frame:
-        plan = self._plan(sources, (key, place), options, place)
+        plan = self._plan(sources, (key, place), options, place, train)
         for dtype in {dtype for _, dtype in plan.specs.values()}:
             require_dtype(place, dtype)
         try:
             return Frame(plan, scope, place, train, bind_chain)
         except CannotFuseError:
             options = replace(options, fuse=False)
-            plan = self._plan(sources, (key, place, "unfused"), options, place)
+            plan = self._plan(sources, (key, place, "unfused"), options, place, train)
             return Frame(plan, scope, place, train)
 
     def _check_range(self, begin: int, end: int) -> tuple[int, int]:
@@ -415,12 +415,15 @@ class PlainNet(Net):
             self._ranges[key] = found
         return found
 
-    def _plan(self, sources: tuple, key: Any, options: PlanOptions, place: Place) -> Plan:
+    def _plan(
+        self, sources: tuple, key: Any, options: PlanOptions, place: Place, train: bool
+    ) -> Plan:
         span, known, offsets = sources
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
-                plan = make_plan(span, known, self.vars, options, grouping(place, options), offsets)
+                group = grouping(place, options, train)
+                plan = make_plan(span, known, self.vars, options, group, offsets)
                 while len(self._plans) >= _MAX_PLANS:
                     self._plans.pop(next(iter(self._plans)))
                 self._plans[key] = plan
@@ -439,7 +442,7 @@ class PlainNet(Net):
             for name in op.output_vars():
                 shape, dtype = plan.specs[name]
                 variable = scope.find(name) or scope.var(name)
-                array = variable.array
+                array = variable.inner
                 if array is None or array.shape != shape or array.dtype != dtype:
                     with on_device(scope.place):
                         variable.bind(scope.place.xp.empty(shape, dtype))
@@ -451,12 +454,12 @@ class PlainNet(Net):
         return f"<PlainNet {self.name or '?'}: {len(self.operators)} operators>"
 
 
-def grouping(place: Place, options: PlanOptions = _NO_TAILS) -> Grouping:
+def grouping(place: Place, options: PlanOptions = _NO_TAILS, train: bool = True) -> Grouping:
     """`make_plan`'s function that groups operators into chains, with tails where options say so."""
     from .fuse import group_chains
 
     libraries = options.libraries if options.tails else ()
-    return partial(group_chains, device=place.kind, libraries=libraries)
+    return partial(group_chains, device=place.kind, libraries=libraries, train=train)
 
 
 def bind_chain(frame: Frame, step: PlanStep) -> Callable[[], Any] | None:

@@ -110,7 +110,7 @@ class Predictor:
         except IndexError:
             work, context = Scope(parent=scope), OpContext(train=False, live_out=part.fetch)
         for name in part.written:
-            work.var(name).set(scope.get(name).array)
+            work.var(name).set(scope.get(name).inner)
         for begin, end in _batches(rows, batch_size):
             for name, (array, levels) in _cut(used, begin, end, rows).items():
                 work.var(name).set(array, levels)
@@ -212,13 +212,13 @@ class Predictor:
 
 def _value(scope: Scope, name: str) -> Any:
     variable = scope.find(name)
-    return None if variable is None else variable.array
+    return None if variable is None else variable.inner
 
 
 def _is_set(scope: Scope, name: str) -> bool:
     """Whether the user gave an input a value that stays."""
     variable = scope.find(name)
-    return variable is not None and variable.array is not None and variable.origin is not FED
+    return variable is not None and variable.inner is not None and variable.origin is not FED
 
 
 def _rows(used: Given) -> int | None:

@@ -1,6 +1,7 @@
 """Tails: operators that the kernel of the one before computes along with its own.
 
-A convolution's activation and its maximum pooling, for example, while the image is in the cache.
+A convolution's activation and its maximum pooling, for example, while the image is in the cache;
+outside of training its batch norm, too, as a factor and a term of each channel.
 Kernels say which types they take (`KernelEntry.tails`). What lies between is in no memory; where
 no such kernel serves, each operator runs by itself, over scratch memory in between.
 """
@@ -24,14 +25,16 @@ def with_tails(
     views: Mapping[str, str],
     device: str,
     libraries: Sequence[str],
+    train: bool,
 ) -> list[Chain]:
     """The chains, with operators and their tails made one chain that has no loops.
 
     Args:
         live_out: what must be in memory after the run. views: view variable -> its base.
         libraries: of kernels, the best first; none: nothing has a tail.
+        train: whether the run is one of training.
     """
-    if not any(_tails(op, device, libraries) for chain in chains for op in chain):
+    if not any(_tails(op, device, libraries, train) for chain in chains for op in chain):
         return list(chains)
     readers = Counter(name for chain in chains for op in chain for name in op.value_reads())
     kept = live_out | set(views) | set(views.values())
@@ -40,13 +43,13 @@ def with_tails(
         last = result[-1] if result else None
         wanted: tuple[str, ...] = ()
         if last is not None and len(chain) == 1 and (len(last) == 1 or not last.loops):
-            wanted = _tails(last[0], device, libraries)
+            wanted = _tails(last[0], device, libraries, train)
         if last is not None and wanted:  # others may have many outputs: split, for example
             (result_of,), op = last[-1].outputs["out"], chain[0]
             following = wanted[wanted.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
             if (
                 op.type in following
-                and op.value_reads() == [result_of]
+                and op.value_reads()[:1] == [result_of]
                 and readers[result_of] == 1
                 and result_of not in kept
             ):
@@ -57,11 +60,12 @@ def with_tails(
     return result
 
 
-def _tails(op: Operator, device: str, libraries: Sequence[str]) -> tuple[str, ...]:
+def _tails(op: Operator, device: str, libraries: Sequence[str], train: bool) -> tuple[str, ...]:
     """Types of the operators that may follow within the call of a kernel of `op`."""
     for kernel in op.entry.kernels:
         if kernel.tails and kernel.library in libraries and kernel.device in ("", device):
-            return kernel.tails
+            without = kernel.inference_tails if train else ()
+            return tuple(one for one in kernel.tails if one not in without)
     return ()
 
 

@@ -11,6 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import compress
 
+import numpy as np
+
 from ..graph.topology_node import FLAGS, TopologyNode
 from ..index.indexes import distinct
 from .command import Command
@@ -21,8 +23,9 @@ BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
 ROWS_MULTI = frozenset({"AddRowsMulti", "CopyRowsMulti", "AddToRowsMulti", "CopyToRowsMulti"})
 SIZING = frozenset({"AllocMatrix", "DeallocMatrix", "SwapMatrix"})
 BOUNDS = frozenset({"AcceptInput", "ProvideOutput"})
+_ON_ROWS = frozenset({"AddRows", "CopyRows"})
 _NOTED = BOUNDS | {"AllocMatrix", "SwapMatrix", "SetConst"}
-Access = tuple[int, int, int]  # command, sub-matrix, READ | WRITE
+Access = tuple[int, int, int]  # command, READ | WRITE, sub-matrix: sorted, reads come first
 Accesses = tuple[tuple[int, int], ...]  # sub-matrix, READ | WRITE
 
 
@@ -42,29 +45,27 @@ def overlap(a: SubMatrix, b: SubMatrix) -> bool:
     return col < other + b[4] and other < col + a[4]
 
 
+TWO_SIDED = {
+    "MatrixCopy": WRITE,
+    **dict.fromkeys(("MatrixAdd", "AddRows", "AddRowRanges"), READ_WRITE),
+}
+"""How commands access their target that read all of their source: most commands do."""
+
+
 def accesses(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
     """The accesses of a command: (sub-matrix, READ, WRITE or both), reads first.
 
-    Taking, giving back and handing on memory are no accesses. A command never changes, so its
-    accesses are saved in it for the next passes.
+    Taking, giving back and handing on memory are no accesses.
     """
-    found = command.accesses
-    if found is None:
-        find = _FINDERS.get(command.type)
-        found = command.accesses = find(command, nodes) if find else _NONE
-    return found
-
-
-def _find_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
-    return (command.source, READ), (command.target, WRITE)
+    mode = TWO_SIDED.get(command.type)
+    if mode is not None:
+        return (command.source, READ), (command.target, mode)
+    find = _FINDERS.get(command.type)
+    return find(command, nodes) if find else _NONE
 
 
 def _find_setting(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
     return ((command.target, WRITE),)
-
-
-def _find_addition(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
-    return (command.source, READ), (command.target, READ_WRITE)
 
 
 def _find_rows_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
@@ -100,8 +101,6 @@ def _find_backprop(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
 _NONE: Accesses = ()
 _FINDERS: dict[str, Callable[[Command, Sequence[TopologyNode]], Accesses]] = {
     **dict.fromkeys(("SetConst", "AcceptInput", "DecompressMatrix"), _find_setting),
-    "MatrixCopy": _find_copy,
-    **dict.fromkeys(("MatrixAdd", "AddRows", "AddRowRanges"), _find_addition),
     "CopyRows": _find_rows_copy,
     **dict.fromkeys(("AddRowsMulti", "CopyRowsMulti"), _find_from_rows),
     **dict.fromkeys(("AddToRowsMulti", "CopyToRowsMulti"), _find_to_rows),
@@ -112,6 +111,17 @@ _FINDERS: dict[str, Callable[[Command, Sequence[TopologyNode]], Accesses]] = {
 }
 
 
+def _with_gaps(commands: Sequence[Command]) -> set[int]:
+    """The numbers of commands on lists of rows that leave out some; all are looked at together."""
+    numbers = [number for number, c in enumerate(commands) if c.type in _ON_ROWS]
+    if not numbers:
+        return set()
+    lists = [commands[number].listed() for number in numbers]
+    sizes = np.array([len(rows) for rows in lists])
+    lowest = np.minimum.reduceat(np.concatenate(lists), np.cumsum(sizes) - sizes)
+    return {number for number, low in zip(numbers, lowest.tolist(), strict=True) if low < 0}
+
+
 def takes_memory(command: Command, s: int) -> bool:
     """Whether a command gives memory to a matrix of which `s` is the whole."""
     return command.target == s and (command.type == "AllocMatrix" or command.type == "SwapMatrix")
@@ -120,14 +130,16 @@ def takes_memory(command: Command, s: int) -> bool:
 class Analysis:
     """The accesses of a computation, by command and by matrix.
 
-    A pass that only leaves commands out may hand its analysis on with its result (`analysed`).
+    A pass that has one for its result, or only leaves commands out, hands it on (`analysed`).
     Commands that take or give up the memory of many matrices touch none of them.
 
     Args:
         computation: may change later; the analysis stays as it is.
+        empty: the commands are noted later, in order, by whom it is made for.
 
     Attributes:
         commands, submatrices: of the computation, by number.
+        listed: for every sub-matrix the accesses of its matrix.
         dropped: the numbers of the commands that were removed since.
         of_matrix: for every matrix its accesses in order, see `accesses`.
         sized: matrices that take or hand on memory by a command of their own.
@@ -136,37 +148,70 @@ class Analysis:
         given, taken: matrices that the caller gives, and takes.
     """
 
-    def __init__(self, computation: Computation):
+    def __init__(self, computation: Computation, empty: bool = False):
         # Not the computation itself, which may hold this: that would be a circle.
         self.commands, self.submatrices = computation.commands, computation.submatrices
         self.dropped: set[int] = set()
-        count = len(computation.matrices)
-        self.of_matrix: list[list[Access]] = [[] for _ in range(count)]
+        self.of_matrix: list[list[Access]] = [[] for _ in computation.matrices]
         self.sized: set[int] = set()
         self.zeroed: dict[int, int] = {}
         self.given: set[int] = set()
         self.taken: set[int] = set()
-        nodes = computation.topology.nodes
-        matrix_of = [s[0] for s in computation.submatrices]
-        listed = [self.of_matrix[matrix] for matrix in matrix_of]  # by sub-matrix
-        for number, command in enumerate(computation.commands):
-            kind = command.type
-            if kind in _NOTED:
-                matrix = matrix_of[command.target]
-                if kind == "AcceptInput":
-                    self.given.add(matrix)
-                elif kind == "ProvideOutput":
-                    self.taken.add(matrix)
-                elif kind != "SetConst":
-                    self.sized |= {matrix, matrix_of[command.source]}
-                elif command.alpha == 0 and takes_memory(
-                    computation.commands[number - 1], command.target
-                ):
-                    self.zeroed[matrix] = number
-                    continue
-            pairs = command.accesses or accesses(command, nodes)
-            for s, mode in pairs:
-                listed[s].append((number, s, mode))
+        self._nodes = computation.topology.nodes
+        self._gaps = _with_gaps(self.commands)
+        of_matrix = self.of_matrix
+        self.listed = listed = [of_matrix[s[0]] for s in computation.submatrices]
+        for number, command in enumerate(() if empty else computation.commands):
+            mode = TWO_SIDED.get(command.type)
+            if mode is None:
+                self.note(number, command)
+                continue
+            target, source = command.target, command.source
+            listed[source].append((number, READ, source))
+            listed[target].append((number, mode, target))
+
+    def note(self, number: int, command: Command) -> None:
+        """Add the accesses of a command, behind those of all before it."""
+        kind = command.type
+        if kind in _NOTED:
+            matrix = self.submatrices[command.target][0]
+            if kind == "AcceptInput":
+                self.given.add(matrix)
+            elif kind == "ProvideOutput":
+                self.taken.add(matrix)
+            elif kind != "SetConst":
+                self.sized |= {matrix, self.submatrices[command.source][0]}
+            elif command.alpha == 0 and takes_memory(self.commands[number - 1], command.target):
+                self.zeroed[matrix] = number
+                return
+        listed = self.listed
+        # The most frequent kinds as in `accesses`, but without a list of their accesses.
+        if kind == "Propagate":
+            source, target = command.source, command.target
+            adds = self._nodes[command.node].properties & FLAGS.PROPAGATE_ADDS
+            if source:
+                listed[source].append((number, READ, source))
+            listed[target].append((number, READ_WRITE if adds else WRITE, target))
+            return
+        if kind in BACKPROPS:
+            value_in, value_out, out_deriv, in_deriv = command.deriv
+            if value_in:
+                listed[value_in].append((number, READ, value_in))
+            if value_out:
+                listed[value_out].append((number, READ, value_out))
+            if out_deriv:
+                listed[out_deriv].append((number, READ, out_deriv))
+            if in_deriv:
+                adds = self._nodes[command.node].properties & FLAGS.BACKPROP_ADDS
+                listed[in_deriv].append((number, READ_WRITE if adds else WRITE, in_deriv))
+            return
+        if kind == "CopyRows":  # each list is looked at there alone
+            mode = READ_WRITE if number in self._gaps else WRITE
+            listed[command.source].append((number, READ, command.source))
+            listed[command.target].append((number, mode, command.target))
+            return
+        for s, mode in accesses(command, self._nodes):
+            listed[s].append((number, mode, s))
 
     def left(self) -> list[Command]:
         """The commands that were not removed."""

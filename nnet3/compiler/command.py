@@ -7,7 +7,7 @@ on. Sub-matrices, nodes, steps and precomputed indexes are named by number; sub-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +21,7 @@ NO_DERIV = (0, 0, 0, 0)
 
 @dataclass(slots=True)
 class Command:
-    """One command. It is not changed after it was made; see `changed`.
+    """One command. Only a computation that owns it changes it (`Computation.own_commands`).
 
     Attributes:
         type: Kaldi's name without the k: AllocMatrix, SetConst, Propagate, MatrixAdd, ... Two are
@@ -44,7 +44,6 @@ class Command:
         use_memo: Propagate leaves a memo for Backprop.
         storage: of CompressMatrix how an element is stored: uint8 or int16. `alpha` is then the
             greatest magnitude; 0 stands for the sign alone.
-        accesses: the sub-matrices that it reads and writes, set by `analyze`.
     """
 
     type: str
@@ -59,7 +58,6 @@ class Command:
     store_stats: bool = False
     use_memo: bool = False
     storage: str = ""
-    accesses: tuple[tuple[int, int], ...] | None = field(default=None, repr=False, compare=False)
 
     # The constructors are static and pass all by position: a compilation makes thousands of them,
     # and class methods or keywords would take up to twice the time.
@@ -275,7 +273,7 @@ class Command:
         )
 
 
-_fields_of = attrgetter(*(name for name in Command.__dataclass_fields__ if name != "accesses"))
+_fields_of = attrgetter(*Command.__dataclass_fields__)
 
 
 def inputs_first(commands: list[Command]) -> list[Command]:

@@ -99,43 +99,57 @@ class Compiler:
         updated = [self._is_updated(node) for node in nodes]
         values, derivs = self._values, self._derivs
         submatrices: list[tuple[int, ...]] = list(computation.submatrices)
+        new_submatrix = submatrices.append
         matrices: list[tuple[Any, ...]] = list(computation.matrices)
-        for number, step in enumerate(self.steps.steps):
-            node, columns, value, deriv = nodes[step.node], step.columns, 0, 0
-            rows, parts, dim = columns.size, self.input_locations[number], node.dim
+        whole, located = self._whole, self.input_locations
+        for step, parts in zip(self.steps.steps, located, strict=True):
+            at, columns, is_input, source, _ = step
+            node, rows, value, deriv = nodes[at], columns.size, 0, 0
+            kind, dim = node.kind, node.dim
             if not rows:
                 pass
-            elif node.kind == "dim-range":
-                sources = values[step.source], derivs[step.source]
-                value, deriv = (self._new_range(submatrices, s, node) for s in sources)
+            elif kind == "dim-range":
+                first = node.dim_offset
+                if values[source]:
+                    of = submatrices[values[source]]
+                    value = len(submatrices)
+                    new_submatrix((of[0], 0, of[2], first, dim))
+                    if of[4] == dim:
+                        whole[of[0]] = value
+                if derivs[source]:
+                    of = submatrices[derivs[source]]
+                    deriv = len(submatrices)
+                    new_submatrix((of[0], 0, of[2], first, dim))
+                    if of[4] == dim:
+                        whole[of[0]] = deriv
             else:
                 value = len(submatrices)
-                self._whole.append(value)
-                submatrices.append((len(matrices), 0, rows, 0, dim))
-                matrices.append((rows, dim, contiguous[step.node], False, step.node, columns))
-                if node.kind == "component" and not step.is_input:
-                    has_deriv = derivs[-1] or updated[step.node]
+                whole.append(value)
+                new_submatrix((len(matrices), 0, rows, 0, dim))
+                matrices.append((rows, dim, contiguous[at], False, at, columns))
+                if kind == "component" and not is_input:
+                    has_deriv = derivs[-1] or updated[at]
                 else:
                     has_deriv = self._has_deriv(step, parts)
                 if has_deriv:
                     deriv = value + 1
-                    self._whole.append(deriv)
-                    submatrices.append((len(matrices), 0, rows, 0, dim))
-                    matrices.append((rows, dim, contiguous[step.node], True, step.node, columns))
+                    whole.append(deriv)
+                    new_submatrix((len(matrices), 0, rows, 0, dim))
+                    matrices.append((rows, dim, contiguous[at], True, at, columns))
             values.append(value)
             derivs.append(deriv)
             if len(parts) == 1:
                 parts[0].value, parts[0].deriv = value, deriv
-                continue
-            offset = 0
-            for part in parts:
-                dim = part.facts.dim
-                part.value = len(submatrices)
-                submatrices.append((submatrices[value][0], 0, rows, offset, dim))
-                if deriv:
-                    part.deriv = part.value + 1
-                    submatrices.append((submatrices[deriv][0], 0, rows, offset, dim))
-                offset += dim
+            elif parts:
+                offset, of_value, of_deriv = 0, submatrices[value][0], submatrices[deriv][0]
+                for part in parts:
+                    dim = part.facts.dim
+                    part.value = len(submatrices)
+                    new_submatrix((of_value, 0, rows, offset, dim))
+                    if deriv:
+                        part.deriv = part.value + 1
+                        new_submatrix((of_deriv, 0, rows, offset, dim))
+                    offset += dim
         computation.submatrices = submatrices_of(submatrices)
         computation.matrices = matrices_of(matrices)
 
@@ -145,25 +159,19 @@ class Compiler:
 
     def _has_deriv(self, step: NnetStep, parts: list[InputLocations]) -> bool:
         """Whether a step that is no component's has derivatives."""
+        derivs = self._derivs
+        for part in parts:
+            for summand in part.summands:
+                if summand.single >= 0:
+                    if derivs[summand.single]:
+                        return True
+                elif summand.any_source(derivs):
+                    return True
         node = self.topology.nodes[step.node]
-        if any([part.any_source(self._derivs) for part in parts]):
-            return True
         if not step.is_input and not node.is_output:
             return False
         io = self.requests[step.segment].find(node.name, output=not step.is_input)
         return io is not None and io.has_deriv
-
-    def _new_range(
-        self, submatrices: list[tuple[int, ...]], source: int, node: TopologyNode
-    ) -> int:
-        """Columns of a sub-matrix; 0 where that is 0."""
-        if not source:
-            return 0
-        matrix, _, rows, _, cols = submatrices[source]
-        if node.dim == cols:
-            self._whole[matrix] = len(submatrices)
-        submatrices.append((matrix, 0, rows, node.dim_offset, node.dim))
-        return len(submatrices) - 1
 
     def _is_contiguous(self, node: int) -> bool:
         info = self.topology.nodes[node]
@@ -251,30 +259,28 @@ class Compiler:
         return number < len(self.steps.steps) and self.steps.steps[number].is_input
 
     def _propagate(self, number: int, node: int) -> None:
-        properties = self.topology.nodes[node].properties
-        stores = self.requests[0].store_component_stats
+        properties, values = self.topology.nodes[node].properties, self._values
+        stores = self.requests[0].store_component_stats and properties & FLAGS.STORES_STATS
+        use_memo = bool(self._derivs[number] and properties & FLAGS.USES_MEMO)
+        precomputed = self._precomputed.get(number, 0)
+        value_in, value_out = values[number - 1], values[number]
         self._add(
             Command.propagate(
-                node,
-                number,
-                value_in=self._values[number - 1],
-                value_out=self._values[number],
-                precomputed=self._precomputed.get(number, 0),
-                store_stats=bool(stores and properties & FLAGS.STORES_STATS),
-                use_memo=bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
+                node, number, value_in, value_out, precomputed, bool(stores), use_memo
             )
         )
 
     def _forward_part(self, part: InputLocations) -> None:
+        add, value = self._add, part.value
         if part.facts.constant:
-            self._add(Command.set_const(part.value, part.facts.constant))
+            add(Command.set_const(value, part.facts.constant))
         for summand in part.summands:
             if summand.single >= 0:
-                source = self._values[summand.single]
+                source, alpha = self._values[summand.single], summand.alpha
                 if summand.whole:
-                    self._add(Command.matrix_add(part.value, source, summand.alpha))
+                    add(Command("MatrixAdd", value, source, alpha))
                 else:
-                    self._add(Command.add_rows(part.value, source, summand.alpha, summand.row))
+                    add(Command("AddRows", value, source, alpha, summand.row))
                 continue
             for subs, rows in split_locations(self._value_of_step[summand.step], summand.rows()):
                 source = single_source(subs)
@@ -326,7 +332,8 @@ class Compiler:
                 if node.is_output:
                     self._accept(deriv, step.node)
                 for part in self.input_locations[number]:
-                    self._backward_part(part)
+                    if part.summands:
+                        self._backward_part(part)
 
     def _backprop(self, number: int, node: int) -> None:
         properties = self.topology.nodes[node].properties
@@ -336,16 +343,9 @@ class Compiler:
         stores = request.store_component_stats and (
             request.need_model_derivative or not properties & FLAGS.UPDATABLE
         )
-        self._add(
-            Command.backprop(
-                node,
-                number,
-                deriv=(value_in, value_out, derivs[number], derivs[number - 1]),
-                precomputed=self._precomputed.get(number, 0),
-                store_stats=bool(stores),
-                use_memo=bool(properties & FLAGS.USES_MEMO),
-            )
-        )
+        deriv = value_in, value_out, derivs[number], derivs[number - 1]
+        precomputed, use_memo = self._precomputed.get(number, 0), properties & FLAGS.USES_MEMO
+        self._add(Command.backprop(node, number, deriv, precomputed, bool(stores), bool(use_memo)))
 
     def _backward_part(self, part: InputLocations) -> None:
         deriv = part.deriv
@@ -355,7 +355,7 @@ class Compiler:
                 if not source:
                     continue
                 if summand.whole:
-                    self._add(Command.matrix_add(source, deriv, summand.alpha))
+                    self._add(Command("MatrixAdd", source, deriv, summand.alpha))
                 elif summand.reverse is not None:
                     self._add(Command.add_rows(source, deriv, summand.alpha, summand.reverse))
                 else:

@@ -88,6 +88,7 @@ class Computation:
         precomputed: precomputed indexes of components by number; number 0 is None.
         precomputed_from: the node and the rows of input and output of each precomputed index;
             empty where that is not known.
+        owns: nobody else holds its commands, so that a pass may change them.
         analysis: the analysis that a pass leaves for the next; see `analyze.analysed`.
     """
 
@@ -98,6 +99,7 @@ class Computation:
     precomputed: list[Any] = field(default_factory=lambda: [None])
     precomputed_from: list[tuple[int, Columns, Columns]] = field(default_factory=list)
     need_model_derivative: bool = False
+    owns: bool = field(default=False, repr=False, compare=False)
     analysis: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -129,6 +131,10 @@ class Computation:
             submatrices=list(self.submatrices),
             commands=list(self.commands),
         )
+
+    def own_commands(self) -> list[Command]:
+        """The commands, each of which may be changed: copies, unless the computation owns them."""
+        return list(self.commands) if self.owns else [c.changed() for c in self.commands]
 
     def explicit(self) -> Computation:
         """The computation with AllocMatrix, SetConst and DeallocMatrix for each single matrix."""

@@ -53,6 +53,11 @@ class Summand:
         assert self.row is not None
         return self.row
 
+    def any_source(self, chosen: Sequence[int]) -> bool:
+        """Whether one of several steps that it reads has an entry in `chosen` that is not 0."""
+        assert self.step is not None
+        return any(chosen[step] for step in distinct(self.step.ravel()) if step >= 0)
+
 
 @dataclass(slots=True)
 class InputLocations:
@@ -68,18 +73,6 @@ class InputLocations:
     summands: list[Summand] = field(default_factory=list)
     value: int = 0
     deriv: int = 0
-
-    def any_source(self, chosen: Sequence[int]) -> bool:
-        """Whether it reads a step whose entry in `chosen` is not 0."""
-        for summand in self.summands:
-            if summand.single >= 0:
-                if chosen[summand.single]:
-                    return True
-                continue
-            assert summand.step is not None
-            if any(chosen[step] for step in distinct(summand.step.ravel()) if step >= 0):
-                return True
-        return False
 
 
 def locate(steps: NnetSteps) -> list[list[InputLocations]]:
@@ -144,6 +137,9 @@ class _AlignedSteps:
 
         All of them where they are not aligned with each other and the reader.
         """
+        at = self.steps.at[node]
+        if len(at) == 1:  # as mostly, without a recurrence
+            return list(at.values())
         if node not in self._of_node:
             self._of_node[node] = self._indexed(node)
         numbers, spans = self._of_node[node]

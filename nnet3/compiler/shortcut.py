@@ -16,7 +16,7 @@ import numpy as np
 
 from ..components.base.precompute import precompute_indexes
 from ..graph.request import ComputationRequest, IoSpecification
-from ..index.indexes import Columns, IndexList
+from ..index.indexes import Columns, IndexList, distinct
 from ..index.sequences import ExpandedIndexes, n_stride
 from .analyze import ROWS_MULTI
 from .command import OF_MANY, Command
@@ -119,8 +119,13 @@ class _Expander:
 
     def _submatrices(self) -> list[SubMatrix]:
         strides, places, moved = self.strides, self.places, []
+        count = self.count
         for matrix, row, rows, col, cols in self.before.submatrices:
-            key = strides[matrix], row, rows
+            stride = strides[matrix]
+            if stride == 1 and not (row & 1 or rows & 1):  # n innermost, as mostly
+                moved.append((matrix, row // _FEW * count, rows // _FEW * count, col, cols))
+                continue
+            key = stride, row, rows
             new_row, new_rows = places.get(key) or self._place(*key)
             moved.append((matrix, new_row, new_rows, col, cols))
         return submatrices_of(moved)
@@ -190,7 +195,7 @@ class _Expander:
         missing = few[..., :1] < 0
         if kind in ROWS_MULTI:
             rows = few[..., 1:]
-            numbered, which = np.unique(few[..., 0], return_inverse=True)
+            numbered = distinct(few[..., 0].ravel())
             sources = np.maximum(numbered, 0).tolist()
         elif kind == "AddRowRanges":  # whose ends are those of their last rows
             rows = few - _END
@@ -199,7 +204,9 @@ class _Expander:
         if len(set(facts)) == 1:  # as mostly
             facts = facts[0]
         else:
-            if kind not in ROWS_MULTI:
+            if kind in ROWS_MULTI:
+                which = np.searchsorted(numbered, few[..., 0].ravel())
+            else:
                 which = np.repeat(np.arange(len(sources)), [len(each) // _FEW for each in listed])
             facts = np.array(facts, np.int32).T[:, which.reshape(-1, 1, stride, 1)]
         row, new_row, step, span, new_span = facts

@@ -7,7 +7,7 @@ in a row depends on what is read at the times of that row. So a step can be writ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -89,19 +89,7 @@ def loop_of(topology: Topology, members: list[int]) -> Loop:
         IrregularError: it is no recurrent layer.
     """
     inside = set(members)
-    parts = {}
-    for number in members:
-        node = topology.nodes[number]
-        if node.kind == "component":
-            if node.reads is not SAME or node.properties & FLAGS.REORDERS_INDEXES:
-                raise IrregularError(f"'{node.name}' does not compute row by row")
-        elif node.kind == "descriptor":
-            steps = topology.steps[number]
-            if steps is None:
-                raise IrregularError(f"'{node.name}' reads more than offsets")
-            places = iter(steps)
-            listed = node.expression().parts
-            parts[number] = [list(_terms(part, places)) for part in listed]
+    parts = parts_of(topology, members, _terms)
     listed = [term for sums in parts.values() for part in sums for term in part if term.node >= 0]
     terms = list(dict.fromkeys([term._replace(scale=1.0) for term in listed]))
     own = [term for term in terms if term.node in inside and term.offset]
@@ -113,6 +101,34 @@ def loop_of(topology: Topology, members: list[int]) -> Loop:
         raise IrregularError("a loop reads nothing but itself")
     order = order_of(topology, members)
     return Loop(order, offsets.pop(), parts, own, outside)
+
+
+def parts_of(
+    topology: Topology,
+    members: list[int],
+    terms: Callable[[SumDescriptor, Iterator[Candidate]], Iterator[Term]],
+) -> dict[int, list[list[Term]]]:
+    """By descriptor among the members of a loop, the summands of each of its parts.
+
+    Args:
+        terms: the summands of a part, from the places that it reads.
+
+    Raises:
+        IrregularError: a component computes across rows, a descriptor reads more than offsets.
+    """
+    parts: dict[int, list[list[Term]]] = {}
+    for number in members:
+        node = topology.nodes[number]
+        if node.kind == "component":
+            if node.reads is not SAME or node.properties & FLAGS.REORDERS_INDEXES:
+                raise IrregularError(f"'{node.name}' does not compute row by row")
+        elif node.kind == "descriptor":
+            steps = topology.steps[number]
+            if steps is None:
+                raise IrregularError(f"'{node.name}' reads more than offsets")
+            places = iter(steps)
+            parts[number] = [list(terms(part, places)) for part in node.expression().parts]
+    return parts
 
 
 def _terms(part: SumDescriptor, places: Iterator[Candidate]) -> Iterator[Term]:

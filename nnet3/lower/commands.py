@@ -117,9 +117,10 @@ class Lowering:
         if not self.is_looped:  # the plan gives one matrix the memory of the other
             del methods["SwapMatrix"]
         method_of, fills = methods.get, lifetimes.fills
+        ops, start = self.ops, self.starts.append
         for number, command in enumerate(self.computation.commands):
             method = method_of(command.type)
-            self.starts.append(len(self.ops))
+            start(len(ops))
             if method is not None:
                 if number in fills:
                     for fill in fills[number]:

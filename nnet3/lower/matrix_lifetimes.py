@@ -24,6 +24,7 @@ from ..compiler.analyze import (
 from ..compiler.command import Command
 from ..compiler.computation import Computation
 
+_NAMING_MORE = BACKPROPS | ROWS_MULTI  # commands with more sub-matrices than target and source
 _REPLACING = frozenset({"AcceptInput", "SwapMatrix"})
 
 
@@ -91,13 +92,11 @@ class MatrixLifetimes:
             self._begin(matrices[matrix_of[commands[begin].target]], commands[begin])
             for number, command in enumerate(commands[begin + 1 : end], begin + 1):
                 # Reading an input needs nothing.
-                if (
-                    command.target in watched
-                    or command.source in filled
-                    or (
-                        command.type in BACKPROPS
-                        and (command.deriv[3] in watched or not apart(command.deriv))
-                    )
+                if command.target in watched or command.source in filled:
+                    self._touch(number, command)
+                elif command.type in _NAMING_MORE and (
+                    command.deriv[3] in watched
+                    or not apart(command.deriv)
                     or command.type in ROWS_MULTI
                 ):
                     self._touch(number, command)

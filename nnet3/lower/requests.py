@@ -122,8 +122,9 @@ def _lower_with_loops(
         for segment in group.segments:
             if not inside.isdisjoint(segment.rows):
                 raise IrregularError("rows of a loop are needed at other times")
-    computation = run_passes(compiler.compile(), options)
-    return _LoopLowering(computation, runs).net
+    computation = compiler.compile()
+    computation.owns = True
+    return _LoopLowering(run_passes(computation, options), runs).net
 
 
 def _rows(found: LoopTimes, runs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

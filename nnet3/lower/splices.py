@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...framework.base.python.cached import cached_property
 from ...framework.base.settings import is_on
 from ...framework.ir.desc import FORWARD, TEMPORARY
 from ...framework.ir.op_list import OpList, OpNode, VarDecl, View
@@ -70,18 +71,43 @@ class _Splicer:
 
     def __init__(self, net: OpList) -> None:
         self.net, self.ops = net, net.ops
-        self.vars = {var.name: var for var in net.vars}
+        self.base_of = {var.name: var.view[0] for var in net.vars if var.view is not None}
         self.added: list[VarDecl] = []
-        self.touched: dict[str, list[int]] = {}  # matrix -> operators that mention it
+
+    @cached_property
+    def vars(self) -> dict[str, VarDecl]:
+        """The variables by name."""
+        return {var.name: var for var in self.net.vars}
+
+    @cached_property
+    def touched(self) -> dict[str, list[int]]:
+        """For each matrix the operators that mention it."""
+        base_of = self.base_of.get
+        touched: dict[str, list[int]] = {}
         for number, op in enumerate(self.ops):
-            for name in {self._base(name) for name in (*op.input_names(), *op.output_names())}:
-                self.touched.setdefault(name, []).append(number)
+            for slots in (op.inputs, op.outputs):
+                for names in slots.values():
+                    for name in names:
+                        base = base_of(name, name)
+                        numbers = touched.get(base)
+                        if numbers is None:
+                            touched[base] = [number]
+                        elif numbers[-1] != number:
+                            numbers.append(number)
+        return touched
 
     def result(self) -> OpList:
         """The net with all that can be replaced."""
         replaced: dict[int, list[OpNode]] = {}
+        base_of = self.base_of
+        # Only parts of matrices that something is copied to may be spliced.
+        copied = {op.outputs["out"][0] for op in self.ops if op.type == "assign"}
+        spliced = {base_of[name] for name in copied if name in base_of}
         for number, op in enumerate(self.ops):
             if op.type != "matmul" or op.role != FORWARD or number in replaced:
+                continue
+            source = op.inputs["x"][0]
+            if base_of.get(source, source) not in spliced:
                 continue
             splice = self._splice(number)
             if splice is not None and replaced.keys().isdisjoint(
@@ -96,10 +122,6 @@ class _Splicer:
         return made
 
     # -- what is there ---------------------------------------------------------------------------
-
-    def _base(self, name: str) -> str:
-        var = self.vars.get(name)
-        return var.view.base if var is not None and var.view is not None else name
 
     def _area(self, name: str) -> _Area | None:
         """The rectangle that a variable is; None for what is no matrix of known size."""

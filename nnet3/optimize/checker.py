@@ -298,7 +298,7 @@ class _Checker:
             written, read = Cover(info.cols), Cover(info.cols)
             if number in self.analysis.zeroed:
                 written.add(SubMatrix(number, 0, info.rows, 0, info.cols))
-            for command, s, mode in listed:
+            for command, mode, s in listed:
                 part = self.submatrices[s]
                 kind = self.computation.commands[command].type
                 if mode & READ and kind != "CompressMatrix" and not written.contains(part):

@@ -6,12 +6,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..compiler.analyze import READ, accesses
+from ..compiler.analyze import READ, SIZING, TWO_SIDED, accesses
 from ..compiler.command import Command, insert
 from ..compiler.computation import Computation
 from .options import OptimizeOptions
 
 Use = tuple[int, int]  # command, READ | WRITE
+_OF_TWO = frozenset({*TWO_SIDED, "CopyRows"})  # types that read their source and write a target
 RECTIFIER = "RectifiedLinearComponent"
 RANGE = 10.0
 """Values in 16 bits are cut at this magnitude."""
@@ -65,10 +66,17 @@ def _uses(computation: Computation, matrices: Iterable[int]) -> Iterator[tuple[i
     parts = [(s, part) for s, part in enumerate(computation.submatrices) if part[0] in found]
     uses = {s: found[part[0]] for s, part in parts}
     for number, command in enumerate(commands):
-        pairs = command.accesses
-        for s, mode in accesses(command, nodes) if pairs is None else pairs:
-            if s in uses:
-                uses[s].append((number, mode))
+        if command.type in _OF_TWO:
+            if command.source in uses:
+                uses[command.source].append((number, READ))
+            if command.target in uses:
+                _, (_, mode) = accesses(command, nodes)
+                uses[command.target].append((number, mode))
+            continue
+        if command.type not in SIZING:
+            for s, mode in accesses(command, nodes):
+                if s in uses:
+                    uses[s].append((number, mode))
     wholes = {part[0]: s for s, part in parts if computation.is_whole(s)}
     for matrix, listed in found.items():
         if listed and not any(commands[n].type == "ProvideOutput" for n, _ in listed):

@@ -8,6 +8,7 @@ lets the copies go. Source: ModelUpdateConsolidator in Kaldi's nnet-optimize-uti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -57,36 +58,34 @@ class _Consolidator:
     def _component(self, numbers: list[int]) -> None:
         commands = self.result.commands
         old = [commands[number] for number in numbers]
+        of_derivs = list(zip(*[command.deriv for command in old], strict=True))[:3]
+        read = [self._consolidated(numbers, parts) if parts[0] else 0 for parts in of_derivs]
+        self.final.append(old[0].changed(step=-1, deriv=(*read, 0)))
         for number, c in zip(numbers, old, strict=True):
             commands[number] = c.without_model_update()
-        read = [
-            self._consolidated(numbers, [command.deriv[i] for command in old])
-            if old[0].deriv[i]
-            else 0
-            for i in range(3)
-        ]
-        self.final.append(old[0].changed(step=-1, deriv=(*read, 0)))
 
-    def _consolidated(self, numbers: list[int], parts: list[int]) -> int:
+    def _consolidated(self, numbers: list[int], parts: Sequence[int]) -> int:
         """A new matrix of the rows of all parts; each part is copied just before its command."""
-        computation = self.result
+        computation, matrices = self.result, self.result.matrices
         submatrices = [computation.submatrices[s] for s in parts]
-        infos = [computation.matrices[s.matrix] for s in submatrices]
-        counts, cols = [s.rows for s in submatrices], submatrices[0].cols
+        infos = [matrices[s[0]] for s in submatrices]
+        counts, cols = [s[2] for s in submatrices], submatrices[0].cols
         whole = computation.new_matrix(sum(counts), cols)
-        contiguous = any(
-            info.contiguous and computation.is_whole(s)
-            for info, s in zip(infos, parts, strict=True)
-        )
-        matrix = len(computation.matrices) - 1
-        joined = computation.matrices[matrix]._replace(contiguous=contiguous)
-        computation.matrices[matrix] = _described(joined, infos, submatrices)
+        each = zip(infos, submatrices, strict=True)
+        contiguous = any([i.contiguous and (s.rows, s.cols) == (i.rows, i.cols) for i, s in each])
+        matrix = len(matrices) - 1
+        joined = matrices[matrix]._replace(contiguous=contiguous)
+        matrices[matrix] = _described(joined, infos, submatrices)
         self.consolidated.append(whole)
-        first = len(computation.submatrices)
-        each = zip(accumulate(counts, initial=0), counts, strict=False)
-        computation.submatrices += submatrices_of([(matrix, row, n, 0, cols) for row, n in each])
+        first, before = len(computation.submatrices), self.before
+        rows = zip(accumulate(counts, initial=0), counts, strict=False)
+        computation.submatrices += submatrices_of([(matrix, row, n, 0, cols) for row, n in rows])
         for target, (number, part) in enumerate(zip(numbers, parts, strict=True), first):
-            self.before.setdefault(number, []).append(Command.matrix_copy(target, part))
+            copy = Command("MatrixCopy", target, part)
+            if number in before:
+                before[number].append(copy)
+            else:
+                before[number] = [copy]
         return whole
 
 
@@ -97,13 +96,12 @@ def _described(joined: MatrixInfo, infos: list[MatrixInfo], parts: list[SubMatri
         return joined
     counts = {rows.sequences for rows in listed}
     sequences = counts.pop() if len(counts) == 1 else 0
-    if sequences and any(s.row % sequences or s.rows % sequences for s in parts):
+    if sequences and any([row % sequences or rows % sequences for _, row, rows, _, _ in parts]):
         sequences = 0
-    spans = [(s.row, s.row + s.rows) for s in parts]
 
     def indexes() -> np.ndarray:
-        each = zip(listed, spans, strict=True)
-        return np.concatenate([rows.indexes[begin:end] for rows, (begin, end) in each])
+        each = zip(listed, parts, strict=True)
+        return np.concatenate([rows.indexes[s.row : s.row + s.rows] for rows, s in each])
 
     lazily = LazyIndexes(joined.rows, sequences, indexes)
     return joined._replace(node=infos[0].node, is_deriv=infos[0].is_deriv, listed=lazily)

@@ -213,7 +213,7 @@ class _Limiter:
                 continue
             uses = [
                 computation.submatrices[s]
-                for command, s, _ in analysis.of_matrix[number]
+                for command, _, s in analysis.of_matrix[number]
                 if computation.commands[command].type != "SetConst"
             ]
             if end == begin and not uses:

@@ -32,10 +32,8 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
         if command.type != "MatrixCopy" or command.alpha != 1:
             continue
         home, row, rows, col, cols = submatrices[command.source]
-        if row or col:
-            continue
         whole = matrices[home]
-        if rows == whole.rows or cols != whole.cols:
+        if rows == whole.rows or row or col or cols != whole.cols:
             continue
         if rows < LEAST_SHARE * before.get(home, whole.rows):
             continue

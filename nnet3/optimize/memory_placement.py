@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from ..compiler.analyze import SIZING, Analysis, Fill, analysed
+from ..compiler.analyze import READ, SIZING, Analysis, Fill, analysed
 from ..compiler.command import OF_MANY, Command
 from ..compiler.computation import Computation
 from .options import OptimizeOptions
@@ -73,13 +73,13 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
         if takes:
             giver = source.get(s)
             if giver is None:
-                placed.append(Command.alloc_matrix(s))
+                placed.append(Command("AllocMatrix", s))
             else:
-                placed.append(Command.swap_matrix(s, giver))
+                placed.append(Command("SwapMatrix", s, giver))
             if always_zero or _zeros_are_read(analysis, s):
-                placed.append(Command.set_const(s, 0.0))
+                placed.append(Command("SetConst", s, 0, 0.0))
         elif s not in givers:
-            placed.append(Command.dealloc_matrix(s))
+            placed.append(Command("DeallocMatrix", s))
     placed += commands[begin:]
     return replace(computation, commands=[c for c in placed if c is not None])
 
@@ -91,8 +91,18 @@ def _zeros_are_read(analysis: Analysis, s: int) -> bool:
         s: the whole of it.
     """
     submatrices = analysis.submatrices
-    fill = Fill(submatrices[s])
-    for _, number, mode in analysis.of_matrix[fill.whole[0]]:
+    whole = submatrices[s]
+    uses = analysis.of_matrix[whole[0]]
+    written, cols = 0, whole[4]  # columns, from the first on
+    for _, mode, number in uses:
+        _, _, rows, col, more = submatrices[number]
+        if mode & READ or rows != whole[2] or col != written:
+            break
+        written += more
+        if written == cols:
+            return False  # set one behind the other, as mostly
+    fill = Fill(whole)
+    for _, mode, number in uses:
         is_read = fill.is_read(submatrices[number], mode)
         if is_read is not None:
             return is_read

@@ -8,21 +8,19 @@ rest of it, so that nothing has to move before its end.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
-from functools import partial
-from operator import itemgetter
 
-from ..compiler.analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
-from ..compiler.command import OF_MANY, Command
+from ..compiler.analyze import BACKPROPS, READ, READ_WRITE, WRITE, Access, Analysis, overlap
+from ..compiler.command import OF_MANY
 from ..compiler.computation import Computation, SubMatrix, without_memory
 from ..graph.topology_node import FLAGS
 from ..index.spans import Spans
 from .options import OptimizeOptions
 
 Candidate = tuple[int, int, int, bool]
-_IN_PLACE = BACKPROPS | {"Propagate"}
 _FEW = 32  # accesses that are quicker looked at one by one
-_NUMBER_AND_MODE = itemgetter(0, 2)  # of an access: a command reads before it writes
+_NEVER = sys.maxsize  # behind all commands
 
 
 def merge_variables(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -38,10 +36,13 @@ class _Merger:
 
     Attributes:
         uses: by matrix its accesses, see `Analysis`.
+        left, right: whether a target may become part of the source's matrix, and the other way
+            round.
         whole: for every sub-matrix whether it is the whole of its matrix.
         candidates: commands, the two sub-matrices that may become one, and whether the command
             falls away then.
         before: the sub-matrices as they were.
+        bound: matrices that the caller gives or takes.
         released: by matrix the command that gives up its memory.
         gone: matrices that became parts of others.
         parts: by matrix its sub-matrices.
@@ -54,25 +55,31 @@ class _Merger:
 
     def __init__(self, computation: Computation, options: OptimizeOptions):
         self.before = computation.submatrices
+        analysis, computation.analysis = computation.analysis, None  # as it is changed here
         self.computation = computation = computation.copy()
         self.options = options
-        self.analysis = Analysis(computation)
+        self.left, self.right = options.allow_left_merge, options.allow_right_merge
+        self.analysis: Analysis = analysis or Analysis(computation)
+        self.analysis.commands = computation.commands
+        self.analysis.submatrices = computation.submatrices
         self.submatrices, self.matrices = computation.submatrices, computation.matrices
         self.uses, self.dropped = self.analysis.of_matrix, self.analysis.dropped
         self.parts: list[list[int]] = [[] for _ in self.matrices]
-        self.whole: list[bool] = []
+        for number, part in enumerate(self.submatrices):
+            self.parts[part[0]].append(number)
         sizes = [matrix[:2] for matrix in self.matrices]
-        for number, (matrix, _, rows, _, cols) in enumerate(self.submatrices):
-            self.parts[matrix].append(number)
-            self.whole.append((rows, cols) == sizes[matrix])
+        self.whole: list[bool] = [
+            (rows, cols) == sizes[matrix] for matrix, _, rows, _, cols in self.submatrices
+        ]
+        self.of_many: list[int] = []
         self.candidates = self._find_candidates()
         commands = computation.commands
-        self.of_many = [number for number, c in enumerate(commands) if c.type in OF_MANY]
         self.released: dict[int, int] = {}
         for number in self.of_many:
             if commands[number].type == "DeallocMatrices":
-                freed = commands[number].of_many()
-                self.released.update([(self.submatrices[s][0], number) for s in freed])
+                freed = [self.submatrices[s][0] for s in commands[number].of_many()]
+                self.released |= dict.fromkeys(freed, number)
+        self.bound = self.analysis.given | self.analysis.taken
         self.gone: set[int] = set()
         self.dirty: dict[int, list[Access]] = {}
         self.moves: dict[int, tuple[int, int, int, bool]] = {}
@@ -81,33 +88,36 @@ class _Merger:
         self.changed = set(range(len(computation.matrices)))
 
     def _find_candidates(self) -> list[Candidate]:
+        """The candidates; fills `of_many` on the way."""
         submatrices, sized = self.submatrices, self.analysis.sized
+        options, nodes = self.options, self.computation.topology.nodes
+        copies, forward, backward = (
+            options.remove_assignments,
+            options.propagate_in_place,
+            options.backprop_in_place,
+        )
         found: list[Candidate] = []
         for number, c in enumerate(self.computation.commands):
             kind = c.type
             if kind == "MatrixCopy":
-                if self.options.remove_assignments:
+                if copies:
                     found.append((number, c.source, c.target, c.alpha == 1))
-            elif kind in _IN_PLACE:
-                pair = self._in_place(c)
-                if pair is not None:
-                    found.append((number, *pair, False))
+            elif kind == "Propagate":
+                if forward and c.source and nodes[c.node].properties & FLAGS.PROPAGATE_IN_PLACE:
+                    found.append((number, c.source, c.target, False))
+            elif (
+                kind in BACKPROPS
+                and backward
+                and nodes[c.node].properties & FLAGS.BACKPROP_IN_PLACE
+            ):
+                value_in, value_out, out_deriv, in_deriv = c.deriv
+                if in_deriv and not {out_deriv, in_deriv} & {value_in, value_out}:
+                    found.append((number, out_deriv, in_deriv, False))
+            elif kind in OF_MANY:
+                self.of_many.append(number)
         if sized:
             found = [c for c in found if sized.isdisjoint(submatrices[s][0] for s in c[1:3])]
         return found
-
-    def _in_place(self, command: Command) -> tuple[int, int] | None:
-        """The sub-matrices that a component's command reads and writes and that may be one."""
-        options = self.options
-        flags = self.computation.topology.nodes[command.node].properties
-        if command.type == "Propagate":
-            if options.propagate_in_place and flags & FLAGS.PROPAGATE_IN_PLACE and command.source:
-                return command.source, command.target
-        elif options.backprop_in_place and flags & FLAGS.BACKPROP_IN_PLACE:
-            value_in, value_out, out_deriv, in_deriv = command.deriv
-            if in_deriv and not {out_deriv, in_deriv} & {value_in, value_out}:
-                return out_deriv, in_deriv
-        return None
 
     def round(self) -> bool:
         """Tries candidates once; whether anything was merged.
@@ -116,104 +126,160 @@ class _Merger:
         """
         submatrices, whole = self.submatrices, self.whole
         changed, dirty, allowed = self.changed, self.dirty, self.allowed
-        left = []
+        left: list[Candidate] = []
         for candidate in self.candidates:
             number, source, target, falls_away = candidate
             a, b = submatrices[source][0], submatrices[target][0]
-            if a == b or not (whole[source] or whole[target]):
+            whole_a, whole_b = whole[source], whole[target]
+            if a == b or not (whole_a or whole_b):
                 continue  # nor will it ever be possible
-            if a in changed or b in changed or a in dirty or b in dirty:
-                into_source, into_target = allowed(number, source, target, falls_away)
-                if into_source or into_target:
-                    keep, drop = (source, target) if into_source else (target, source)
-                    self._merge(number, keep, drop)
-                    if falls_away:
-                        self.dropped.add(number)
+            if (whole_a and a in dirty) or (whole_b and b in dirty):
+                left.append(candidate)  # all of a matrix touches what was merged in this round
+            elif a in changed or b in changed or a in dirty or b in dirty:
+                into_source, into_target = allowed(number, source, target, a, b, falls_away)
+                if not (into_source or into_target):
+                    left.append(candidate)
                     continue
-            left.append(candidate)
+                self._merge(number, *((source, target) if into_source else (target, source)))
+                if falls_away:
+                    self.dropped.add(number)
+            else:
+                left.append(candidate)
         self._move()
         self.candidates, self.changed, self.dirty = left, set(dirty), {}
         self.dirty_rows = {}
         return bool(dirty)
 
-    def allowed(self, number: int, source: int, target: int, is_copy: bool) -> tuple[bool, bool]:
-        """Whether the target may become part of the source's matrix, and the other way round."""
-        options, matrices, dirty, never = self.options, self.matrices, self.dirty, (False, False)
+    def allowed(
+        self, number: int, source: int, target: int, a: int, b: int, is_copy: bool
+    ) -> tuple[bool, bool]:
+        """Whether the target may become part of the source's matrix, and the other way round.
+
+        Args:
+            a, b: the matrices of source and target.
+        """
+        matrices, dirty, uses_of, never = self.matrices, self.dirty, self.uses, (False, False)
         whole_a, whole_b = self.whole[source], self.whole[target]
-        a, b = self.submatrices[source][0], self.submatrices[target][0]
-        if a in dirty and self._touching(source, dirty[a], self.dirty_rows):
+        if a in dirty and self._is_touched(source, dirty[a], _NEVER, self.dirty_rows):
             return never
-        if b in dirty and self._touching(target, dirty[b], self.dirty_rows):
+        if b in dirty and self._is_touched(target, dirty[b], _NEVER, self.dirty_rows):
             return never
-        for bound in (self.analysis.given, self.analysis.taken):  # each is a matrix of its own
-            if a in bound or b in bound:
-                if not (whole_a and whole_b) or (a in bound and b in bound):
+        if a in self.bound or b in self.bound:  # each is a matrix of its own
+            if not (whole_a and whole_b):
+                return never
+            for bound in (self.analysis.given, self.analysis.taken):
+                if a in bound and b in bound:
                     return never
-        left = whole_b and options.allow_left_merge
-        left = left and (whole_a or not matrices[b].contiguous)
-        right = whole_a and options.allow_right_merge
-        right = right and (whole_b or not matrices[a].contiguous)
+        left, right = whole_b and self.left, whole_a and self.right
+        if left and not whole_a and matrices[b].contiguous:
+            left = False
+        if right and not whole_b and matrices[a].contiguous:
+            right = False
         if not (left or right):
             return never
-        uses = self.uses[b]
-        if uses[0][0] < number:
-            if self._touching(target, uses, self.use_rows, 0, bisect_left(uses, (number,))):
-                return never  # zeroing aside, this must be the first that touches the target
-        uses = self.uses[a]
-        if uses[-1][0] > number:
-            begin = bisect_left(uses, (number + 1,))
-            later = self._touching(source, uses, self.use_rows, begin)
-            if later and not (is_copy and self._stays_equal(number, target, later)):
+        uses = uses_of[b]
+        if uses[0][0] < number and self._is_touched(target, uses, number, self.use_rows):
+            return never  # zeroing aside, this must be the first that touches the target
+        if uses_of[a][-1][0] > number:
+            last = self._last_read(number, source, is_copy)
+            if last is None or (last >= 0 and not self._stays_equal(number, target, last)):
                 return never
         return left, right
 
-    def _stays_equal(self, number: int, target: int, later: list[Access]) -> bool:
-        """Whether the target of a copy is as good as its source for what touches that later."""
-        matrix, last = self.submatrices[target][0], later[-1][0]
-        if any([mode & WRITE for _, _, mode in later]):
-            return False
+    def _last_read(self, number: int, source: int, is_copy: bool) -> int | None:
+        """The last command behind a candidate that touches its source; -1: none does.
+
+        None where one does more than a copy can bear, which is that its source is read later.
+        """
+        uses, last = self.uses[self.submatrices[source][0]], -1
+        touches_all = self.whole[source]
+        if not touches_all and len(uses) > _FEW:
+            uses = self._touching(source, uses, bisect_left(uses, (number + 1,)), len(uses))
+            touches_all = True
+        submatrices = self.submatrices
+        _, row, rows, col, cols = submatrices[source]
+        row_end, col_end = row + rows, col + cols
+        for use, mode, other in reversed(uses):
+            if use <= number:
+                break
+            if last >= 0 and mode == READ:
+                continue
+            if not touches_all:
+                _, r, n, c, m = submatrices[other]
+                if r >= row_end or row >= r + n or c >= col_end or col >= c + m:
+                    continue
+            if not is_copy or mode & WRITE:
+                return None
+            if last < 0:
+                last = use
+        return last
+
+    def _stays_equal(self, number: int, target: int, last: int) -> bool:
+        """Whether the target of a copy is as good as its source up to command `last`."""
+        matrix = self.submatrices[target][0]
         if self.released.get(matrix, last + 1) <= last:
             return False
-        uses = self.uses[matrix]
-        begin, end = bisect_left(uses, (number + 1,)), bisect_left(uses, (last + 1,))
-        between = self._touching(target, uses, self.use_rows, begin, end)
-        return not any([mode & WRITE for _, _, mode in between])
+        uses, touches_all = self.uses[matrix], self.whole[target]
+        if not touches_all and len(uses) > _FEW:
+            begin, end = bisect_left(uses, (number + 1,)), bisect_left(uses, (last + 1,))
+            uses, touches_all = self._touching(target, uses, begin, end), True
+        for use, mode, other in uses:
+            if use > last:
+                break
+            if use > number and mode & WRITE:
+                if touches_all or overlap(self.submatrices[other], self.submatrices[target]):
+                    return False
+        return True
+
+    def _is_touched(
+        self, submatrix: int, uses: list[Access], before: int, by_rows: dict[int, Spans]
+    ) -> bool:
+        """Whether one of some accesses of its matrix, before a command, touches a sub-matrix.
+
+        Args:
+            by_rows: where the order by rows of these lists is kept.
+        """
+        if self.whole[submatrix]:
+            return uses[0][0] < before
+        if len(uses) > _FEW:
+            end = bisect_left(uses, (before,))
+            return bool(self._touching(submatrix, uses, 0, end, by_rows))
+        submatrices = self.submatrices
+        _, row, rows, col, cols = submatrices[submatrix]
+        row_end, col_end = row + rows, col + cols
+        for number, _, other in uses:  # written out, as it is asked thousands of times
+            if number >= before:
+                return False
+            _, r, n, c, m = submatrices[other]
+            if r < row_end and row < r + n and c < col_end and col < c + m:
+                return True
+        return False
 
     def _touching(
         self,
         submatrix: int,
         uses: list[Access],
-        by_rows: dict[int, Spans],
-        begin: int = 0,
-        end: int | None = None,
+        begin: int,
+        end: int,
+        by_rows: dict[int, Spans] | None = None,
     ) -> list[Access]:
-        """Those of some accesses of its matrix, from `begin` to `end`, that touch a sub-matrix.
+        """Those of many accesses of its matrix, from `begin` to `end`, that touch a sub-matrix.
+
+        A matrix of all frames has accesses of each: they are found by rows.
 
         Args:
             by_rows: where the order by rows of these lists is kept.
         """
-        if self.whole[submatrix] or not uses:
-            return uses[begin:end]
-        submatrices = self.submatrices
-        matrix, row, rows, col, cols = submatrices[submatrix]
-        row_end, col_end = row + rows, col + cols
-        if len(uses) <= _FEW:
-            near = uses[begin:end]
-        else:  # a matrix of all frames has accesses of each
-            index = by_rows.get(matrix)
-            if index is None:
-                index = by_rows[matrix] = Spans()
-            for i in range(len(index), len(uses)):
-                _, r, n, _, _ = submatrices[uses[i][1]]
-                index.add(r, r + n)
-            last = len(uses) if end is None else end
-            near = [uses[i] for i in index.near(row, row_end) if begin <= i < last]
-        return [  # written out, as `overlap` would be called thousands of times
-            use
-            for use in near
-            for _, r, n, c, m in (submatrices[use[1]],)
-            if r < row_end and row < r + n and c < col_end and col < c + m
-        ]
+        submatrices, by_rows = self.submatrices, self.use_rows if by_rows is None else by_rows
+        mine = submatrices[submatrix]
+        index = by_rows.get(mine[0])
+        if index is None:
+            index = by_rows[mine[0]] = Spans()
+        for i in range(len(index), len(uses)):
+            _, r, n, _, _ = submatrices[uses[i][2]]
+            index.add(r, r + n)
+        near = [uses[i] for i in index.near(mine[1], mine[1] + mine[2]) if begin <= i < end]
+        return [use for use in near if overlap(submatrices[use[2]], mine)]
 
     # Merging
 
@@ -221,38 +287,49 @@ class _Merger:
         """Makes the whole matrix `drop` the sub-matrix `keep` of another, behind this round."""
         analysis, matrices, kept = self.analysis, self.matrices, self.submatrices[keep]
         home, old = kept[0], self.submatrices[drop][0]
-        if old in analysis.given:
-            analysis.given.add(home)
-        if old in analysis.taken:
-            analysis.taken.add(home)
-            self.released.pop(home, None)
+        if old in self.bound:
+            self.bound.add(home)
+            if old in analysis.given:
+                analysis.given.add(home)
+            if old in analysis.taken:
+                analysis.taken.add(home)
+                self.released.pop(home, None)
         if matrices[old].contiguous and not matrices[home].contiguous:
             matrices[home] = matrices[home]._replace(contiguous=True)
-        self.dirty.setdefault(home, []).append((number, keep, READ_WRITE))
-        self.dirty[old] = [(number, drop, READ_WRITE)]
-        self.dirty_rows.pop(old, None)
+        dirty = self.dirty
+        if home in dirty:
+            dirty[home].append((number, READ_WRITE, keep))
+        else:
+            dirty[home] = [(number, READ_WRITE, keep)]
+        dirty[old] = [(number, READ_WRITE, drop)]
+        if self.dirty_rows:
+            self.dirty_rows.pop(old, None)
         self.gone.add(old)
         self.moves[old] = home, kept[1], kept[3], self.whole[keep]
 
     def _move(self) -> None:
         """Moves the sub-matrices and accesses of matrices that were merged."""
         submatrices, uses, parts, whole = self.submatrices, self.uses, self.parts, self.whole
-        new, homes = partial(tuple.__new__, SubMatrix), set()
+        dropped, homes, made = self.dropped, set[int](), tuple.__new__
         for old, (home, row, col, is_whole) in self.moves.items():
-            for s in parts[old]:
+            mine = parts[old]
+            for s in mine:
                 _, first, rows, begin, cols = submatrices[s]
-                submatrices[s] = new((home, row + first, rows, col + begin, cols))
-                if not is_whole:
+                place = home, row + first, rows, col + begin, cols
+                submatrices[s] = made(SubMatrix, place)
+            if not is_whole:
+                for s in mine:
                     whole[s] = False
-            parts[home] += parts[old]
+            parts[home] += mine
             uses[home] += uses[old]
             parts[old], uses[old] = [], []
-            self.use_rows.pop(old, None)
             homes.add(home)
         for home in homes:
-            mine = uses[home] = [use for use in uses[home] if use[0] not in self.dropped]
-            mine.sort(key=_NUMBER_AND_MODE)
-            self.use_rows.pop(home, None)
+            mine = uses[home] = [use for use in uses[home] if use[0] not in dropped]
+            mine.sort()
+        if self.use_rows:
+            for matrix in (*self.moves, *homes):
+                self.use_rows.pop(matrix, None)
         self.moves = {}
 
     def result(self) -> Computation:

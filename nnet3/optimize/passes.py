@@ -35,7 +35,7 @@ class Pass:
     Attributes:
         name: unique; `OptimizeOptions.skip` takes it.
         apply: gives the changed computation, or the given one if there is nothing to change. It
-            must not change the given one.
+            must not change the given one, but for commands that this one owns.
         switches: the options of which one must be on. Without any, the pass runs unless all
             optimisation is off.
         needed: the pass always runs: later stages rely on it. It looks at the options itself.
@@ -111,7 +111,9 @@ PASSES: tuple[Pass, ...] = (
 def optimize(
     computation: Computation, options: OptimizeOptions | None = None, check: bool | None = None
 ) -> Computation:
-    """The computation after all passes that are switched on; the given one is not changed.
+    """The computation after all passes that are switched on.
+
+    The given one is not changed, but for commands that it owns.
 
     Args:
         check: whether the checker runs before the first pass and after each; by default where
@@ -173,7 +175,9 @@ def compile_optimized(
         computation = compiler.compile()
         if listener is not None:
             report_compiled(listener, compiler, computation)
+        computation.owns = True
         made = computation.explicit() if options is None else optimize(computation, options)
+        made.owns = False  # a cache may hold it
         if listener is not None:
             report_optimised(listener, made)
         return made

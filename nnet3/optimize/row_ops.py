@@ -50,6 +50,8 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
 def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
     """Replace commands on rows of one or two sub-matrices by a command for each."""
     numbers = [number for number, c in enumerate(computation.commands) if c.type in _SPLIT]
+    if not numbers:
+        return computation
     result = computation.copy()
     parts: dict[int, list[Command]] = {}
     for number in numbers:

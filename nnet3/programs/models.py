@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, OpscopeError
 from ..files.kaldi_io import Writer
 from ..files.transition_model import TransitionModel, convert
 from ..language.config import ConfigLine, split_lines
@@ -22,7 +22,7 @@ from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
 from .base.file_kinds import kind_of_file
-from .base.options import BINARY, UNUSED
+from .base.options import BINARY, UNUSED, errors_tell
 from .base.program import KaldiCommand, Option, program
 
 _DRY_RUN = Option("dry-run", False, "Print how the network would change, and write nothing")
@@ -252,7 +252,13 @@ def _add_config(options: SimpleNamespace, nnet: Nnet, name: str) -> None:
     lines = _config(name)
     if not lines:
         raise FormatError(f"{name}: no line of a config in it")
-    nnet.add_config(lines, np.random.default_rng(options.srand & 0xFFFFFFFF))
+    try:
+        nnet.add_config(lines, np.random.default_rng(options.srand & 0xFFFFFFFF))
+    except OpscopeError as error:
+        if str(error).startswith(f"{name}:"):  # that of a line
+            raise
+        with errors_tell(name):
+            raise
 
 
 def _edit(options: SimpleNamespace, nnet: Nnet) -> None:

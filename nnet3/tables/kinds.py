@@ -14,21 +14,12 @@ from typing import Any, Final
 import numpy as np
 
 from ...framework.base.errors import FormatError, nearest
-from ..chain.examples import NnetChainExample
-from ..chain.supervision import Supervision
 from ..files import matrix_io
 from ..files.compressed import CompressedMatrix
 from ..files.examples import NnetExample
 from ..files.kaldi_io import Reader, Writer
 from ..files.posterior import Posterior
 from ..files.sparse import read_general_matrix, to_dense, write_general_matrix
-from ..fst.fst_io import read_fst, write_fst
-from ..lattices.lattice_io import (
-    read_compact_lattice,
-    read_lattice,
-    write_compact_lattice,
-    write_lattice,
-)
 
 _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
 _INTEGER = re.compile(r"[+-]?\d{1,18}\Z", re.A)
@@ -263,6 +254,61 @@ def _read_compressed(reader: Reader) -> CompressedMatrix:
     return CompressedMatrix.compress(matrix_io.read_matrix(reader))
 
 
+# Functions whose modules are loaded once such a value is read or written.
+
+
+def _write_value(writer: Writer, value: Any) -> None:
+    value.write(writer)
+
+
+def _read_chain_example(reader: Reader) -> Any:
+    from ..chain.examples import NnetChainExample
+
+    return NnetChainExample.read(reader)
+
+
+def _read_supervision(reader: Reader) -> Any:
+    from ..chain.supervision import Supervision
+
+    return Supervision.read(reader)
+
+
+def _read_fst(reader: Reader) -> Any:
+    from ..fst.fst_io import read_fst
+
+    return read_fst(reader)
+
+
+def _write_fst(writer: Writer, value: Any) -> None:
+    from ..fst.fst_io import write_fst
+
+    write_fst(value, writer, "vector")
+
+
+def _read_lattice(reader: Reader) -> Any:
+    from ..lattices.lattice_io import read_lattice
+
+    return read_lattice(reader)
+
+
+def _write_lattice(writer: Writer, value: Any) -> None:
+    from ..lattices.lattice_io import write_lattice
+
+    write_lattice(writer, value)
+
+
+def _read_compact_lattice(reader: Reader) -> Any:
+    from ..lattices.lattice_io import read_compact_lattice
+
+    return read_compact_lattice(reader)
+
+
+def _write_compact_lattice(writer: Writer, value: Any) -> None:
+    from ..lattices.lattice_io import write_compact_lattice
+
+    write_compact_lattice(writer, value)
+
+
 _ALL = (
     _array("matrix", np.float32, 2),
     _array("double_matrix", np.float64, 2),
@@ -273,22 +319,16 @@ _ALL = (
     Kind("compressed_matrix", _read_compressed, write_general_matrix, _cut_matrix),
     Kind("int_vector", _read_integers, _write_integers),
     Kind("int_pair_vector", _read_pairs, _write_pairs),
-    Kind("posterior", Posterior.read, lambda writer, value: value.write(writer)),
-    Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
-    Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
-    Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
-    Kind(
-        "fst",
-        read_fst,
-        lambda writer, value: write_fst(value, writer, "vector"),
-        header=False,
-        own_header=True,
-    ),
-    Kind("lattice", read_lattice, write_lattice, header=False, own_header=True),
+    Kind("posterior", Posterior.read, _write_value),
+    Kind("example", NnetExample.read, _write_value),
+    Kind("chain_example", _read_chain_example, _write_value),
+    Kind("supervision", _read_supervision, _write_value),
+    Kind("fst", _read_fst, _write_fst, header=False, own_header=True),
+    Kind("lattice", _read_lattice, _write_lattice, header=False, own_header=True),
     Kind(
         "compact_lattice",
-        read_compact_lattice,
-        write_compact_lattice,
+        _read_compact_lattice,
+        _write_compact_lattice,
         header=False,
         own_header=True,
     ),

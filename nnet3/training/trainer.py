@@ -31,8 +31,6 @@ from ...framework.base.untrusted.records import AnyFloat, record
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.ir.op_list import OpList
 from ...framework.parallel.handshake import handshake
-from ...framework.passes.all_reduce import InsertAllReduce
-from ...framework.passes.to_dtype import ToFloat64
 from ..cache.computations import CachingCompiler
 from ..compiler.verbose import VERBOSE
 from ..components import part_of, set_statistic
@@ -284,10 +282,14 @@ class NnetTrainer:
         }
         if self._ranks.size > 1:
             # One message in the order of the components, whatever the structure of the examples.
+            from ...framework.passes.all_reduce import InsertAllReduce
+
             desc = InsertAllReduce("sum", bucket_bytes=sys.maxsize, overlap=False).apply(desc)
         if self._sync_natural_gradient:
             desc = with_common_estimates(desc)
         if options.double_precision:
+            from ...framework.passes.to_dtype import ToFloat64
+
             desc = ToFloat64().apply(desc)
         self._adopt(desc)
         step = Step(desc, self._shared, trace)

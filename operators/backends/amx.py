@@ -1,7 +1,8 @@
 """Products of float32 matrices by AMX tiles, outside of loops; see `amx_gemm`.
 
 Nobody knows whether a factor is the same in the next run: the second one is packed for each
-product, which is little work beside one of 32 rows or more.
+product, which is little work beside one of 64 rows or more. What stays packed from run to run is
+in `packed_gemm.kept_task`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ import numpy as np
 
 from ...framework.fusion import row_blocks, team
 from ...framework.fusion.row_blocks import ByRows
+from ...framework.runtime.plans.memory import panel_memory
 from . import amx_gemm, parts
 
 _LEAST, _FEWEST, _NARROWEST = 1 << 20, 96, 32
 """Multiplications, rows, and columns and inner dimension from which a product gains by tiles."""
+_FEW, _HEAVY = 64, 1 << 18
+"""Rows from which it also gains with a second factor of so many elements, which goes through the
+cache block by block."""
 _DEEP, _WIDE = 256, 512
 """Inner dimension and columns of a block: its tiles, 6 bytes a number, stay in the cache."""
 
 
-_MOST = 1 << 24
+_MOST = 1 << 20
 """Bytes of packed tiles that a product keeps for itself; larger factors go block by block."""
 
 
@@ -34,7 +39,8 @@ def task(
     """
     a, b, out = arrays
     (m, k), n = a.shape, b.shape[1]
-    if m < _FEWEST or min(n, k) < _NARROWEST or m * n * k < _LEAST:
+    heavy = b.size >= _HEAVY
+    if m < (_FEW if heavy else _FEWEST) or min(n, k) < _NARROWEST or m * n * k < _LEAST:
         return None
     if out.dtype != np.float32 or amx_gemm.library() is None:
         return None
@@ -62,15 +68,17 @@ def _by_rows(
     reads, writes = row_blocks.span(a), row_blocks.span(out)
     if reads is None or writes is None or amx_gemm.room(b) > _MOST:
         return None
-    panels = team.aligned(amx_gemm.room(b))
+    panels = panel_memory(amx_gemm.room(b), in_turn=True)
     packing = amx_gemm.pack(b, alpha, panels)
     work = amx_gemm.multiply(a, _steps(how), b, alpha, panels, out, begin, by_rows=True)
     spans = [reads, row_blocks.whole(b)]  # the factor itself too: for what tiles cannot hold
     if begin is not None:
         spans.append(writes if begin is out else row_blocks.whole(begin))
-    memory = arrays, begin, packing.memory, work.memory
-    given = (row_blocks.whole(b),)
-    by = ByRows(len(a), work.items, tuple(spans), (writes,), memory, packing.items, given)
+    owners = arrays, begin, packing.memory, work.memory
+    given, packed = (row_blocks.whole(b),), row_blocks.whole(panels)
+    by = ByRows(
+        len(a), work.items, tuple(spans), (writes,), owners, packing.items, given, (packed,)
+    )
     return team.rows_task(by, packing.work + work.work)
 
 
@@ -80,7 +88,7 @@ def _in_blocks(
     """The product over pieces of the inner dimension and of the columns, one after another."""
     a, b, out = arrays
     k, n = b.shape
-    panels = team.aligned(amx_gemm.room(b[:_DEEP, :_WIDE]))
+    panels = panel_memory(amx_gemm.room(b[:_DEEP, :_WIDE]))
     tasks = []
     for left in range(0, n, _WIDE):
         cols = slice(left, left + _WIDE)
@@ -90,6 +98,9 @@ def _in_blocks(
             rows = b[top : top + _DEEP, cols]
             tasks.append(amx_gemm.pack(rows, alpha, panels))
             factor = a[:, top : top + _DEEP]
-            tasks.append(amx_gemm.multiply(factor, _steps(how), rows, alpha, panels, block, first))
+            task = amx_gemm.multiply(
+                factor, _steps(how), rows, alpha, panels, block, first, fresh=True
+            )
+            tasks.append(task)
             first = block
     return parts.in_turn(tasks)

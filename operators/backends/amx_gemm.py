@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.cpu.threads import most_threads
 from ...framework.base.settings import is_on
 from ...framework.fusion import team
 
@@ -271,9 +272,32 @@ static void block(word rows, word cols, word chunks, const char *a, const char *
     memcpy(c + i * ldc, whole + i * 32, cols * sizeof(float));
 }
 
+/* The tiles of the first factor beforehand, for threads that take columns each. Behind them there
+   is for each whether one of its numbers is unusual. The argument is that of the product. */
+EXPORT void split_amx(const word *b, word t, word threads) {
+  const word m = b[0], k = b[2], chunks = (k + 31) / 32, units = (m + 31) / 32 * chunks;
+  word *unusual = (word *)(b[15] + units * CHUNK);
+  for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
+    const word r = u / chunks * 32, c = u % chunks;
+    unusual[u] = split_rows(r, least(r + 32, m), c, c + 1, k, (const float *)b[3], b[4], b[5],
+                            (char *)b[15] + u * CHUNK);
+  }
+}
+
+/* whether one of some rows of tiles that split_amx made is unusual */
+static int unusual_rows(const word *b, word r0, word r1, word c0, word c1) {
+  const word chunks = (b[2] + 31) / 32, units = (b[0] + 31) / 32 * chunks;
+  const word *unusual = (const word *)(b[15] + units * CHUNK);
+  word found = 0;
+  for (word r = r0; r < r1; r++)
+    for (word c = c0; c < c1; c++) found |= unusual[r * chunks + c];
+  return found != 0;
+}
+
 /* m n k; a, its steps along m and k, one of them 1; panels; out and its step; what to begin with
-   (or 0) and its step; the second factor itself, its steps, what it is multiplied with.
-   Rows r0 to r1 of panels p0 to p1. */
+   (or 0) and its step; the second factor itself, its steps, what it is multiplied with; memory for
+   the tiles of a (see split_amx) or 0; whether the threads have just packed the panels. Rows r0 to
+   r1 of panels p0 to p1. */
 static void part_of(const word *b, word r0, word r1, word p0, word p1) {
   const word n = b[1], k = b[2], lda = b[4], next = b[5], ldc = b[8];
   const word panels = (n + 31) / 32, chunks = (k + 31) / 32;
@@ -281,7 +305,9 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
   const char *packed = (const char *)b[6];
   const word *unusual = (const word *)(packed + panels * chunks * CHUNK);
   float *c = (float *)b[7];
-  char split[ROWS / 32 * INNER * CHUNK] __attribute__((aligned(64)));
+  /* not on the stack, which threads of a program may have little of */
+  static __thread char own[ROWS / 32 * INNER * CHUNK] __attribute__((aligned(64)));
+  const char *given = (const char *)b[15];
   const word pieces = (chunks + INNER - 1) / INNER, wide = (p1 - p0 + WIDE - 1) / WIDE;
   word configured = 0;
   /* the tiles of a piece stay in the cache while all rows pass */
@@ -293,11 +319,13 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
       const word step = piece ? ldc : b[10];
       for (word r = r0; r < r1; r += ROWS) {
         const word end = least(r + ROWS, r1);
-        const int odd = split_rows(r, end, c0, c1, k, a, lda, next, split);
+        const word first_tile = r / 32 * chunks + c0, line = (given ? chunks : c1 - c0) * CHUNK;
+        const int odd = given ? unusual_rows(b, r / 32, (end + 31) / 32, c0, c1)
+                              : split_rows(r, end, c0, c1, k, a, lda, next, own);
         for (word j = j0; j < j1; j++) {
-          const char *tiles = split;
+          const char *tiles = given ? given + first_tile * CHUNK : own;
           const word cols = least(32, n - j * 32);
-          for (word i = r; i < end; i += 32, tiles += (c1 - c0) * CHUNK) {
+          for (word i = r; i < end; i += 32, tiles += line) {
             const word rows = least(32, end - i);
             float *to = c + i * ldc + j * 32;
             const float *first = from ? from + i * step + j * 32 : 0;
@@ -319,7 +347,9 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
 
 EXPORT void product_amx(const word *b, word t, word threads) {
   const word m = b[0], panels = (b[1] + 31) / 32, high = (m + 31) / 32;
-  if (m >= ROWS * threads && 2 * m >= b[1])  /* rows to each thread, else columns */
+  /* Rows to each thread, else columns. Where one has just packed its panels they are in its cache,
+     and few rows take less long to split again than the others' panels to get. */
+  if (m >= ROWS * threads && (b[16] ? m >= 2 * b[1] : 2 * m >= b[1]))
     part_of(b, least(high * t / threads * 32, m), least(high * (t + 1) / threads * 32, m), 0,
             panels);
   else
@@ -335,10 +365,14 @@ EXPORT void opscope_amx(word *b) { b[0] = 0; }
 EXPORT void pack_amx(const word *b, word t, word threads) {}
 EXPORT void product_amx(const word *b, word t, word threads) {}
 EXPORT void rows_amx(const word *b, word c, word blocks) {}
+EXPORT void split_amx(const word *b, word t, word threads) {}
 #endif
 """
 
 _PANEL, _CHUNK, _CHUNK_BYTES = 32, 32, 6 * 1024
+_SPLIT, _SHARED = 256, 4 * team.ITEM_WORK
+"""Rows up to which threads take columns each, and the work from which they do: the tiles of the
+first factor are made for all."""
 
 
 @functools.cache
@@ -384,6 +418,7 @@ def multiply(
     out: Any,
     begin: Any,
     by_rows: bool = False,
+    fresh: bool = False,
 ) -> team.ParallelTask:
     """The task out = alpha a b, plus `begin`: a row, an array like `out`, or None.
 
@@ -391,6 +426,7 @@ def multiply(
         steps: distances of a's elements along both axes, one of them 1.
         panels: the tiles of alpha b.
         by_rows: whether its item is for blocks of rows (see framework/fusion/row_blocks.py).
+        fresh: whether the panels are packed right before.
     """
     first, step = 0, 0
     if begin is not None:
@@ -403,9 +439,18 @@ def multiply(
             *(out.ctypes.data, out.strides[0] // out.itemsize, first, step),
             *(b.ctypes.data, *(stride // b.itemsize for stride in b.strides)),
             factor.ctypes.data,
+            0,
+            fresh,
         ],
         np.int64,
     )
-    item = (_library().address("rows_amx" if by_rows else "product_amx"), argument.ctypes.data)
+    names, tiles = ["rows_amx" if by_rows else "product_amx"], None
     work = out.size * len(b) // 2
-    return team.ParallelTask((item,), work, (argument, a, b, panels, out, begin, factor))
+    several = most_threads() > 1 and work >= _SHARED
+    if several and not by_rows and not fresh and len(a) <= _SPLIT:
+        high = -(-len(a) // _PANEL) * -(-len(b) // _CHUNK)
+        tiles = team.aligned(high * (_CHUNK_BYTES + 8))
+        argument[-2] = tiles.ctypes.data
+        names.insert(0, "split_amx")
+    items = tuple((_library().address(name), argument.ctypes.data) for name in names)
+    return team.ParallelTask(items, work, (argument, a, b, panels, out, begin, factor, tiles))

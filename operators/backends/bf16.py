@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import OpscopeError
+from ...framework.base.errors import DeviceError
 from ...framework.fusion import team
 from ...framework.fusion.compiler import Library, address
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -128,12 +128,12 @@ def kernel(bind: Callable[..., Call | None], *products: Callable[..., Call]) -> 
     """The kernel `bind` with such products; loops prepare their weights, and have others.
 
     Raises:
-        OpscopeError: when it is bound, that the machine lacks something for it.
+        DeviceError: when it is bound, that the machine lacks something for it.
     """
 
     def with_bf16(k: KernelArgs) -> Call | None:
         if missing():
-            raise OpscopeError(
+            raise DeviceError(
                 f"OPSCOPE_LIBRARIES names bf16, and this machine lacks {missing()}: leave bf16 out"
             )
         return None if k.prepared is not None else bind(k, *products)

@@ -27,6 +27,8 @@ _ALONE = 1 << 18
 """Multiplications up to which OpenBLAS takes one thread (its interface/gemm.c)."""
 _ALONE_VECTOR = 9216
 """The same of a product with a vector (its interface/gemv.c)."""
+_SMALL = 1 << 14
+"""Multiplications below which no way of our own is looked for."""
 _LETTERS = {"float32": "s", "float64": "d"}
 _HANDLE = 11  # words, of which the last two are alpha and beta
 
@@ -104,17 +106,22 @@ def product(
     xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
 ) -> Call:
     """See `matmul.product`, which serves elsewhere: small sizes, unusual strides."""
-    if (bias is None or by is None) and _worth_it(a, b, out) and library() is not None:
+    large = _worth_it(a, b, out)
+    ours = large or out.size * a.shape[1] >= _SMALL
+    if (bias is None or by is None) and ours and library() is not None:
         arrays = a, b, out
         how = parts.layouts(arrays)
         if how is not None and out.dtype.name in _LETTERS:
-            beta = 0.0 if bias is None and by is None else 1.0
-            factors = alpha, beta
-            from . import row_products  # loaded by what computes
+            factors = alpha, 0.0 if bias is None and by is None else 1.0
+            from . import row_products, vector_products  # loaded by what computes
 
-            task = row_products.first_way(arrays, how, factors, bias, None)
-            task = task or parts.product(_gemm, arrays, how, factors, bias)[-1]
-            return team.run_together([task])
+            if large:
+                task = row_products.first_way(arrays, how, factors, bias, None)
+                task = task or parts.product(_gemm, arrays, how, factors, bias)[-1]
+            else:
+                task = vector_products.few_rows(arrays, how, factors, bias)
+            if task is not None:
+                return team.run_together([task])
     return matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 
 

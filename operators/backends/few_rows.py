@@ -2,8 +2,10 @@
 
 Each thread reads whole rows of the matrix, one after the other, as memory likes best; sums over
 pieces of the inner dimension are added up afterwards. How many pieces there are follows from the
-sizes alone, and so no result depends on the number of threads. 1x784 by 784x512 takes 32 us on one
-core of a Xeon, and 13 on two; by MKL's code for the shape it takes 46, and 22.
+sizes alone, and so no result depends on the number of threads. Every other call reads the pieces
+from the last to the first: of weights that the second cache does not hold, what was read last is
+still there. 1x784 by 784x512 and 1x512 by 512x512, one after the other, take 60 us on one core of
+a Xeon, 73 in one direction, and 20 on two cores.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..linear.matmul import affine, bind_affine, bind_matmul, matmul
-from . import blas, mkl, rows
+from . import blas, mkl, parts, rows
 
 _MOST = 4
 """Rows up to which a product is one of few."""
@@ -29,10 +31,12 @@ _READ = 4
 """Work of reading an element of the matrix."""
 
 _SOURCE = """\
-/* rows of a, n, k; a and its step, matrix and its step, pieces of k, their sums */
+/* rows of a, n, k; a and its step, matrix and its step, pieces of k, their sums; direction */
 EXPORT void few_T(const word *b, word t, word parts) {
   const word m = b[0], n = b[1], k = b[2], step = b[6];
-  for (word piece = b[7] * t / parts; piece < b[7] * (t + 1) / parts; piece++) {
+  const word first = b[7] * t / parts, last = b[7] * (t + 1) / parts;
+  for (word c = first; c < last; c++) {
+    const word piece = b[9] ? first + last - 1 - c : c;
     const word end = k * (piece + 1) / b[7];
     T *sums = (T *)b[8] + piece * m * n;
     memset(sums, 0, m * n * sizeof(T));
@@ -60,17 +64,20 @@ EXPORT void few_T(const word *b, word t, word parts) {
   }
 }
 
-/* pieces, m, n, sums; out and its step, bias or 0, alpha */
+/* pieces, m, n, sums; out and its step, bias or 0, alpha, where the direction is */
 EXPORT void few_added_T(const word *b, word t, word parts) {
-  const word m = b[1], n = b[2];
-  const T alpha = real(b[7]);
-  for (word i = 0; i < m; i++)
-    for (word q = n * t / parts; q < n * (t + 1) / parts; q++) {
-      T sum = 0;
-      for (word piece = 0; piece < b[0]; piece++)
-        sum += ((const T *)b[3])[(piece * m + i) * n + q];
-      ((T *)b[4])[i * b[5] + q] = alpha * sum + (b[6] ? ((const T *)b[6])[q] : 0);
+  const word m = b[1], n = b[2], begin = n * t / parts, end = n * (t + 1) / parts;
+  const T alpha = real(b[7]), *bias = (const T *)b[6];
+  for (word i = 0; i < m; i++) {
+    T *s = (T *)b[3] + i * n, *out = (T *)b[4] + i * b[5];
+    for (word piece = 1; piece < b[0]; piece++) {
+      const T *more = s + piece * m * n;
+#pragma omp simd
+      for (word q = begin; q < end; q++) s[q] += more[q];
     }
+    for (word q = begin; q < end; q++) out[q] = alpha * s[q] + (bias ? bias[q] : 0);
+  }
+  if (!t) *(word *)b[8] ^= 1;
 }
 """
 
@@ -88,38 +95,34 @@ def _row_step(array: Any) -> int | None:
     return array.strides[0] // array.itemsize
 
 
-def product(
-    other: Callable[..., Call],
-    xp: Any,
-    a: Any,
-    b: Any,
-    out: Any,
-    *,
-    alpha: float = 1.0,
-    bias: Any = None,
-    by: Any = None,
-) -> Call:
-    """See `matmul.product`; `other` serves where the arrays do not suit."""
+def task(a: Any, b: Any, out: Any, alpha: float, bias: Any, by: Any) -> team.ParallelTask | None:
+    """The product, see `parts.by_task`; None where the arrays do not suit."""
     steps = [_row_step(array) for array in (a, b, out)]
     suits = len(a) <= _MOST and b.nbytes >= _SMALLEST and by is None and None not in steps
     if not suits or not rows.suits(out.dtype, bias) or a.dtype != out.dtype or b.dtype != out.dtype:
-        return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
+        return None
     (m, k), n = a.shape, b.shape[1]
     pieces = max(min(b.nbytes // _PIECE, _PIECES), 1)
     sums = np.empty((pieces, m, n), out.dtype)
-    words = [m, n, k, a, steps[0], b, steps[1], pieces, sums]
-    after = [pieces, m, n, sums, out, steps[2], bias, float(alpha)]
+    reading = _argument([m, n, k, a, steps[0], b, steps[1], pieces, sums, 0])
+    after = _argument([pieces, m, n, sums, out, steps[2], bias, float(alpha), reading[0][-1:]])
     work = max(_READ * b.size, m * b.size)
-    return rows.call(
-        _task("few", out.dtype, words, work),
-        _task("few_added", out.dtype, after, max(sums.size, team.ITEM_WORK)),
+    return parts.in_turn(
+        [
+            _task("few", out.dtype, reading, work),
+            _task("few_added", out.dtype, after, max(sums.size, team.ITEM_WORK)),
+        ]
     )
 
 
-def _task(name: str, dtype: np.dtype, words: list[Any], work: int) -> team.ParallelTask:
-    argument = np.array([rows.word(one) for one in words], np.int64)
-    item = library().address(f"{name}_{rows.TYPES[dtype.name]}"), argument.ctypes.data
-    return team.ParallelTask((item,), work, (argument, words))
+def _argument(words: list[Any]) -> tuple[Any, list[Any]]:
+    """The words of a C function, and what owns the memory that they point to."""
+    return np.array([rows.word(one) for one in words], np.int64), words
+
+
+def _task(name: str, dtype: np.dtype, argument: tuple[Any, Any], work: int) -> team.ParallelTask:
+    item = library().address(f"{name}_{rows.TYPES[dtype.name]}"), argument[0].ctypes.data
+    return team.ParallelTask((item,), work, argument)
 
 
 def _is_one(x: Any, matrix: Any) -> bool:
@@ -134,12 +137,12 @@ def _other() -> Callable[..., Call]:
 
 def _affine(k: KernelArgs) -> Call | None:
     one = k.prepared is None and _is_one(k["x"], k["w"])
-    return bind_affine(k, functools.partial(product, _other())) if one else None
+    return bind_affine(k, parts.by_task(task, _other())) if one else None
 
 
 def _matmul(k: KernelArgs) -> Call | None:
     one = k.prepared is None and _is_one(k["x"], k["y"])
-    return bind_matmul(k, functools.partial(product, _other())) if one else None
+    return bind_matmul(k, parts.by_task(task, _other())) if one else None
 
 
 for _entry, _kernel in ((affine, _affine), (matmul, _matmul)):

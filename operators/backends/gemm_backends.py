@@ -4,7 +4,8 @@
     blas    NumPy's OpenBLAS, large products in parts for the threads of compiled loops
     bf16    MKL's, of factors rounded to bfloat16; only where it is asked for
     packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop.
-            By AMX also elsewhere, of factors that several products of a net share
+            By AMX also elsewhere, of factors that several products of a net share; and of few
+            rows with weights that stay packed from run to run
 
 Registered beside the reference kernels "xp"; OPSCOPE_LIBRARIES chooses. They are loaded when the
 first of their kernels is bound.
@@ -29,6 +30,7 @@ from . import blas as _blas
 from . import column_sums as _column_sums
 from . import mkl as _mkl
 from . import packed_gemm as _packed_gemm
+from .parts import by_task
 
 
 def _with_blas(bind: Callable[..., Call], *products: Callable[..., Call]) -> Kernel:
@@ -51,7 +53,34 @@ def _with_packing(bind: Callable[..., Call]) -> Kernel:
             other = _mkl.product
         else:
             other = _blas.product if "blas" in libraries else product
-        return bind(k, partial(_packed_gemm.product, prepared, other))
+        return bind(k, by_task(partial(_packed_gemm.task, prepared), other))
+
+    return kernel
+
+
+_ROWS = range(2, 257)
+"""Rows for which factors are kept packed: one row reads weights as they lie just as fast; for more
+than these, packing is little work beside the product."""
+
+
+def _with_kept(bind: Callable[..., Call], weights: str, *more: Callable[..., Call]) -> Kernel:
+    """The kernel `bind` with products of factors that stay packed from run to run.
+
+    Args:
+        more: other products that `bind` takes, of MKL's and of NumPy's library.
+    """
+
+    def kernel(k: KernelArgs) -> Call | None:
+        kept = getattr(k.frame, "kept", None)
+        if kept is None or k.prepared is not None or not kept.holds(k[weights]):
+            return None
+        columns = len(k[weights]) if k.attrs.get("transpose_y") else k[weights].shape[1]
+        if k["out"].size // columns not in _ROWS or _packed_gemm.library() is None:
+            return None
+        by_mkl = _mkl.library() is not None
+        other = _mkl.product if by_mkl else _blas.product
+        stacked = more[:1] if by_mkl else more[1:]
+        return bind(k, by_task(partial(_packed_gemm.kept_task, kept), other), *stacked)
 
     return kernel
 
@@ -73,13 +102,13 @@ _STACKS = {
 }
 
 
-def _register(op_type: str, library: str, kernel: Kernel) -> None:
+def _register(op_type: str, library: str, kernel: Kernel, in_loops: bool = False) -> None:
     lookup(op_type).kernel(
         kernel,
         device="cpu",
         dtypes=(np.float32,) if library == "bf16" else (np.float32, np.float64),
         library=library,
-        in_loops=library == "packed",
+        in_loops=in_loops,
     )
 
 
@@ -90,10 +119,13 @@ for _op_type, _bind in _MATRICES.items():
         _op_type, "blas", _with_blas(_bind, _blas.product, *([_blas.stacked] if _both else []))
     )
     _sums = {"sums": _column_sums.sum_of_rows} if _op_type == "affine_grad" else {}
-    _register(_op_type, "packed", _with_packing(partial(_bind, **_sums)))
+    _register(_op_type, "packed", _with_packing(partial(_bind, **_sums)), in_loops=True)
     _register(
         _op_type, "bf16", _bf16.kernel(_bind, _bf16.product, *([_mkl.stacked] if _both else []))
     )
+
+_register("affine", "packed", _with_kept(bind_affine, "w"))
+_register("matmul", "packed", _with_kept(bind_matmul, "y", _mkl.stacked, _blas.stacked))
 
 for _op_type, _bind in _STACKS.items():
     _register(_op_type, "mkl", _mkl.kernel(_bind, _mkl.stacked))

@@ -15,6 +15,7 @@ import numpy as np
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call
+from ..linear.matmul import Product
 
 _CUT = 1 << 18
 """Multiplications from which a product is cut into parts, for a team of threads that is awake."""
@@ -157,6 +158,24 @@ def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
 def _spans(size: int, count: int, unit: int) -> list[slice]:
     step = -(-size // (count * unit)) * unit
     return [slice(begin, min(begin + step, size)) for begin in range(0, size, step)]
+
+
+Find = Callable[[Any, Any, Any, float, Any, Any], team.ParallelTask | None]
+"""(a, b, out, alpha, bias, by), as of `matmul.product` -> the product as a task, or None."""
+
+
+def by_task(find: Find, other: Product) -> Product:
+    """A `matmul.product` of the tasks that `find` makes; `other` serves where it makes none."""
+
+    def product(
+        xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
+    ) -> Call:
+        task = find(a, b, out, alpha, bias, by)
+        if task is not None:
+            return team.run_together([task])
+        return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
+
+    return product
 
 
 def in_turn(tasks: Sequence[team.ParallelTask]) -> team.ParallelTask:

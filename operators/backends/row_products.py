@@ -210,6 +210,7 @@ def first_way(
     """
     return (
         vector_products.task(arrays, how, factors, bias)
+        or vector_products.few_rows(arrays, how, factors, bias, mkl is not None)
         or amx.task(arrays, how, factors, bias)
         or task(arrays, how, factors, bias, mkl)
     )

@@ -12,23 +12,6 @@ Tiles: Georganas et al. 2018, "Anatomy of high-performance deep learning convolu
 architectures".
 """
 
-HEAD = """\
-#include <stdint.h>
-#include <string.h>
-typedef int64_t word;
-#if defined(__AVX512F__)
-enum { BYTES = 64 };
-#elif defined(__AVX2__)
-enum { BYTES = 32 };
-#else
-enum { BYTES = 16 };
-#endif
-#define INLINE static inline __attribute__((always_inline))
-EXPORT word opscope_lane_bytes = BYTES;
-
-static word least(word a, word b) { return a < b ? a : b; }
-"""
-
 SOURCE = """\
 enum { LANES_T = BYTES / sizeof(T) };
 typedef T vec_T __attribute__((vector_size(BYTES)));
@@ -154,7 +137,8 @@ EXPORT void pack_T(const word *b, word t, word threads) {
    they lie anyhow */
 INLINE void tile_T(const int high, const int wide, const int apart, word step, word taps,
                    const word *tap, word c, const T *x, const word *px, const T *w, word panel,
-                   const T *bias, word relu, T *out, const word *po, word outs) {
+                   const T *bias, const T *factor, word relu, T *out, const word *po,
+                   word outs) {
   vec_T s[16][4];
   word at[16];
 #pragma GCC unroll 16
@@ -162,13 +146,15 @@ INLINE void tile_T(const int high, const int wide, const int apart, word step, w
     if (!apart) at[i] = px[i];
 #pragma GCC unroll 4
     for (int v = 0; v < wide; v++)
-      s[i][v] = bias ? (vec_T) * (const row_T *)(bias + v * LANES_T) : (vec_T){0};
+      s[i][v] = bias && !factor ? (vec_T) * (const row_T *)(bias + v * LANES_T) : (vec_T){0};
   }
   if (apart) x += px[0];
   for (word k = 0; k < taps; k++) {
     const T *base = x + tap[k];
     for (word j = 0; j < c; j++, w += LANES_T) {
       vec_T b[4];
+      /* loaded anew by each: pixels that stay in registers take shuffles to be spread from there */
+      if (apart == 1) __asm__ volatile("" ::: "memory");
 #pragma GCC unroll 4
       for (int v = 0; v < wide; v++) b[v] = *(const row_T *)(w + v * panel);
 #pragma GCC unroll 16
@@ -179,6 +165,14 @@ INLINE void tile_T(const int high, const int wide, const int apart, word step, w
       }
     }
   }
+  if (factor)
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) {
+      const vec_T f = *(const row_T *)(factor + v * LANES_T);
+      const vec_T term = *(const row_T *)(bias + v * LANES_T);
+#pragma GCC unroll 16
+      for (int i = 0; i < high; i++) s[i][v] = s[i][v] * f + term;
+    }
   if (relu)
 #pragma GCC unroll 16
     for (int i = 0; i < high; i++)
@@ -201,11 +195,13 @@ INLINE void tile_T(const int high, const int wide, const int apart, word step, w
 }
 
 #define ARGS word step, word taps, const word *tap, word c, const T *x, const word *px, \\
-             const T *w, word panel, const T *bias, word relu, T *out, const word *po, word outs
+             const T *w, word panel, const T *bias, const T *factor, word relu, T *out, \\
+             const word *po, word outs
 typedef void (*tiler_T)(ARGS);
 #define TILE(high, wide, name, apart) \\
   static void tile_T_##high##_##wide##_##name(ARGS) { \\
-    tile_T(high, wide, apart, step, taps, tap, c, x, px, w, panel, bias, relu, out, po, outs); \\
+    tile_T(high, wide, apart, step, taps, tap, c, x, px, w, panel, bias, factor, relu, out, po, \\
+           outs); \\
   }
 #define ROW(high, wide) \\
   TILE(high, wide, 1, 1) TILE(high, wide, 3, 3) TILE(high, wide, 16, 16) TILE(high, wide, 32, 32) \\
@@ -227,12 +223,13 @@ TILE(1, 4, any, -1) TILE(2, 4, any, 0) TILE(4, 4, any, 0) TILE(6, 4, any, 0)
 
 /* pixels i0 to i1 of all outputs */
 static void pixels_T(word i0, word i1, word step, word taps, const word *tap, word c, const T *x,
-                     const word *px, const T *w, word panel, const T *bias, word relu, T *out,
-                     const word *po, word outs) {
+                     const word *px, const T *w, word panel, const T *bias, const T *factor,
+                     word relu, T *out, const word *po, word outs) {
   for (word o = 0, wide; o < outs; o += wide * LANES_T) {
     const word left = (outs - o + LANES_T - 1) / LANES_T;
     wide = left >= 4 ? 4 : left >= 2 ? 2 : 1;
     const T *panels = w + o / LANES_T * panel, *begin = bias ? bias + o : 0;
+    const T *factors = factor ? factor + o : 0;
     for (word i = i0, high; i < i1; i += high) {
       const word rest = i1 - i;
       tiler_T f;
@@ -264,7 +261,8 @@ static void pixels_T(word i0, word i1, word step, word taps, const word *tap, wo
                          : tile_T_1_1_any;
       }
 #undef EVEN
-      f(step, taps, tap, c, x, px + i, panels, panel, begin, relu, out + o, po + i, outs - o);
+      f(step, taps, tap, c, x, px + i, panels, panel, begin, factors, relu, out + o, po + i,
+        outs - o);
     }
   }
 }
@@ -272,10 +270,12 @@ static void pixels_T(word i0, word i1, word step, word taps, const word *tap, wo
 
 /* as pixels, where each output has one channel of its own */
 static void depthwise_T(word i0, word i1, word taps, const word *tap, const T *x, const word *px,
-                        const T *w, word panel, const T *bias, word relu, T *out, const word *po,
-                        word outs) {
+                        const T *w, word panel, const T *bias, const T *factor, word relu, T *out,
+                        const word *po, word outs) {
   for (word o = 0; o < outs; o += LANES_T, w += panel) {
-    const vec_T begin = bias ? (vec_T) * (const row_T *)(bias + o) : (vec_T){0};
+    const vec_T zero = {0};
+    const vec_T term = bias ? (vec_T) * (const row_T *)(bias + o) : zero;
+    const vec_T begin = factor ? zero : term;
     const word lanes = least(LANES_T, outs - o);
     for (word i = i0; i < i1; i += 4) {
       const word *at = px + i, few = least(4, i1 - i);
@@ -291,6 +291,7 @@ static void depthwise_T(word i0, word i1, word taps, const word *tap, const T *x
           for (word k = 0; k < taps; k++)
             s[j] += *(const row_T *)(x + tap[k] + o + at[j]) * *(const row_T *)(w + k * LANES_T);
       for (word j = 0; j < few; j++) {
+        if (factor) s[j] = s[j] * *(const row_T *)(factor + o) + term;
         if (relu) s[j] = (vec_T)((flags_T)s[j] & ~(s[j] < (vec_T){0}));
         if (lanes == LANES_T)
           *(row_T *)(out + po[i + j] + o) = s[j];
@@ -306,14 +307,15 @@ static void depthwise_T(word i0, word i1, word taps, const word *tap, const T *x
    of out lie side by side), elements of that for a thread; distance of neighbouring pixels; number
    of phases, their words: taps, places of taps, panels, elements of a panel, pixels, their places
    in the image, in the memory (or out), and in out; then the image (15 words); words of a pooling
-   of one image from the memory into out (or 0); whether each output has one channel of its own. */
+   of one image from the memory into out (or 0); whether each output has one channel of its own;
+   factors of the outputs (or 0), with which the bias is added after them. */
 EXPORT void pool_T(const word *b, word t, word threads);
 
 EXPORT void conv_T(const word *b, word t, word threads) {
   threads = least(threads, b[2]);
   if (t >= threads) return;
   const word parts = b[1], units = b[0] * parts, c = b[3], outs = b[4], relu = b[6];
-  const T *bias = (const T *)b[5];
+  const T *bias = (const T *)b[5], *factor = (const T *)b[32];
   T *own = (T *)b[10] + t * b[11];
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
     const word n = u / parts, part = u % parts;
@@ -325,10 +327,10 @@ EXPORT void conv_T(const word *b, word t, word threads) {
       const word *po = (const word *)p[6], *places = (const word *)p[7];
       if (b[31]) {
         depthwise_T(i0, i1, p[0], (const word *)p[1], x, (const word *)p[5], (const T *)p[2], p[3],
-                    bias, relu, b[10] ? own : out, po, outs);
+                    bias, factor, relu, b[10] ? own : out, po, outs);
       } else {
         pixels_T(i0, i1, b[12], p[0], (const word *)p[1], c, x, (const word *)p[5],
-                 (const T *)p[2], p[3], bias, relu, b[10] ? own : out, po, outs);
+                 (const T *)p[2], p[3], bias, factor, relu, b[10] ? own : out, po, outs);
       }
       if (b[10] && !b[30])
         for (word i = i0, count; i < i1; i += count) {

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...framework.fusion.team import aligned
+from ...framework.fusion.team import ParallelTask, aligned
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..conv.windows import Axis, make_axes
+from . import batch_norm
 from .images import Frame, Image, Work, image, lanes, steps, suited, threads
 from .tail import Tail
 
@@ -88,13 +89,31 @@ def conv(k: KernelArgs) -> Call | None:
         return None
     s, work = _Shapes(k, x, tail.out, w), Work(x.dtype)
     filters = w.shape[0] // s.groups
+    fold = None if tail.norm is None else batch_norm.folded(tail.norm, work)
     for group in range(s.groups):
         own = slice(group * filters, (group + 1) * filters)
-        forward(k, work, s, group, s.w[own], None if b is None else b[own], tail)
+        ends = _Ends(None if b is None else b[own])
+        if fold is not None:
+            ends = _Ends(None, *fold(own, ends.bias))
+        forward(k, work, s, group, s.w[own], ends, tail)
     return work.call()
 
 
-def forward(k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any, tail: Tail) -> None:
+class _Ends(NamedTuple):
+    """What else makes a result of a sum.
+
+    Attributes:
+        bias: of the outputs, or None. factors, terms: their addresses, or 0.
+    """
+
+    bias: Any
+    factors: int = 0
+    terms: int = 0
+
+
+def forward(
+    k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, ends: _Ends, tail: Tail
+) -> None:
     """The convolution of one group, with its tail."""
     x, out = s.part(s.large, group), s.part(s.small, group)
     into = _Target(out, x.shape[0], tail.relu, deep=s.deep)
@@ -118,7 +137,7 @@ def forward(k: KernelArgs, work: Work, s: _Shapes, group: int, w: Any, b: Any, t
     )
     reach = [s.down.span(tap, x.shape[2], plane[0])[0] for tap in range(s.down.kernel)]
     phases = _without_padding(phase, reach, plane[0])
-    _run(k, work, seen, phases, s.right.stride * seen.pixel, into, b, parts, depth)
+    _run(k, work, seen, phases, s.right.stride * seen.pixel, into, ends, parts, depth)
 
 
 @dataclass(frozen=True)
@@ -205,12 +224,23 @@ def _pack(
 
     Args:
         taps: numbers of those that are wanted, row by row.
-        keep: memory of their own, which is filled again only when the weights have changed.
+        keep: memory of their own, which is filled again only when the weights have changed: the
+            frame knows when, or else the weights are compared with what they were.
     """
     outs, inner, size = w.shape[side], w.shape[1 - side], lanes(w.dtype)
     so, si, down, right = (steps(w)[axis] for axis in (side, 1 - side, 2, 3))
     places = taps // w.shape[3] * down + taps % w.shape[3] * right
     shape = -(-outs // size), len(taps), inner, size
+    known = getattr(k.frame, "kept", None) if keep else None
+    if known is not None and known.holds(w):
+        panels = known.get(
+            w,
+            (side, tuple(taps)),
+            int(np.prod(shape)) * w.itemsize,
+            lambda: _packing(w, (outs, inner, so, si), places, shape),
+        )
+        if panels is not None:
+            return panels
     old, kept = 0, keep and side == 0 and w.flags.c_contiguous
     if kept:
         total = int(np.prod(shape)) * w.itemsize
@@ -224,6 +254,17 @@ def _pack(
     words = (outs, inner, len(taps), work.keep(w), so, si, work.words(places), work.keep(panels))
     work.add("pack", (*words, panels[0].size, old), w.size)
     return panels
+
+
+def _packing(
+    w: Any, sizes: tuple[int, ...], places: np.ndarray, shape: tuple[int, ...]
+) -> tuple[np.ndarray, ParallelTask]:
+    """Panels of weights and the task that fills them; `sizes`: outs and inner, and their steps."""
+    work, (outs, inner, so, si) = Work(w.dtype), sizes
+    panels = aligned(int(np.prod(shape)) * w.itemsize).view(w.dtype).reshape(shape)
+    words = (outs, inner, shape[1], work.keep(w), so, si, work.words(places), work.keep(panels))
+    work.add("pack", (*words, panels[0].size, 0), w.size)
+    return panels, work.task()
 
 
 def _places(array: Any, rows: slice, columns: slice) -> np.ndarray:
@@ -240,14 +281,14 @@ def _run(
     phases: Sequence[_Phase],
     step: int,
     into: _Target,
-    b: Any,
+    ends: _Ends,
     parts: int,
     depth: int,
 ) -> None:
-    """The sums of all phases, plus the bias."""
+    """The sums of all phases, times the factors, plus bias and terms."""
     out, outs, dtype = into.array, into.array.shape[1], into.array.dtype
     sn, sc = steps(out)[:2]
-    bias = 0
+    bias, b = ends.terms, ends.bias
     if b is not None:
         size = lanes(dtype)
         padded = k.scratch((-(-outs // size) * size,), dtype)
@@ -271,7 +312,8 @@ def _run(
     given = into.batch, parts, threads(), phases[0].panels.shape[2], outs, bias, int(into.relu)
     address = work.keep(out), sn, sc, own, room, step, len(phases), work.words(words)
     total = into.batch * into.array[0].size * depth
-    work.add("conv", (*given, *address, *seen.words, into.pool, int(into.deep)), total)
+    work.add("conv", (*given, *address, *seen.words, into.pool, int(into.deep),
+                      ends.factors), total)  # fmt: skip
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -379,7 +421,7 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
             phases += _without_padding(phase, reach, count[0]) if right else [phase]
     depth = (1 if s.deep else w.shape[0]) * w[0, 0].size // max(len(phases), 1)
     into = _Target(x_grad, len(x_grad), deep=s.deep)
-    _run(k, work, seen, phases, seen.pixel, into, None, parts, depth)
+    _run(k, work, seen, phases, seen.pixel, into, _Ends(None), parts, depth)
 
 
 def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:

@@ -15,6 +15,23 @@ from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call, KernelArgs
 from . import conv_source, norm_source, pool_source
 
+_HEAD = """\
+#include <stdint.h>
+#include <string.h>
+typedef int64_t word;
+#if defined(__AVX512F__)
+enum { BYTES = 64 };
+#elif defined(__AVX2__)
+enum { BYTES = 32 };
+#else
+enum { BYTES = 16 };
+#endif
+#define INLINE static inline __attribute__((always_inline))
+EXPORT word opscope_lane_bytes = BYTES;
+
+static word least(word a, word b) { return a < b ? a : b; }
+"""
+
 TYPES = {"float32": "float", "float64": "double"}
 
 
@@ -23,7 +40,7 @@ def library() -> Any:
     """The compiled functions; None where there is no C compiler, or one that does not take them."""
     source = conv_source.SOURCE + norm_source.SOURCE + pool_source.SOURCE
     parts = [f"#define T {t}\n{source.replace('_T', f'_{t}')}#undef T\n" for t in TYPES.values()]
-    return team.load(conv_source.HEAD + "".join(parts))
+    return team.load(_HEAD + "".join(parts))
 
 
 def lanes(dtype: np.dtype) -> int:
@@ -77,8 +94,11 @@ class Work:
 
     def call(self) -> Call:
         """One call for all of it, which threads share."""
-        task = team.ParallelTask(tuple(self.items), self.work, self.memory)
-        return team.run_together([task])
+        return team.run_together([self.task()])
+
+    def task(self) -> team.ParallelTask:
+        """All of it as one task."""
+        return team.ParallelTask(tuple(self.items), self.work, self.memory)
 
 
 def threads() -> int:

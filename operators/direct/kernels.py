@@ -35,11 +35,13 @@ def _register(
             library="direct",
             channels_last=channels_last,
             tails=after,
+            inference_tails=("batch_norm",) if after else (),
         )
 
 
 for _entry, _after in ((_conv.conv1d, _pool.max_pool1d), (_conv.conv2d, _pool.max_pool2d)):
-    _register(_entry, _convolutions.conv, _convolutions.conv_grad, tails=("relu", _after.type))
+    _following = _norm.batch_norm.type, "relu", _after.type
+    _register(_entry, _convolutions.conv, _convolutions.conv_grad, tails=_following)
 for _entry in (_pool.max_pool1d, _pool.max_pool2d):
     _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):

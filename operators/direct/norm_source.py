@@ -131,6 +131,77 @@ EXPORT void settle_T(const word *b, word t, word threads) {
   }
 }
 
+/* CNTK's weights of statistics, as two doubles: of this minibatch in the running ones, and of these
+   in the ones that are used. Samples of the minibatch (0: it does not train); samples seen before,
+   and where their number goes; time constants of running and of blending; the two weights; where
+   the weight of this minibatch goes (or 0) */
+EXPORT void weights_T(const word *b, word t, word threads) {
+  if (t) return;
+  const double samples = b[0], seen = *(const double *)b[1], time = *(const double *)b[3];
+  const double blend = *(const double *)b[4];
+  double moving = 0, blended = 1;
+  if (b[0] && seen == 0) {
+    moving = 1, blended = 0;
+  } else if (b[0]) {
+    moving = time < 0    ? samples / (samples + seen)
+             : time == 0 ? 1
+             : isinf(time) ? 0
+                           : 1 - exp(-samples / time);
+    blended = isinf(blend) ? 1 : blend > 0 ? blend / (blend + samples) : 0;
+  }
+  const int frozen = moving == 0 && blended == 1;
+  *(double *)b[2] = frozen ? seen : seen + samples;
+  ((double *)b[5])[0] = moving;
+  ((double *)b[5])[1] = blended;
+  if (b[6]) *(double *)b[6] = 1 - blended;
+}
+
+/* parts, channels, moments (or 0); running mean and variance; where these go then; the two weights;
+   epsilon as a double; mean and 1 / deviation that are used; scale; factor = scale / deviation */
+EXPORT void settle_blended_T(const word *b, word t, word threads) {
+  const word parts = b[0], c = b[1];
+  const double moving = ((const double *)b[7])[0], blended = ((const double *)b[7])[1];
+  const double epsilon = *(const double *)b[8];
+  const T *scale = (const T *)b[11];
+  for (word i = c * t / threads; i < c * (t + 1) / threads; i++) {
+    double mean = ((const T *)b[3])[i], var = ((const T *)b[4])[i];
+    double used = mean, inverse = 1 / sqrt(var + epsilon);
+    if (b[2] && !(moving == 0 && blended == 1)) {
+      double sum[3] = {0, 0, 0};
+      for (word part = 0; part < parts; part++) {
+        const double *one = (const double *)b[2] + (part * c + i) * 3;
+        if (one[0]) join_T(sum, one[0], one[1], one[2]);
+      }
+      const double unbiased = sum[0] > 1 ? sum[2] / (sum[0] - 1) : 0 * sum[2];
+      mean = moving * sum[1] + (1 - moving) * mean;
+      var = moving * unbiased + (1 - moving) * var;
+      used = blended * mean + (1 - blended) * sum[1];
+      inverse = (1 - blended) / sqrt(sum[2] / sum[0] + epsilon);
+      if (blended) inverse += blended / sqrt(var + epsilon);
+    }
+    ((T *)b[5])[i] = mean;
+    ((T *)b[6])[i] = var;
+    ((T *)b[9])[i] = used;
+    ((T *)b[10])[i] = inverse;
+    ((T *)b[12])[i] = scale[i] * inverse;
+  }
+}
+
+/* places, channels; mean, factor and bias of batch norm; bias before it (or 0) and its step; where
+   factors and terms go, with zeros after them: (x + before - mean) * factor + bias is
+   x * factor + term */
+EXPORT void fold_T(const word *b, word t, word threads) {
+  const T *mean = (const T *)b[2], *factor = (const T *)b[3], *bias = (const T *)b[4];
+  const T *before = (const T *)b[5];
+  T *factors = (T *)b[7], *terms = (T *)b[8];
+  for (word i = b[0] * t / threads; i < b[0] * (t + 1) / threads; i++) {
+    const word is = i < b[1];
+    const double off = is ? (before ? (double)before[i * b[6]] : 0) - mean[i] : 0;
+    factors[i] = is ? factor[i] : 0;
+    terms[i] = is ? bias[i] + off * factor[i] : 0;
+  }
+}
+
 /* side, images, channels, size of a plane; x and out, steps of their images; mean, factor, bias:
    out = (x - mean) * factor + bias */
 EXPORT void apply_T(const word *b, word t, word threads) {
@@ -222,11 +293,13 @@ EXPORT void slopes_T(const word *b, word t, word threads) {
 
 /* parts, channels, sums; values of a channel, or 0 where the statistics do not follow x; 1 /
    deviation; scale; gradients of scale and bias (or 0); then for each channel three factors:
-   x_grad = g * first + (x - mean) * second + third */
+   x_grad = g * first + (x - mean) * second + third; how far the statistics follow x, as a double
+   (or 0: all the way) */
 EXPORT void factors_T(const word *b, word t, word threads) {
   const word parts = b[0], c = b[1];
   const T *inverse = (const T *)b[4], *scale = (const T *)b[5];
   T *scale_grad = (T *)b[6], *bias_grad = (T *)b[7], *out = (T *)b[8];
+  const double follows = b[9] ? *(const double *)b[9] : 1, weight = b[3] ? follows / b[3] : 0;
   for (word i = c * t / threads; i < c * (t + 1) / threads; i++) {
     double all = 0, product = 0;
     for (word part = 0; part < parts; part++) {
@@ -238,8 +311,8 @@ EXPORT void factors_T(const word *b, word t, word threads) {
     if (bias_grad) bias_grad[i] = all;
     const double first = (double)scale[i] * inverse[i];
     out[i] = first;
-    out[c + i] = b[3] ? -first * inverse[i] * product / b[3] : 0;
-    out[2 * c + i] = b[3] ? -first * all / b[3] : 0;
+    out[c + i] = weight ? -first * inverse[i] * product * weight : 0;
+    out[2 * c + i] = weight ? -first * all * weight : 0;
   }
 }
 

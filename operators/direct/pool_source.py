@@ -32,6 +32,24 @@ INLINE void span_T(word position, word stride, word before, word kernel, word si
   *last = least(kernel, size - start);
 }
 
+/* maxima of a row of windows that all lie inside, of whole vectors of channels; NaN stays */
+INLINE void maxima_T(const word kh, const word kw, const T *x, const word *sx, word stride,
+                     word wide, word c, T *out, const word *so) {
+  for (word q = 0; q < wide; q++, x += stride * sx[3], out += so[3])
+    for (word i = 0; i < c; i += LANES_T) {
+      vec_T best = *(const row_T *)(x + i);
+#pragma GCC unroll 3
+      for (word y = 0; y < kh; y++)
+#pragma GCC unroll 3
+        for (word z = y ? 0 : 1; z < kw; z++) {
+          const vec_T a = *(const row_T *)(x + y * sx[2] + z * sx[3] + i);
+          const flags_T taken = (a > best) | (a != a);
+          best = (vec_T)(((flags_T)a & taken) | ((flags_T)best & ~taken));
+        }
+      scatter_T(out + i * so[1], so[1], best);
+    }
+}
+
 /* images, channels, height, width; positions; kernel, stride, before: each down and right; x and
    its four steps, out and its four, winners (or 0); sums instead, and the factors of each row and
    column of positions (or 0) */
@@ -40,8 +58,22 @@ EXPORT void pool_T(const word *b, word t, word threads) {
   const word *sx = b + 13, *so = b + 18;
   const word side = sx[1] == 1;  /* vectors of channels */
   const T *down = (const T *)b[24], *right = (const T *)b[25];
+  const word inside = !b[10] && !b[11] && (high - 1) * b[8] + kh <= b[2] &&
+                      (wide - 1) * b[9] + kw <= b[3];
+  const word plain = inside && side && !b[22] && !b[23] && c % LANES_T == 0;
   for (word u = b[0] * high * t / threads; u < b[0] * high * (t + 1) / threads; u++) {
     const word n = u / high, p = u % high;
+    if (plain) {
+      const T *x = (const T *)b[12] + n * sx[0] + p * b[8] * sx[2];
+      T *out = (T *)b[17] + n * so[0] + p * so[2];
+      if (kh == 2 && kw == 2)
+        maxima_T(2, 2, x, sx, b[9], wide, c, out, so);
+      else if (kh == 3 && kw == 3)
+        maxima_T(3, 3, x, sx, b[9], wide, c, out, so);
+      else
+        maxima_T(kh, kw, x, sx, b[9], wide, c, out, so);
+      continue;
+    }
     word y0, y1, x0, x1;
     span_T(p, b[8], b[10], kh, b[2], &y0, &y1);
     for (word q = 0; q < wide; q++) {

@@ -1,10 +1,11 @@
-"""The tail of a convolution: an activation, a maximum pooling."""
+"""The tail of a convolution: batch norm by running values, an activation, a maximum pooling."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...framework.ir.kernel_args import KernelArgs
+from . import batch_norm
 from .images import Work
 from .pooling import is_read, windows, words
 
@@ -13,13 +14,15 @@ class Tail:
     """The operators that follow within the call of a convolution.
 
     Attributes:
-        relu: whether there is one. pool: the pooling, or None.
+        norm: the batch norm, or None. relu: whether there is one. pool: the pooling, or None.
         shape: of the result of the convolution itself. out: what the last operator writes.
     """
 
     def __init__(self, k: KernelArgs) -> None:
-        self.relu = any(after.op.type == "relu" for after in k.tail)
-        self.pool = next((after for after in k.tail if after.op.type != "relu"), None)
+        by_type = {after.op.type: after for after in k.tail}
+        self.norm = by_type.pop("batch_norm", None)
+        self.relu = by_type.pop("relu", None) is not None
+        self.pool = next(iter(by_type.values()), None)
         self.shape = k.shape("out")
         self.out = k.tail[-1]["out"] if k.tail else k["out"]
         self._windows = self._winners = None
@@ -31,6 +34,8 @@ class Tail:
 
     def fits(self) -> bool:
         """Whether this library computes all of it."""
+        if self.norm is not None and not batch_norm.is_constant(self.norm, self.out.dtype):
+            return False
         return self.pool is None or (self._windows is not None and self._whole)
 
     def words(self, work: Work, image: Any, out: Any) -> list[int]:

@@ -149,7 +149,7 @@ METHODS_ELSEWHERE = {
     "randn": "gaussian_random(shape=[3])",
     "remainder": "mod",
     "repeat": "repeat_interleave",
-    "save": "net with opscope.save(b, scope, 'net.pb')",
+    "save": "net, and save all with opscope.save(b, scope, 'net.pb')",
     "scatter": "put_along_axis",
     "size": "shape_of(x)",
     "sparse_categorical_crossentropy": "cross_entropy_loss",

@@ -172,12 +172,12 @@ def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) 
     for name, value in constant_rates(builder.op_list).items():
         if settled.get(name) != value:
             variable = scope.find(name)
-            if variable is None or variable.array is None or name in keep:
+            if variable is None or variable.inner is None or name in keep:
                 settled[name] = value
             elif not builder.owner.is_kept_from(name, variable.origin):
                 settled[name] = value
                 owner = variable.origin
-                variable.set(np.asarray(value, variable.array.dtype))
+                variable.set(np.asarray(value, variable.inner.dtype))
                 variable.origin = owner
 
 

@@ -186,7 +186,7 @@ def _run_anew(
         feed_run(scope, given, undo)
         for name in bound.inputs:
             variable = scope.find(name)
-            if variable is None or variable.array is None:
+            if variable is None or variable.inner is None:
                 raise VariableError(missing_input(scope, name, bound.net.vars[name]))
         frame = bound.net.frame(scope, bound.context)
     except Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 import click
@@ -156,21 +157,23 @@ def to_onnx(
     """Write the net in FILE (saved by opscope, of Kaldi's nnet3, of CNTK, or a Vosk model's folder)
     as ONNX to TARGET, once its outputs have been compared with ours. Losses, labels and all of
     training fall away."""
-    from ...bridges.onnx.export.checking import BOUND
+    from ...bridges.onnx.export.checking import BOUND, UncheckedWarning
     from ...bridges.onnx.export.exporting import to_onnx as export
     from ...bridges.onnx.files.graph import OPSET
     from ...framework.files.array_files import read_arrays
 
-    check = export(
-        file,
-        target,
-        outputs=outputs or None,
-        opset=OPSET if opset is None else opset,
-        external=external or None,
-        inputs=[dict(read_arrays(path)) for path in inputs] or None,
-        bound=BOUND if bound is None else bound,
-        int8=int8,
-        priors=use_priors or None,
-        **of_nnet3,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncheckedWarning)  # the line that is printed says it
+        check = export(
+            file,
+            target,
+            outputs=outputs or None,
+            opset=OPSET if opset is None else opset,
+            external=external or None,
+            inputs=[dict(read_arrays(path)) for path in inputs] or None,
+            bound=BOUND if bound is None else bound,
+            int8=int8,
+            priors=use_priors or None,
+            **of_nnet3,
+        )
     click.echo(f"{target}: {check}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...bridges.recognise.kinds import KINDS, NNET3, SCRIPTS
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...bridges.recognise.kinds import NNET3, SCRIPTS
+from ...framework.base.errors import OpscopeError, nearest
 from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, load_marked, paths_of
 from ...framework.ir.desc import INPUT
@@ -40,9 +40,9 @@ def read_marked(path: str) -> tuple[OpList, str]:
         return model_desc(path), ""
     net_path = paths_of(path)[0]
     if os.path.exists(path) and not os.path.isfile(net_path):
-        if kind:
-            raise FormatError(f"{path}: {KINDS[kind].title}: it holds no net that is read here")
-        raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
+        from ...bridges.recognise.recognising import no_net
+
+        raise no_net(path, kind, "that is read here")
     return load_marked(path)
 
 

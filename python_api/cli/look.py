@@ -235,8 +235,11 @@ def version() -> None:
 
     from ... import __version__
     from ...framework.base.backend import gpu_present
+    from ...framework.base.settings import switch
+    from ...framework.fusion.compiler import find_compiler
     from ...framework.ir.messages import FORMAT_VERSION
 
+    compiler = find_compiler(switch("OPSCOPE_CC"))
     rows = [
         ("opscope", f"{__version__} (net format {FORMAT_VERSION})"),
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
@@ -244,6 +247,12 @@ def version() -> None:
         ("protobuf", google.protobuf.__version__),
         ("safetensors", safetensors.__version__),
         ("backends", "numpy, cupy (GPU)" if gpu_present() else "numpy"),
+        (
+            "compiler",
+            f"{compiler} for {switch('OPSCOPE_MARCH')}"
+            if compiler
+            else "none (OPSCOPE_CC): NumPy computes one operator after the other",
+        ),
     ]
     installed = {
         found.name.lower(): found.version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from typing import Any
@@ -48,6 +49,15 @@ _COMMANDS = {
     "links": (".links", "Make executables with the names of Kaldi's programs."),
 }
 
+_GROUPS = {
+    "Look at nets and files": "open show summary view profile compare verify ops version",
+    "Run, train and change nets": "run train score edit launch plan-scale",
+    "Recognise speech": "transcribe align",
+    "Convert": "convert to-onnx to-torch from-torch",
+    "Kaldi and CNTK": "nnet3 cntk links",
+}
+"""The commands of the list that `--help` prints, by its headings; all others are programs."""
+
 _WORDS = f"{__name__}.words"
 """The words of the command line, but its roots, in the context's `meta`."""
 _LONG = 5  # lines of an error that are not put into one
@@ -74,11 +84,19 @@ class _Commands(click.Group):
             return None
         with gc_disabled():  # modules are there to stay
             module = importlib.import_module(_COMMANDS[name][0], __package__)
+            if gc.get_freeze_count():  # in a process of its own they are not searched at all
+                gc.freeze()
         return getattr(module, name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        groups = {heading: names.split() for heading, names in _GROUPS.items()}
+        listed = {name for names in groups.values() for name in names}
+        groups["Kaldi's programs, with Kaldi's options"] = [
+            name for name in _COMMANDS if name not in listed
+        ]
+        for heading, names in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, _COMMANDS[name][1]) for name in names])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # `--root` may stand behind the command, too, as options of Kaldi's programs do.

@@ -98,7 +98,7 @@ def _audio(rspecifier: str, key: str) -> Audio:
 @click.option("--unknown", metavar="WORD", help="Word of the model for words that it lacks.")
 @click.option("--channel", type=click.IntRange(0), help="Of recordings with several, from 0 on.")
 @click.option(
-    "--dither", type=float, help="Noise added to samples, in place of the model's; 0: none."
+    "--dither", type=float, help="Noise added to all samples, in place of the model's; 0: none."
 )
 def align(
     model: str,

@@ -12,8 +12,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ...framework.base.untrusted.limits import check_limit
-from ..fst.arcs import ARC, ArcFst
-from ..fst.composition import spread
+from ..fst.arcs import ARC, ArcFst, spread
 from ..fst.graph import Graph, LookaheadGraph, StaticGraph
 
 

@@ -37,6 +37,8 @@ class Features(ABC):
         options: of the kind. None: Kaldi's defaults.
         config: a file of Kaldi's options, such as `mfcc.conf`, in place of `options`.
         seed: of the noise that dithers; the same seed gives the same features.
+        dither_still: dither only frames without a signal, whose logarithms would be those of
+            rounding; all others stay as they are. Kaldi dithers all.
         changes: options by name, which override the others.
 
     Raises:
@@ -52,6 +54,7 @@ class Features(ABC):
         *,
         config: str | os.PathLike[str] | None = None,
         seed: Any = 0,
+        dither_still: bool = False,
         **changes: Any,
     ) -> None:
         check_kind(options, self.kind | None, "options")
@@ -66,6 +69,7 @@ class Features(ABC):
                 raise OpscopeError(f"there is no option {name!r}{nearest(name, known)}")
         self.options = dataclasses.replace(options, **changes) if changes else options
         self.seed = seed
+        self.dither_still = dither_still
 
     @property
     @abstractmethod
@@ -164,7 +168,9 @@ class FeatureStream:
     def reset(self) -> None:
         """Forget all samples: another signal begins."""
         features = self._features
-        self._framer = Framer(features.options, self._seed, features.raw_energies)
+        self._framer = Framer(
+            features.options, self._seed, features.raw_energies, features.dither_still
+        )
         self._finished = False
         if self._resampler is not None:
             self._resampler.reset()

@@ -14,6 +14,8 @@ from ...nnet3.language.nodes import warn
 from .options import FrameOptions
 
 TINY = np.finfo(np.float32).eps  # what Kaldi floors energies at
+_STILL = 1.0
+"""Largest distance of samples in a frame without a signal: one step of 16-bit integers."""
 
 
 def window_function(options: FrameOptions) -> np.ndarray:
@@ -75,10 +77,13 @@ class Framer:
     Args:
         options: how to cut. seed: of the noise that dithers; all frames hang on it.
         energies: whether log energies are taken before preemphasis and window.
+        still: whether only frames without a signal are dithered.
     """
 
-    def __init__(self, options: FrameOptions, seed: Any, energies: bool) -> None:
-        self.options, self._energies = options, energies
+    def __init__(
+        self, options: FrameOptions, seed: Any, energies: bool, still: bool = False
+    ) -> None:
+        self.options, self._energies, self._still = options, energies, still
         self._window = window_function(options)
         try:
             sequence = np.random.SeedSequence(seed)
@@ -124,7 +129,10 @@ class Framer:
         options = self.options
         if options.dither:
             noise = self._random.standard_normal(frames.shape, np.float32)
-            frames += noise * np.float32(options.dither)
+            noise *= np.float32(options.dither)
+            if self._still:
+                noise[np.ptp(frames, axis=1) > _STILL] = 0
+            frames += noise
         if options.remove_dc_offset:
             frames -= row_sums(frames)[:, None] / np.float32(options.window_size)
         energies = log_energies(frames) if self._energies else None

@@ -51,3 +51,9 @@ class ArcFst:
             return self
         order = np.lexsort((key, source))
         return ArcFst(self.start, self.final, self.begin, self.arcs[order])
+
+
+def spread(begin: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Runs of numbers from each `begin` on: which run each belongs to, and the numbers."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) + (begin - (np.cumsum(counts) - counts))[owner]

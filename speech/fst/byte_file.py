@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import open_handle
+from ...framework.base.untrusted.values import open_handle, shown
 
 _LONGEST_STRING = 1 << 16
 
@@ -77,6 +77,35 @@ class ByteFile:
         if not 0 <= length <= _LONGEST_STRING:
             raise self.error(f"{what} of {length} bytes", start)
         return bytes(self.array(np.uint8, length, what)).decode("utf-8", "surrogateescape")
+
+    def labelled_texts(self, count: int, most: int, what: str) -> dict[int, str]:
+        """`count` strings as `text` takes them, each with its label behind it, an int64.
+
+        The same as `text` and `unpack` in turn, in a loop that takes a million in half a second.
+
+        Args:
+            most: the largest label. what: a string is, for errors.
+        """
+        lengths, labels = struct.Struct("<i").unpack_from, struct.Struct("<q").unpack_from
+        at, size, data = self.offset, len(self.data), self.data.data
+        found: dict[int, str] = {}
+        for _ in range(count):
+            length = lengths(data, at)[0] if at + 4 <= size else -1
+            end = at + 4 + length
+            if not 0 <= length <= _LONGEST_STRING or end + 8 > size:
+                break
+            (label,) = labels(data, end)
+            if not 0 <= label <= most:
+                break
+            found[label] = str(data[at + 4 : end], "utf-8", "surrogateescape")
+            at = end + 8
+        else:
+            self.offset = at
+            return found
+        self.offset = at
+        text = self.text(what)
+        (label,) = self.unpack("q", f"the label of {what}")
+        raise self.error(f"{what}, {shown(text)}, has the label {label}", at)
 
     def record_starts(self, count: int, head: int, place: int, item: int, what: str) -> np.ndarray:
         """Where records of differing lengths begin, and the last one ends; the cursor moves behind.

@@ -5,40 +5,81 @@ to be met in the first FST, or the cost of all words that can come, already coun
 grammar, which lead to shorter contexts, stand before those of the first FST.
 
 Source: OpenFst's `compose.h`, `lookahead-filter.h` (label and weight pushing),
-`lookahead-matcher.h`, `label-reachable.h`.
+`lookahead-matcher.h`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from .graph import LookaheadGraph
-from .sums import PRECISE
+from .arcs import spread
+from .graph import LookaheadGraph, joined_key
+from .look_ahead import LookAhead
 
 NONE = -1
-STATE = np.dtype(
-    [("s1", "<i4"), ("s2", "<i4"), ("word", "<i4"), ("filter", "<i4"), ("ahead", "<f4")]
-)
-"""A composed state: two states, the word passed (-1: none), whether the grammar's epsilons are
-over, and the cost that is looked ahead."""
-
-MADE = np.dtype(
-    [
-        *(("state", "<i8"), ("phase", "<i4"), ("place", "<i8"), ("other", "<i8")),
-        *(("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("target", STATE)),
-    ]
-)
-"""An arc of the `state`-th of some states, and where it stands among that state's arcs."""
+_WORD_SHIFT, _FILTER_SHIFT, _LOW = 33, 32, 0xFFFFFFFF
 
 
-def spread(begin: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Runs of numbers from each `begin` on: which run each belongs to, and the numbers."""
-    owner = np.repeat(np.arange(len(counts)), counts)
-    return owner, np.arange(len(owner)) + (begin - (np.cumsum(counts) - counts))[owner]
+@dataclass(frozen=True, eq=False)
+class States:
+    """Composed states.
+
+    Attributes:
+        s1, s2: states of both FSTs, int64. word: the one that was passed, int64; -1: none.
+        filter: 1 where the grammar's epsilons are over, int64. ahead: the cost that is looked
+            ahead, float32.
+    """
+
+    s1: np.ndarray
+    s2: np.ndarray
+    word: np.ndarray
+    filter: np.ndarray
+    ahead: np.ndarray
+
+    @classmethod
+    def of(cls, first: np.ndarray, second: np.ndarray) -> States:
+        """The states that have these keys."""
+        ahead = (second & _LOW).astype(np.uint32).view(np.float32)
+        word = ((second >> _WORD_SHIFT) & 0x7FFFFFFF) - 1
+        return cls(first >> 32, first & _LOW, word, (second >> _FILTER_SHIFT) & 1, ahead)
 
 
-def _key(states: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return states.astype(np.int64) << 32 | labels.astype(np.int64)
+def second_key(word: np.ndarray, over: np.ndarray | int, ahead: np.ndarray) -> np.ndarray:
+    """The second key of states; the first one is that of `s1` and `s2`."""
+    bits = (ahead + np.float32(0)).view(np.uint32).astype(np.int64)  # -0 is 0
+    return ((word + 1) << _WORD_SHIFT) | (np.int64(over) << _FILTER_SHIFT) | bits
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """The arcs of states, in OpenFst's order, those of a state behind those of the one before.
+
+    Attributes:
+        counts: how many each state has, int64, [states].
+        ilabel, olabel: int32. weight: float32. first, second: keys of the states that they lead to.
+    """
+
+    counts: np.ndarray
+    ilabel: np.ndarray
+    olabel: np.ndarray
+    weight: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Arcs of one sort, sorted by owner."""
+
+    owner: np.ndarray
+    phase: np.ndarray | int
+    ilabel: np.ndarray | int
+    olabel: np.ndarray | int
+    weight: np.ndarray
+    first: np.ndarray
+    second: np.ndarray | int
 
 
 class Composition:
@@ -47,226 +88,171 @@ class Composition:
     def __init__(self, graph: LookaheadGraph) -> None:
         self._graph = graph
         self._one, self._two = graph.first, graph.second
-        self._words, self._outputs, self._starts = graph.keys
+        self._words, self._outputs = graph.keys[:2]
         self.forget()
 
     def forget(self) -> None:
         """Forget what was looked ahead."""
-        self._known: dict[int, int] = {}
-        self._costs = np.empty(0, np.float32)
-        self._only = np.empty(0, np.int64)
+        self._ahead = LookAhead(self._graph)
 
-    def start(self) -> np.ndarray:
-        """The start state: `STATE`, [1]."""
-        return np.array([(self._one.start, self._two.start, NONE, 0, 0.0)], STATE)
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """The keys of the start state, [1] each."""
+        first = np.array([self._one.start << 32 | self._two.start])
+        return first, second_key(np.array([NONE]), 0, np.zeros(1, np.float32))
 
-    def finals(self, states: np.ndarray) -> np.ndarray:
-        """Costs of ending in states, float32."""
-        costs = self._one.final[states["s1"]] - states["ahead"] + self._two.final[states["s2"]]
-        return np.where(states["word"] == NONE, costs, np.float32(np.inf))
+    def finals(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Costs of ending in states, float32, by their keys."""
+        states = States.of(first, second)
+        costs = self._one.final[states.s1] - states.ahead + self._two.final[states.s2]
+        return np.where(states.word == NONE, costs, np.float32(np.inf))
 
-    def arcs(self, states: np.ndarray) -> np.ndarray:
-        """The arcs of states, those of a state with input labels first, else in OpenFst's order.
-
-        Args:
-            states: `STATE`. Returns: `MADE`, sorted by state.
-        """
-        s1, s2 = states["s1"], states["s2"]
-        sizes = np.diff(self._one.begin)[s1], np.diff(self._two.begin)[s2]
+    def arcs(self, first: np.ndarray, second: np.ndarray) -> Made:
+        """The arcs of states, by their keys."""
+        states = States.of(first, second)
+        s1, s2 = states.s1, states.s2
+        begin = self._one.begin[s1]
+        sizes = self._one.begin[s1 + 1] - begin, self._two.begin[s2 + 1] - self._two.begin[s2]
         by_first = sizes[0] <= sizes[1]
-        waiting = states["word"] != NONE
-        silent = np.searchsorted(self._outputs, _key(s1, np.ones(len(s1), np.int64)))
-        silent -= self._one.begin[s1]
-        parts = [
-            self._silent(states, np.where(waiting, 0, silent), by_first),
-            self._shorter(states, np.where(waiting, 0, self._graph.epsilons[s2]), by_first),
-            self._matches(states, np.where(waiting | ~by_first, 0, sizes[0] - silent), silent),
-            self._matches_of_words(states, np.where(waiting | by_first, 0, sizes[1])),
-            self._passed(states, waiting, by_first),
-            self._waiting(states, np.where(waiting, silent, 0), by_first, sizes[0]),
-        ]
-        made = np.concatenate(parts)
-        order = np.lexsort(
-            (made["other"], made["place"], made["phase"], made["ilabel"] == 0, made["state"])
-        )
-        return made[order]
+        waiting = states.word != NONE
+        free = ~waiting
+        silent = self._graph.silent[s1]
+        parts: list[_Part] = []
+        stuck = (sizes[1] == self._graph.epsilons[s2]) & np.isinf(self._two.final[s2])
+        chosen = np.flatnonzero(free & ~stuck & (silent > 0))
+        if len(chosen):
+            parts.append(self._silent(states, chosen, silent[chosen], by_first))
+        chosen = np.flatnonzero(free & (states.filter == 0) & (self._graph.epsilons[s2] > 0))
+        if len(chosen):
+            parts.append(self._shorter(states, chosen, by_first))
+        chosen = np.flatnonzero(free & by_first & (sizes[0] > silent))
+        if len(chosen):
+            parts.append(self._matches(states, chosen, (sizes[0] - silent)[chosen]))
+        chosen = np.flatnonzero(free & ~by_first & (sizes[0] > silent))
+        if len(chosen):
+            parts.append(self._matches_of_words(states, chosen, sizes[1][chosen]))
+        chosen = np.flatnonzero(waiting)
+        if len(chosen):
+            parts.append(self._passed(states, chosen, by_first))
+            parts.append(
+                self._waiting(states, chosen, silent[chosen], by_first, sizes[0][chosen] == 1)
+            )
+        return _merged(parts, len(first))
 
-    def _made(self, owner: np.ndarray, phase: np.ndarray | int, place: np.ndarray) -> np.ndarray:
-        made = np.zeros(len(owner), MADE)
-        made["state"], made["phase"], made["place"] = owner, phase, place
-        made["target"]["word"] = NONE
-        return made
-
-    def _silent(self, states: np.ndarray, counts: np.ndarray, by_first: np.ndarray) -> np.ndarray:
+    def _silent(
+        self, states: States, chosen: np.ndarray, counts: np.ndarray, by_first: np.ndarray
+    ) -> _Part:
         """Arcs of the first FST without a word, while the grammar stays or a word is passed."""
-        s2 = states["s2"]
-        epsilons = self._graph.epsilons[s2]
-        stuck = (np.diff(self._two.begin)[s2] == epsilons) & np.isinf(self._two.final[s2])
-        owner, place = spread(self._one.begin[states["s1"]], np.where(stuck, 0, counts))
-        arcs = self._one.arcs[place]
-        cost, only = self._look_ahead(arcs["nextstate"], s2[owner])
-        good = (only >= 0) | (cost < np.inf)
-        owner, place, arcs, cost, only = (x[good] for x in (owner, place, arcs, cost, only))
-        made = self._made(owner, by_first[owner], place)
-        made["ilabel"] = arcs["ilabel"]
-        target = made["target"]
-        target["s1"], target["s2"] = arcs["nextstate"], s2[owner]
-        target["filter"] = epsilons[owner] > 0
-        target["ahead"] = np.floor(cost * np.float32(1024) + np.float32(0.5)) / np.float32(1024)
-        ahead = states["ahead"][owner]
-        made["weight"] = arcs["weight"] + (cost - ahead)
+        which, place = spread(self._one.begin[states.s1[chosen]], counts)
+        owner = chosen[which]
+        after, s2 = self._one.arcs["nextstate"][place], states.s2[owner]
+        cost, only = self._ahead.costs(after, s2)
+        good = np.flatnonzero((only >= 0) | (cost < np.inf))
+        owner, after, s2, cost, only = (x[good] for x in (owner, after, s2, cost, only))
+        arcs = self._one.arcs[place[good]]
+        kept = np.floor(cost * np.float32(1024) + np.float32(0.5)) / np.float32(1024)
+        olabel, word = np.zeros(len(owner), np.int32), np.full(len(owner), NONE)
+        ahead = states.ahead[owner]
+        weight = arcs["weight"] + (cost - ahead)
         pushed = np.flatnonzero(only >= 0)
-        words = self._two.arcs[only[pushed]]
-        made["olabel"][pushed] = words["olabel"]
-        price = (np.float32(0) - ahead[pushed]) + words["weight"]
-        made["weight"][pushed] = arcs["weight"][pushed] + price
-        target["s2"][pushed], target["word"][pushed] = words["nextstate"], words["ilabel"]
-        target["ahead"][pushed] = 0
-        return made
+        if len(pushed):
+            words = self._two.arcs[only[pushed]]
+            olabel[pushed] = words["olabel"]
+            price = (np.float32(0) - ahead[pushed]) + words["weight"]
+            weight[pushed] = arcs["weight"][pushed] + price
+            s2[pushed], word[pushed], kept[pushed] = words["nextstate"], words["ilabel"], 0
+        over = self._graph.epsilons[states.s2[owner]] > 0
+        second = second_key(word, over, kept)
+        return _Part(
+            *(owner, by_first[owner], arcs["ilabel"], olabel),
+            *(weight, joined_key(after, s2), second),
+        )
 
-    def _shorter(self, states: np.ndarray, counts: np.ndarray, by_first: np.ndarray) -> np.ndarray:
-        counts = np.where(states["filter"] == 1, 0, counts)
-        owner, place = spread(self._two.begin[states["s2"]], counts)
+    def _shorter(self, states: States, chosen: np.ndarray, by_first: np.ndarray) -> _Part:
+        s2 = states.s2[chosen]
+        which, place = spread(self._two.begin[s2], self._graph.epsilons[s2])
+        owner = chosen[which]
         arcs = self._two.arcs[place]
-        made = self._made(owner, ~by_first[owner], place)
-        made["olabel"] = arcs["olabel"]
-        made["weight"] = (arcs["weight"] - states["ahead"][owner]) + np.float32(0)
-        made["target"]["s1"], made["target"]["s2"] = states["s1"][owner], arcs["nextstate"]
-        return made
+        weight = (arcs["weight"] - states.ahead[owner]) + np.float32(0)
+        first = joined_key(states.s1[owner], arcs["nextstate"])
+        return _Part(owner, ~by_first[owner], 0, arcs["olabel"], weight, first, 0)
 
-    def _matches(self, states: np.ndarray, counts: np.ndarray, silent: np.ndarray) -> np.ndarray:
+    def _matches(self, states: States, chosen: np.ndarray, counts: np.ndarray) -> _Part:
         """Arcs with words of both FSTs, found for each arc of the first."""
-        owner, place = spread(self._one.begin[states["s1"]] + silent, counts)
-        wanted = _key(states["s2"][owner], self._one.arcs["olabel"][place])
+        s1 = states.s1[chosen]
+        which, place = spread(self._one.begin[s1] + self._graph.silent[s1], counts)
+        owner = chosen[which]
+        wanted = joined_key(states.s2[owner], self._one.arcs["olabel"][place])
         low, high = (np.searchsorted(self._words, wanted, side) for side in ("left", "right"))
         which, other = spread(low, high - low)
-        return self._pairs(states, owner[which], place[which], other, place[which], other)
+        return self._pairs(states, owner[which], place[which], other)
 
-    def _matches_of_words(self, states: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def _matches_of_words(self, states: States, chosen: np.ndarray, counts: np.ndarray) -> _Part:
         """The same, found for each arc of the grammar."""
-        skipped = np.minimum(self._graph.epsilons[states["s2"]], counts)
-        owner, other = spread(self._two.begin[states["s2"]] + skipped, counts - skipped)
-        wanted = _key(states["s1"][owner], self._graph.labels[other])
+        s2 = states.s2[chosen]
+        skipped = np.minimum(self._graph.epsilons[s2], counts)
+        which, other = spread(self._two.begin[s2] + skipped, counts - skipped)
+        owner = chosen[which]
+        wanted = joined_key(states.s1[owner], self._graph.labels[other])
         low, high = (np.searchsorted(self._outputs, wanted, side) for side in ("left", "right"))
         which, place = spread(low, high - low)
-        return self._pairs(states, owner[which], other[which], place, place, other[which])
+        return self._pairs(states, owner[which], place, other[which])
 
     def _pairs(
-        self,
-        states: np.ndarray,
-        owner: np.ndarray,
-        outer: np.ndarray,
-        inner: np.ndarray,
-        place: np.ndarray,
-        other: np.ndarray,
-    ) -> np.ndarray:
-        made = self._made(owner, 2, outer)
-        made["other"] = inner
+        self, states: States, owner: np.ndarray, place: np.ndarray, other: np.ndarray
+    ) -> _Part:
         first, second = self._one.arcs[place], self._two.arcs[other]
-        made["ilabel"], made["olabel"] = first["ilabel"], second["olabel"]
-        made["weight"] = first["weight"] + (second["weight"] - states["ahead"][owner])
-        made["target"]["s1"], made["target"]["s2"] = first["nextstate"], second["nextstate"]
-        return made
+        weight = first["weight"] + (second["weight"] - states.ahead[owner])
+        key = joined_key(first["nextstate"], second["nextstate"])
+        return _Part(owner, 2, first["ilabel"], second["olabel"], weight, key, 0)
 
-    def _passed(self, states: np.ndarray, waiting: np.ndarray, by_first: np.ndarray) -> np.ndarray:
+    def _passed(self, states: States, chosen: np.ndarray, by_first: np.ndarray) -> _Part:
         """Arcs with the word that was passed before."""
-        alive = np.flatnonzero(waiting)
-        wanted = _key(states["s1"][alive], states["word"][alive])
+        wanted = joined_key(states.s1[chosen], states.word[chosen])
         low, high = (np.searchsorted(self._outputs, wanted, side) for side in ("left", "right"))
         which, place = spread(low, high - low)
-        owner = alive[which]
+        owner = chosen[which]
         arcs = self._one.arcs[place]
-        made = self._made(owner, by_first[owner], place)
-        made["ilabel"], made["weight"] = arcs["ilabel"], arcs["weight"]
-        made["target"]["s1"], made["target"]["s2"] = arcs["nextstate"], states["s2"][owner]
-        return made
+        first = joined_key(arcs["nextstate"], states.s2[owner])
+        return _Part(owner, by_first[owner], arcs["ilabel"], 0, arcs["weight"], first, 0)
 
     def _waiting(
-        self, states: np.ndarray, counts: np.ndarray, by_first: np.ndarray, sizes: np.ndarray
-    ) -> np.ndarray:
+        self,
+        states: States,
+        chosen: np.ndarray,
+        counts: np.ndarray,
+        by_first: np.ndarray,
+        alone: np.ndarray,
+    ) -> _Part:
         """Arcs without a word, from where the word that was passed can still come."""
-        owner, place = spread(self._one.begin[states["s1"]], counts)
-        arcs = self._one.arcs[place]
-        good = (sizes[owner] == 1) | self._reaches(arcs["nextstate"], states["word"][owner])
-        owner, place, arcs = owner[good], place[good], arcs[good]
-        made = self._made(owner, ~by_first[owner], place)
-        made["ilabel"], made["weight"] = arcs["ilabel"], arcs["weight"]
-        made["target"] = states[owner]
-        made["target"]["s1"] = arcs["nextstate"]
-        return made
+        which, place = spread(self._one.begin[states.s1[chosen]], counts)
+        owner = chosen[which]
+        after = self._one.arcs["nextstate"][place]
+        good = alone[which] | self._ahead.reaches(after, states.word[owner])
+        owner, after = owner[good], after[good]
+        arcs = self._one.arcs[place[good]]
+        second = second_key(states.word[owner], states.filter[owner], states.ahead[owner])
+        first = joined_key(after, states.s2[owner])
+        return _Part(owner, ~by_first[owner], arcs["ilabel"], 0, arcs["weight"], first, second)
 
-    # Look-ahead
 
-    def _reaches(self, s1: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Whether labels can come next from states of the first FST."""
-        return self._in_sets(self._graph.interval_set[s1], labels)
-
-    def _in_sets(self, sets: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        at = np.searchsorted(self._starts, _key(sets, labels), "right") - 1
-        inside = at >= self._graph.interval_begin[sets]
-        if not len(self._starts):
-            return inside
-        return inside & (labels < self._graph.intervals[np.maximum(at, 0), 1])
-
-    def _look_ahead(self, s1: np.ndarray, s2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What can come next: the cost of all words and ends (infinity: nothing); the arc of the
-        only word, else -1."""
-        pairs, row = np.unique(_key(self._graph.interval_set[s1], s2), return_inverse=True)
-        known = np.array([self._known.get(pair, -1) for pair in pairs.tolist()], np.int64)
-        new = np.flatnonzero(known < 0)
-        if len(new):
-            cost, only = self._search(pairs[new] >> 32, pairs[new] & 0xFFFFFFFF)
-            known[new] = np.arange(len(self._costs), len(self._costs) + len(new))
-            self._known.update(zip(pairs[new].tolist(), known[new].tolist(), strict=True))
-            self._costs = np.concatenate([self._costs, cost])
-            self._only = np.concatenate([self._only, only])
-        return self._costs[known[row]], self._only[known[row]]
-
-    def _search(self, sets: np.ndarray, s2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        graph = self._graph
-        counts = self._two.begin[s2 + 1] - self._two.begin[s2]
-        sizes = graph.interval_begin[sets + 1] - graph.interval_begin[sets]
-        few = 2 * counts < sizes
-        owner, place = spread(self._two.begin[s2], np.where(few, counts, 0))
-        labels = graph.labels[place]
-        good = (labels > 0) & self._in_sets(sets[owner], labels)
-        owner, low = owner[good], place[good]
-        other, number = spread(graph.interval_begin[sets], np.where(few, 0, sizes))
-        bounds = (_key(s2[other], graph.intervals[number, side]) for side in (0, 1))
-        first, last = (np.searchsorted(self._words, bound) for bound in bounds)
-        good = first < last
-        owner = np.concatenate([owner, other[good]])
-        low, high = np.concatenate([low, first[good]]), np.concatenate([low + 1, last[good]])
-        mass = np.bincount(owner, self._masses(s2[owner], low, high), len(sets))
-        begin = np.full(len(sets), len(self._words))
-        end = np.full(len(sets), -1)
-        np.minimum.at(begin, owner, low)
-        np.maximum.at(end, owner, high)
-        found = end >= 0
-        final = self._two.final[s2]
-        ends = (final < np.inf) & self._in_sets(sets, np.full(len(sets), graph.final_label))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            cost = (-np.log(mass)).astype(np.float32)
-        for at in np.flatnonzero(found & ~((mass > 0) & (mass < np.inf))).tolist():
-            mine = owner == at  # costs beyond what sums can hold
-            _, arcs = spread(low[mine], (high - low)[mine])
-            cost[at] = self._two.arcs["weight"][arcs].min()
-        cost[~found] = np.inf
-        cost[ends] = np.minimum(cost, final)[ends]
-        only = np.where(found & (end - begin == 1) & ~ends, begin, NONE)
-        cost[only >= 0] = 0
-        return cost, only
-
-    def _masses(self, s2: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The sums of the probabilities of runs of arcs, each within a state of the grammar."""
-        sums = self._graph.sums
-        upto = sums[high - 1]
-        with np.errstate(invalid="ignore"):
-            mass = upto - np.where(low > self._two.begin[s2], sums[low - 1], 0.0)
-        rough = np.flatnonzero(~(mass > PRECISE * upto))
-        if len(rough):
-            owner, arcs = spread(low[rough], (high - low)[rough])
-            with np.errstate(over="ignore"):
-                each = np.exp(-self._two.arcs["weight"][arcs].astype(np.float64))
-            mass[rough] = np.bincount(owner, each, len(rough))
-        return mass
+def _merged(parts: list[_Part], states: int) -> Made:
+    """The arcs of all parts, by state and phase; those of a state and a phase are of one part."""
+    cells = [part.owner * 3 + part.phase for part in parts]
+    sizes = np.zeros(3 * states, np.int64)
+    runs = [np.bincount(cell, minlength=3 * states) for cell in cells]
+    for run in runs:
+        sizes += run
+    ends = np.cumsum(sizes)
+    begins = ends - sizes
+    total = int(ends[-1]) if states else 0
+    ilabel, olabel = np.empty((2, total), np.int32)
+    weight = np.empty(total, np.float32)
+    first, second = np.empty((2, total), np.int64)
+    for part, cell, run in zip(parts, cells, runs, strict=True):
+        # within a part, cells rise: arcs of one lie side by side
+        before = np.cumsum(run) - run
+        at = begins[cell] + (np.arange(len(cell)) - before[cell])
+        ilabel[at], olabel[at], weight[at] = part.ilabel, part.olabel, part.weight
+        first[at], second[at] = part.first, part.second
+    counts = sizes.reshape(states, 3).sum(axis=1)
+    return Made(counts, ilabel, olabel, weight, first, second)

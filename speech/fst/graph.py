@@ -103,15 +103,28 @@ class LookaheadGraph:
         )
 
     @cached_property
+    def kept(self) -> dict[type[Any], Any]:
+        """What searches of this graph made and share, by its class."""
+        return {}
+
+    @cached_property
+    def silent(self) -> np.ndarray:
+        """How many arcs without a word the first's states begin with, int64, [states]."""
+        before = np.cumsum(self.first.arcs["olabel"] == 0, dtype=np.int32)
+        before = np.concatenate([np.zeros(1, np.int32), before])
+        return np.diff(before[self.first.begin]).astype(np.int64)
+
+    @cached_property
     def keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sorted keys for NumPy's search: state and input label of the second's arcs, state and
         output label of the first's, set and begin of intervals; int64 each."""
         sets = np.repeat(np.arange(len(self.interval_begin) - 1), np.diff(self.interval_begin))
-        return (
-            self.second.source() << 32 | self.labels,
-            self.first.source() << 32 | self.first.arcs["olabel"],
-            sets << 32 | self.intervals[:, 0],
-        )
+        made = self.second.source(), self.first.source(), sets
+        low = self.labels, self.first.arcs["olabel"], self.intervals[:, 0]
+        for key, label in zip(made, low, strict=True):
+            key <<= 32
+            key |= label
+        return made
 
     def with_grammar(self, second: ArcFst) -> LookaheadGraph:
         """The same first FST, composed with another grammar."""
@@ -119,6 +132,11 @@ class LookaheadGraph:
 
 
 Graph = StaticGraph | LookaheadGraph
+
+
+def joined_key(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """One key of two numbers from 0 to 2^31 - 1, that sorts by the first one: int64."""
+    return high.astype(np.int64) << 32 | low.astype(np.int64)
 
 
 def _of_grammar(fst: ArcFst) -> dict[str, Any]:

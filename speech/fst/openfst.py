@@ -109,15 +109,7 @@ def _read_symbols(file: ByteFile) -> dict[int, str]:
     _, count = file.unpack("qq", "a table of symbols")
     if not 0 <= count * 12 <= file.remaining:
         raise file.error(f"a table of {count} symbols cannot stand here", start)
-    symbols: dict[int, str] = {}
-    for _ in range(count):
-        place = file.offset
-        text = file.text("a symbol")
-        (key,) = file.unpack("q", "the label of a symbol")
-        if not 0 <= key <= _MOST:
-            raise file.error(f"the symbol {shown(text)} has the label {key}", place)
-        symbols[key] = text
-    return symbols
+    return file.labelled_texts(count, _MOST, "a symbol")
 
 
 def _align(file: ByteFile, aligned: bool) -> None:

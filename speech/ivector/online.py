@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.fusion.small_products import on_one_blas_thread
 from ...nnet3.files.kaldi_io import Reader, Writer
 from ..features.cmvn import OnlineCmvn, OnlineCmvnState
 from ..features.rows import Rows
@@ -187,7 +188,8 @@ class OnlineIvector:
                 f" {self._last_weighted}"
             )
         self._unweighted = self._unweighted or not self._weighted
-        self._advance(until)
+        with on_one_blas_thread():
+            self._advance(until)
         found = self._current
         if not options.use_most_recent_ivector:
             found = self._history[frame // options.ivector_period]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import click
 import numpy as np
@@ -11,9 +13,13 @@ from ...framework.base.errors import FormatError
 from ...framework.base.python.cached import cached_property
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.files.transition_model import TransitionModel
+from ...nnet3.fst.fst import Fst
+from ...nnet3.inference.chunks import Utterance
 from ...nnet3.lattices.transition_ids import TransitionIds
 from ...nnet3.network.model import AmNnetSimple
+from ...nnet3.programs.compute import Utterances
 from ...nnet3.tables.streams import Files, is_regular, open_reader
+from ...nnet3.tables.tables import RandomAccessTable, read_table
 from ..fst import graph_cache
 from ..fst.arcs import ArcFst
 from ..fst.byte_file import ByteFile
@@ -23,6 +29,7 @@ from ..fst.words import Words
 from ..lattice.phone_determinise import phone_starts
 
 _KINDS = ("vector", "const")
+_Graph = TypeVar("_Graph")
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,32 @@ def checked_fst(fst: ArcFst, name: str) -> ArcFst:
     if not 0 <= fst.start < fst.states:
         raise FormatError(f"{name}: the graph is empty")
     return fst
+
+
+def with_graphs(
+    inputs: Utterances,
+    graphs: str,
+    features: str,
+    absent: str,
+    made_of: Callable[[str, Fst], _Graph | None],
+    waiting: list[_Graph],
+) -> Iterator[Utterance]:
+    """The utterances of a table of graphs; the graph of each is appended to `waiting`.
+
+    Args:
+        absent: what is said of an utterance without features, with `{}` for its key.
+        made_of: makes the graph of an utterance; None where it has told why there is none.
+    """
+    table = RandomAccessTable(features, "matrix")
+    for key, fst in read_table(graphs, "fst"):
+        matrix = table.get(key)
+        if matrix is None:
+            inputs.fail(absent.format(key))
+        elif (graph := made_of(key, fst)) is not None:
+            utterance = inputs.utterance(key, matrix)
+            if utterance is not None:
+                waiting.append(graph)
+                yield utterance
 
 
 class SpokenWords:

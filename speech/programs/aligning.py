@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,17 +17,18 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError, RunError
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.files.transition_model import TransitionModel
-from ...nnet3.inference.chunks import ChunkComputer, Utterance
+from ...nnet3.fst.fst import Fst
+from ...nnet3.inference.chunks import ChunkComputer
 from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
 from ...nnet3.programs.base.passes import chosen_passes, optimization_options
 from ...nnet3.programs.base.program import Option, program
 from ...nnet3.programs.compute import CHUNKS, IVECTORS, Utterances, chunked, tell_chunk
-from ...nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
+from ...nnet3.tables.tables import TableWriter
 from ..fst.arcs import ARC, ArcFst
 from ..fst.graph import StaticGraph
 from ..search.decoder import BestPath, Decoder
 from ..search.options import SearchOptions
-from .acoustic_model import AcousticModel
+from .acoustic_model import AcousticModel, with_graphs
 
 _SCALE = 0.1  # Kaldi's acoustic scale where it aligns
 _MIN_ACTIVE = 20  # of Kaldi's FasterDecoder
@@ -85,7 +85,15 @@ def nnet3_align_compiled(
     with contextlib.ExitStack() as stack:
         made = _Outputs(options, stack, alignments, scores)
         aligning = _Aligning(options, acoustic, made)
-        found = _with_graphs(inputs, graphs, features, waiting)
+
+        def not_empty(key: str, fst: Fst) -> ArcFst | None:
+            if 0 <= fst.start < fst.states:
+                return ArcFst.of(fst)
+            inputs.fail(f"Empty decoding graph for {key}")
+            return None
+
+        absent = "No features for utterance {}"
+        found = with_graphs(inputs, graphs, features, absent, not_empty, waiting)
         for key, matrix in computer.compute_all(found):
             fst = with_costs(waiting.pop(0), costs, f"{graphs}: {key}")
             aligning.utterance(key, looped(fst) if options.careful else fst, matrix)
@@ -163,22 +171,6 @@ def looped(fst: ArcFst) -> ArcFst:
     final = np.full(2 * states + 1, np.inf, np.float32)
     final[-1] = 0
     return ArcFst(fst.start, final, begin, arcs[order])
-
-
-def _with_graphs(
-    inputs: Utterances, graphs: str, features: str, waiting: list[ArcFst]
-) -> Iterator[Utterance]:
-    """The utterances of a table of graphs; the graph of each is appended to `waiting`."""
-    table = RandomAccessTable(features, "matrix")
-    for key, fst in read_table(graphs, "fst"):
-        matrix = table.get(key)
-        if matrix is None:
-            inputs.fail(f"No features for utterance {key}")
-        elif not 0 <= fst.start < fst.states:
-            inputs.fail(f"Empty decoding graph for {key}")
-        elif (utterance := inputs.utterance(key, matrix)) is not None:
-            waiting.append(ArcFst.of(fst))
-            yield utterance
 
 
 class _Outputs:

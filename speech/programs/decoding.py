@@ -16,20 +16,21 @@ import click
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...nnet3.inference.chunks import ChunkComputer, Utterance
+from ...nnet3.fst.fst import Fst
+from ...nnet3.inference.chunks import ChunkComputer
 from ...nnet3.lattices.lattice import CompactLattice
 from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
 from ...nnet3.programs.base.passes import chosen_passes, optimization_options
 from ...nnet3.programs.base.program import Option, program
 from ...nnet3.programs.compute import CHUNKS, IVECTORS, Utterances, chunked, tell_chunk
 from ...nnet3.tables.specifiers import is_specifier
-from ...nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
+from ...nnet3.tables.tables import TableWriter
 from ..fst.arcs import ArcFst
 from ..fst.graph import StaticGraph
 from ..lattice.plain import from_raw, to_lattice
 from ..search.decoder import BestPath, Decoder
 from ..search.raw_lattice import RawLattice, raw_lattice
-from .acoustic_model import AcousticModel, SpokenWords, checked_fst, read_graph
+from .acoustic_model import AcousticModel, SpokenWords, checked_fst, read_graph, with_graphs
 from .decoder_options import DECODER, SYMBOLS, determinise_options, search_options
 from .whole_lattices import determinised_lattice
 
@@ -91,27 +92,16 @@ def nnet3_latgen_faster(
                 decoding.utterance(key, decoder, matrix)
         else:
             waiting: list[StaticGraph] = []
-            found = _with_graphs(inputs, graphs, features, waiting)
+
+            def static(key: str, fst: Fst) -> StaticGraph:
+                return StaticGraph.of(checked_fst(ArcFst.of(fst), f"{graphs}: {key}"))
+
+            absent = "Not decoding utterance {} because no features available."
+            found = with_graphs(inputs, graphs, features, absent, static, waiting)
             for key, matrix in computer.compute_all(found):
                 graph = acoustic.checked(waiting.pop(0), f"{graphs}: {key}")
                 decoding.utterance(key, decoding.decoder(graph), matrix)
     decoding.tell(time.perf_counter() - start, inputs.failed)
-
-
-def _with_graphs(
-    inputs: Utterances, graphs: str, features: str, waiting: list[StaticGraph]
-) -> Iterator[Utterance]:
-    """The utterances of a table of graphs; the graph of each is appended to `waiting`."""
-    table = RandomAccessTable(features, "matrix")
-    for key, fst in read_table(graphs, "fst"):
-        matrix = table.get(key)
-        if matrix is None:
-            inputs.fail(f"Not decoding utterance {key} because no features available.")
-            continue
-        utterance = inputs.utterance(key, matrix)
-        if utterance is not None:
-            waiting.append(StaticGraph.of(checked_fst(ArcFst.of(fst), f"{graphs}: {key}")))
-            yield utterance
 
 
 class _Outputs:

@@ -70,7 +70,7 @@ class _Job:
     help="kaldi: a recording is one utterance, as in Kaldi's offline programs; vosk: as in Vosk.",
 )
 @click.option(
-    "--dither", type=float, help="Noise added to samples, in place of the model's; 0: none."
+    "--dither", type=float, help="Noise added to all samples, in place of the model's; 0: none."
 )
 def transcribe(
     model: str,

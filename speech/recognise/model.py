@@ -19,6 +19,7 @@ from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.lattices.transition_ids import TransitionIds
 from ..features.computers import Fbank, Mfcc
+from ..features.options import config_lines
 from ..fst.graph_folder import load_graph
 from ..fst.words import Words
 from ..ivector.model import IvectorModel
@@ -78,7 +79,9 @@ class Model:
             one folder.
         model_name, lang: in place of the path: the name of a folder, or its language, among those
             of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
-        dither: noise that is added to the samples, in place of what mfcc.conf says.
+        dither: noise that is added to the samples, in place of what mfcc.conf says. Where neither
+            says a word, only frames without a signal get Kaldi's noise of 1: what is heard does not
+            hang on random numbers then.
 
     Attributes:
         path: the folder. config: see `ModelConfig`. transitions: of the network's model.
@@ -193,9 +196,11 @@ class Model:
         for name, kind in ((layout.mfcc, Mfcc), (layout.fbank, Fbank)):
             if not (self.path / name).is_file():
                 continue
-            options = kind(config=str(self.path / name)).options
+            config = str(self.path / name)
+            told = dither is not None or any(each == "dither" for each, *_ in config_lines(config))
             # Vosk allows it, whatever the file says.
-            made = kind(replace(options, allow_downsample=True, **changed))
+            options = replace(kind(config=config).options, allow_downsample=True, **changed)
+            made = kind(options, dither_still=not told)
             if made.dim != self.network.input_dim:
                 raise FormatError(
                     f"{self.path / name}: {made.dim} features, but the network of"

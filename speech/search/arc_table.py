@@ -1,106 +1,103 @@
-"""Arcs of graph states as arrays, for the search in NumPy: of static graphs, or made lazily."""
+"""What one search knows of a graph's states: the order in which it met them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..fst.arcs import ARC
-from ..fst.composition import STATE, Composition
-from ..fst.graph import Graph, StaticGraph
+from ..fst.arcs import spread
+from ..fst.graph import Graph
+from .composed_arcs import StaticArcs, arcs_of
 
 
 class ArcTable:
-    """Where the arcs of states lie: those with an input label first, then the epsilons.
+    """States by rows, and numbers by which Kaldi's hash of tokens sorts them.
+
+    Rows are as they come, and hang on what other decoders did. Numbers are given in the order in
+    which a search that takes one state after the other meets them, see `visit`. In a static graph
+    both are the same.
+
+    Args:
+        graph: to search. most: composed arcs that are kept, of those that are there already.
 
     Attributes:
-        arcs: `ARC`; grows while a lazy graph is searched.
-        begin, emitting, epsilons: int64, [states]: of each state, where its arcs begin (-1: not
-            made yet) and how many there are of either sort.
+        arcs: of rows. numbers: of rows, [rows]; -1: none yet.
+        scratch: int32, [rows]: for whoever needs it for a moment.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self._composition: Composition | None = None
-        if isinstance(graph, StaticGraph):
-            self.arcs = graph.fst.arcs
-            self.begin = graph.fst.begin[:-1]
-            self.emitting = graph.emitting.astype(np.int64)
-            self.epsilons = np.diff(graph.fst.begin) - self.emitting
-            self._final, self._start = graph.fst.final, graph.fst.start
-        else:
-            self._composition = Composition(graph)
-            self._clear()
+    def __init__(self, graph: Graph, most: int) -> None:
+        self._graph = graph
+        self.arcs = arcs_of(graph, most)
+        self._static = isinstance(self.arcs, StaticArcs)
+        self._clear()
 
     def _clear(self) -> None:
-        self.arcs = np.empty(1 << 12, ARC)
-        self.begin = np.full(1 << 12, -1, np.int64)
-        self.emitting, self.epsilons = np.zeros((2, 1 << 12), np.int64)
-        self._used = 0
-        self._tuples = np.empty(1 << 12, STATE)
-        self._numbers: dict[tuple[int, int, int, int, float], int] = {}
-
-    @property
-    def used(self) -> int:
-        """How many arcs were composed."""
-        return 0 if self._composition is None else self._used
+        rows = self.arcs.rows
+        self.scratch = np.empty(rows, np.int32)
+        self.numbers = np.arange(rows) if self._static else np.full(rows, -1)
+        self._visited = np.zeros(rows, bool)
+        self._numbered = self._used = 0
 
     def start(self) -> int:
-        """The start state."""
-        if self._composition is None:
-            return self._start
-        return int(self._numbered(self._composition.start())[0])
+        """The start state's row."""
+        row = self.arcs.start()
+        self._number(np.array([row]))
+        return row
 
-    def _numbered(self, states: np.ndarray) -> np.ndarray:
-        """The numbers of composed states; new ones are put behind the others."""
-        numbers, count = self._numbers, len(self._numbers)
-        found = np.array(
-            [numbers.setdefault(state, len(numbers)) for state in states.tolist()], np.int32
-        )
-        if len(numbers) > count:
-            new, first = np.unique(found, return_index=True)
-            first = first[new >= count]  # in the order of their numbers
-            if len(numbers) > len(self._tuples):
-                more = max(len(numbers), 2 * len(self._tuples)) - len(self._tuples)
-                self._tuples = np.concatenate([self._tuples, np.empty(more, STATE)])
-                self.begin = np.concatenate([self.begin, np.full(more, -1, np.int64)])
-                self.emitting = np.concatenate([self.emitting, np.zeros(more, np.int64)])
-                self.epsilons = np.concatenate([self.epsilons, np.zeros(more, np.int64)])
-            self._tuples[count : len(numbers)] = states[first]
-        return found
+    def make(self, rows: np.ndarray) -> None:
+        """Make the arcs of rows that have none yet; each is given once."""
+        self.arcs.make(rows)
+        self._widen()
 
-    def make(self, states: np.ndarray) -> None:
-        """Make the arcs of states that have none yet."""
-        if self._composition is None:
+    def visit(self, rows: np.ndarray) -> None:
+        """Number the states that the arcs of rows lead to, row by row; each is given once."""
+        arcs = self.arcs
+        if isinstance(arcs, StaticArcs):
             return
-        new, first = np.unique(states[self.begin[states] < 0], return_index=True)
-        new = new[np.argsort(first)]  # in the order in which they are met
-        if not len(new):
-            return
-        made = self._composition.arcs(self._tuples[new])
-        target = self._numbered(made["target"])
-        end = self._used + len(made)
-        if end > len(self.arcs):
-            self.arcs = np.concatenate([self.arcs, np.empty(end, ARC)])
-        arcs = self.arcs[self._used : end]
-        for name in ("ilabel", "olabel", "weight"):
-            arcs[name] = made[name]
-        arcs["nextstate"] = target
-        counts = np.bincount(made["state"], minlength=len(new))
-        self.emitting[new] = np.bincount(made["state"][made["ilabel"] > 0], minlength=len(new))
-        self.epsilons[new] = counts - self.emitting[new]
-        self.begin[new] = self._used + np.cumsum(counts) - counts
-        self._used = end
+        new = rows[~self._visited[rows]]
+        if len(new):
+            self._visited[new] = True
+            self.make(new)
+            counts = arcs.emitting[new] + arcs.epsilons[new]
+            self._used += int(counts.sum())
+            self._number(arcs.met[spread(arcs.begin[new], counts)[1]])
 
-    def finals(self, states: np.ndarray) -> np.ndarray:
-        """Costs of ending in states, float32."""
-        if self._composition is None:
-            return self._final[states]
-        return self._composition.finals(self._tuples[states])
+    def shrink(self, rows: np.ndarray, most: int) -> np.ndarray:
+        """Forget all states but these where more than `most` arcs were met.
 
-    def shrink(self, states: np.ndarray) -> np.ndarray:
-        """Forget all arcs, and all states but these; their new numbers."""
-        if self._composition is None:
-            return states
-        kept = self._tuples[states]
+        Returns:
+            Their new rows, numbered in this order.
+        """
+        old = self.arcs
+        if isinstance(old, StaticArcs) or self._used <= most:
+            return rows
+        self.arcs = new = arcs_of(self._graph, most)
+        if new is not old and not isinstance(new, StaticArcs):
+            rows = new.rows_of(*old.keys(rows))
         self._clear()
-        self._composition.forget()
-        return self._numbered(kept)
+        self._number(rows)
+        return rows
+
+    def _widen(self) -> None:
+        more = self.arcs.rows - len(self.numbers)
+        if more > 0:
+            self.scratch = np.empty(self.arcs.rows, np.int32)
+            self.numbers = np.concatenate([self.numbers, np.full(more, -1)])
+            self._visited = np.concatenate([self._visited, np.zeros(more, bool)])
+
+    def _number(self, rows: np.ndarray) -> None:
+        """Give the next numbers to those that have none, in this order."""
+        self._widen()
+        new = first_ones(rows[self.numbers[rows] < 0], self.numbers)
+        self.numbers[new] = np.arange(self._numbered, self._numbered + len(new))
+        self._numbered += len(new)
+
+
+def first_ones(values: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Each of some values once, in the order in which they come.
+
+    Args:
+        values: indexes of `room`, whose elements there are written over with nonsense.
+    """
+    places = np.arange(len(values))
+    room[values[::-1]] = places[::-1]
+    return values[room[values] == places]

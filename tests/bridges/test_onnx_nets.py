@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -339,6 +340,23 @@ def test_command(tmp_path):
     assert "m.onnx: 1 node, maximum error" in done.output and "on 4 inputs" in done.output
     done = CliRunner().invoke(main, ["to-onnx", saved, path, "--output", "nobody"])
     assert done.exit_code == 1 and "no variable 'nobody'" in done.output
+
+
+def test_command_without_a_runtime(tmp_path, monkeypatch):
+    """One line tells it, not a warning with a line of source as well."""
+    from click.testing import CliRunner
+
+    from opscope.python_api.cli.main import main
+
+    b = linear()
+    saved, path = str(tmp_path / "n.pb"), str(tmp_path / "m.onnx")
+    opscope.save(b, shaken(b), saved)
+    for name in ("onnxruntime", "onnx", "onnx.checker"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = CliRunner().invoke(main, ["to-onnx", saved, path, "--output", "y"])
+    assert done.exit_code == 0 and "m.onnx: 1 node, not checked: neither" in done.output
 
 
 def test_sequences_of_sequences_are_refused(tmp_path):

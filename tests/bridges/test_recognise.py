@@ -207,8 +207,13 @@ def test_lattices_of_htk(tmp_path):
 def test_unknown_files_say_what_was_looked_for(tmp_path):
     path = tmp_path / "text"
     path.write_text("hello\n")
-    with pytest.raises(FormatError, match=r"text: a file .* no known kind; looked for: .*NetDesc"):
+    with pytest.raises(
+        FormatError, match=r"(?s)text: a file .* no known kind; looked for:.*NetDesc"
+    ):
         opscope.open(path)
+    (tmp_path / "empty").touch()
+    with pytest.raises(FormatError, match="empty: the file is empty"):
+        opscope.open(tmp_path / "empty")
     with pytest.raises(FormatError, match="a folder that is of no known kind"):
         opscope.open(tmp_path)
     with pytest.raises(FormatError, match="No such file"):
@@ -217,6 +222,7 @@ def test_unknown_files_say_what_was_looked_for(tmp_path):
         opscope.open(3)  # type: ignore[arg-type]
     result = CliRunner().invoke(main, ["open", str(path)])
     assert result.exit_code == 1 and "looked for" in result.output
+    assert "[...]" not in result.output and "\n  Vosk model folder: " in result.output
 
 
 def test_objects_of_kaldi_that_are_not_read(tmp_path):

@@ -102,7 +102,11 @@ def wait_for(child: int, reader: int, signalled: tuple[int, float] | None = None
 
 
 class Sample(NamedTuple):
-    """What a process and those that it began do: processor time used, whether one wants to run."""
+    """What a process and those that it began do.
+
+    Attributes:
+        used: seconds of processor time. runnable: whether one wants to run, or is stopped.
+    """
 
     used: float
     runnable: bool
@@ -142,7 +146,7 @@ def sample(process: int) -> Sample:
         return Sample(used, runnable)
     for task in Path(f"/proc/{process}/task").glob("*"):
         try:
-            runnable |= (task / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"R", b"D")
+            runnable |= (task / "stat").read_bytes().rpartition(b")")[2].split()[0] in b"RDT"
             children = (task / "children").read_text().split()
         except OSError:  # it has just ended
             continue

@@ -21,6 +21,7 @@ from typing import Any
 
 from opscope.framework.base.errors import OpscopeError
 
+from .child import sample
 from .readers.mutate import Mutation, damaged
 
 SECONDS = 2.0
@@ -28,7 +29,11 @@ MEMORY = 1 << 30
 KINDS = ("foreign", "slow", "memory", "crash")
 _LINE = 2000  # characters of a line of an error, at most
 _TURN = 0.5  # seconds that are waited for a process at once
-_HANGS = 30.0  # seconds until a process that does not come back is ended
+_HANGS = 60.0  # seconds of sleep after which a process that does not come back is ended
+_BUSY = 60.0  # seconds of processor time, likewise
+_STARVED = 3600.0  # seconds after which one that may not run is ended, which is no find
+_LOOK = 5 * SECONDS  # seconds between two looks of a process at itself
+_IDLE = 0.02  # seconds of processor time between them, below which it sleeps
 # A process must not be forked while another thread holds a lock of the package, or has both ends of
 # a pipe.
 _FORKING = threading.Lock()
@@ -142,17 +147,19 @@ def campaign(
         last.unlink(missing_ok=True)
         name = f"{seed}/{target.name}/{found.rounds}"
         here, work = _started(target, seeds, left, time.monotonic() + seconds, name, last)
-        for told in _told_by(here, work, until.stopped):
+        watch = _Watch(work.pid)
+        for told in _told_by(here, work, watch, until.stopped):
             found.inputs += told[0]
             found.refused += told[1]
             for kind, what, data in told[2]:
                 found.note(kind, what, data)
             found.seconds = before + time.monotonic() - begin
             tell(found)
-        if work.exitcode and not until.stopped.is_set():
+        if work.exitcode and not until.stopped.is_set() and watch.late != "starved":
             found.inputs += 1
             code = work.exitcode
             what = signal.Signals(-code).name if code < 0 else f"exit {code}"
+            what = f"{what}, {watch.late}" if watch.late else what
             found.note("crash", what, last.read_bytes() if last.exists() else b"")
         found.seconds = before + time.monotonic() - begin
     tell(found)
@@ -170,20 +177,45 @@ def _started(*arguments: Any) -> tuple[Any, Any]:
     return here, work
 
 
-def _told_by(here: Any, work: Any, stopped: threading.Event) -> Iterator[Any]:
-    """What a process tells until it ends: by itself, because it hangs, or because all are told."""
-    waited = 0.0  # by turns, not by the clock: both processes may have been stopped for a while
+class _Watch:
+    """Tells why a process is late; time in which the machine does not let it run counts not."""
+
+    def __init__(self, process: int) -> None:
+        self._process, self.late = process, ""
+        self.told()
+
+    def told(self) -> None:
+        """It has told something: it begins anew."""
+        self._asleep = self._waited = 0.0
+        self._before = self._used = sample(self._process).used
+
+    def waited(self) -> None:
+        """A turn went by without a word: `late` says why it is late, if it is."""
+        now = sample(self._process)
+        awake = now.runnable or now.used != self._used
+        self._asleep = 0.0 if awake else self._asleep + _TURN
+        self._used, self._waited = now.used, self._waited + _TURN
+        if now.used - self._before > _BUSY:
+            self.late = f"over {_BUSY:g} s of processor time"
+        elif self._asleep > _HANGS:
+            self.late = f"asleep for {_HANGS:g} s"
+        elif self._waited > _STARVED:
+            self.late = "starved"
+
+
+def _told_by(here: Any, work: Any, watch: _Watch, stopped: threading.Event) -> Iterator[Any]:
+    """What a process tells until it ends: by itself, because it is late, or because all told."""
     while True:
-        if stopped.is_set() or waited > _HANGS:
+        if stopped.is_set() or watch.late:
             work.kill()
         elif not here.poll(_TURN):
-            waited += _TURN
+            watch.waited()
             continue
         try:
             yield here.recv()
         except (EOFError, OSError):  # it ended, maybe in the middle of a word
             break
-        waited = 0.0
+        watch.told()
     here.close()
     work.join()
 
@@ -281,9 +313,9 @@ def held_to_limits() -> Iterator[None]:
     """Within the block a process that takes much memory or time gets an exception."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
-    handler = signal.signal(signal.SIGALRM, _alarm)
+    handler = signal.signal(signal.SIGALRM, _Alarm())
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, before[1]))
-    signal.setitimer(signal.ITIMER_REAL, 5 * SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
     try:
         yield
     finally:
@@ -292,8 +324,20 @@ def held_to_limits() -> Iterator[None]:
         signal.signal(signal.SIGALRM, handler)
 
 
-def _alarm(*_: object) -> None:
-    raise _TooLongError
+class _Alarm:
+    """Ends a reading that computes for too long or sleeps, and none that the machine lets wait."""
+
+    def __init__(self) -> None:
+        self._begin = self._seen = time.process_time()
+        self._idle = 0
+
+    def __call__(self, *_: object) -> None:
+        now = time.process_time()
+        # One look without work may be that of a process that was stopped.
+        self._idle = self._idle + 1 if now - self._seen < _IDLE else 0
+        self._seen = now
+        if now - self._begin > SECONDS or self._idle > 1:
+            raise _TooLongError
 
 
 def _place(error: BaseException) -> str:

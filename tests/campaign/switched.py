@@ -45,6 +45,7 @@ _VARIABLES = {  # a switch: its variable, the value that is on, and the one that
     "whole sequences": ("OPSCOPE_RECURRENT", "fast", "steps"),
     "rows": ("OPSCOPE_ROWS", "1", "0"),
     "amx": ("OPSCOPE_AMX", "1", "0"),
+    "keep packed": ("OPSCOPE_KEEP_PACKED", "1", "0"),
 }
 _LIBRARIES = ("packed", "direct", "mkl", "blas")
 _THREADS = 2

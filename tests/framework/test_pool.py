@@ -109,6 +109,29 @@ def test_little_work_runs_alone(several: int) -> None:
     assert counted.parts == 1
 
 
+def test_sleeping_threads_are_woken_for_enough_work(several: int) -> None:
+    counted = Counted(1, work=pool.WAKE_WORK // 4)
+    long = Counted(1, work=pool.WAKE_WORK)
+    for _ in range(300):
+        long.run()
+        if long.parts > 1:
+            break
+    assert long.parts > 1
+    alone = 0
+    for _ in range(5):
+        time.sleep(0.05)  # the threads sleep
+        counted.run()
+        alone += counted.parts == 1
+    assert alone, "a thread is woken for too little"
+    time.sleep(0.05)
+    for _ in range(3000):  # one after another they are enough
+        counted.run()
+        if counted.parts > 1:
+            break
+    assert counted.parts > 1, "no thread is woken for many short lists"
+    check(counted)
+
+
 def test_one_thread_runs_alone() -> None:
     with threads.threads_set(1):
         counted = Counted(3)

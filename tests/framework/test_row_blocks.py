@@ -106,8 +106,8 @@ def test_random_nets(seed, libraries, monkeypatch):
 def test_forward_is_joined(monkeypatch):
     monkeypatch.setenv("OPSCOPE_ROWS", "1")
     b = opscope.NetBuilder("n")
-    hidden = b.fc(b.input("x", [-1, 96]), size=480, activation="relu")
-    out = b.fc(hidden, size=480, activation="tanh")
+    hidden = b.fc(b.input("x", [-1, 96]), size=384, activation="relu")
+    out = b.fc(hidden, size=384, activation="tanh")
     scope = opscope.Scope()
     b.initialize(scope)
     x = np.random.default_rng(0).standard_normal((1000, 96)).astype(np.float32)

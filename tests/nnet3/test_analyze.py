@@ -66,7 +66,7 @@ def test_an_analysis_that_is_handed_on_is_that_of_the_result(seed):
         left = [n for n in range(len(known.commands)) if n not in known.dropped]
         place = dict(zip(left, range(len(left)), strict=True))
         for matrix in range(1, len(computation.matrices)):
-            uses = [(place[number], s, mode) for number, s, mode in known.of_matrix[matrix]]
+            uses = [(place[number], mode, s) for number, mode, s in known.of_matrix[matrix]]
             assert [number for number, _, _ in uses] == sorted(number for number, _, _ in uses)
             assert sorted(uses) == sorted(wanted.of_matrix[matrix])
         there = {s.matrix for s in computation.submatrices}

@@ -139,7 +139,8 @@ def deep_tree(width):
     return ContextDependency(width, 0, tree)
 
 
-def test_a_tree_with_endless_windows():
+def test_a_tree_with_endless_windows(monkeypatch):
+    monkeypatch.setenv("OPSCOPE_LIMITS", "alternatives=20000")
     with pytest.raises(FormatError, match=r"windows of phones.*alternatives=NUMBER"):
         new_transition_model(deep_tree(40), Reader(TOPOLOGY, binary=False))
 

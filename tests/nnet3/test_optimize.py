@@ -68,6 +68,28 @@ def types(computation):
     return [command.type for command in computation.commands]
 
 
+@pytest.mark.parametrize("text", [TDNN, RNN])
+def test_passes_change_commands_of_the_computation_that_owns_them_alone(text):
+    def told(commands):
+        return [str(command) for command in commands]
+
+    _, computation = compiled(text)
+    given, before = list(computation.commands), told(computation.commands)
+    made = optimize(computation, OptimizeOptions())
+    assert computation.commands == given and told(given) == before
+    assert {id(command) for command in given}.isdisjoint(map(id, made.commands))
+    computation.owns = True
+    in_place = optimize(computation, OptimizeOptions())
+    assert told(in_place.commands) == told(made.commands)
+    assert not {id(command) for command in given}.isdisjoint(map(id, in_place.commands))
+    assert told(given) != before
+
+
+def test_a_computation_that_is_handed_out_owns_no_commands():
+    nnet, request = Nnet.from_config_text(RNN, 5), ComputationRequest.parse(REQUEST)
+    assert not compile_computation(nnet, request).owns
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_nets_with_and_without_each_pass(seed):
     nnet = random_net(seed)

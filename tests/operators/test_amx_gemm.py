@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ctypes import CFUNCTYPE, c_int64, c_void_p
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from opscope.framework.fusion import team
-from opscope.operators.backends import amx_gemm, packed_gemm
+from opscope.operators.backends import amx_gemm, packed_gemm, parts
 from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(
@@ -27,10 +28,14 @@ def in_threads(task: team.ParallelTask, threads: int) -> None:
             call(argument, thread, threads)
 
 
+def bound(prepared: team.Prepared, *given: Any, **how: Any) -> Any:
+    return parts.by_task(partial(packed_gemm.task, prepared), matmul.product)(*given, **how)
+
+
 def product(a: Any, b: Any, out: Any, threads: int = 1, **how: Any) -> None:
     prepared = team.Prepared()
     prepared.declare([b])
-    call = packed_gemm.product(prepared, matmul.product, np, a, b, out, **how)
+    call = bound(prepared, np, a, b, out, **how)
     for packing in prepared.calls():
         in_threads(team.task_of(packing), threads)
     in_threads(team.task_of(call), threads)
@@ -93,7 +98,7 @@ def test_tiny_numbers(where: str, turned: tuple[bool, bool]) -> None:
 def test_products_of_several_blocks() -> None:
     a, b = factors(100, 256, 700, (True, False))
     out = np.full((100, 256), 7, "f4")
-    call = packed_gemm.product(team.Prepared(), matmul.product, np, a, b, out)
+    call = bound(team.Prepared(), np, a, b, out)
     call()
     np.testing.assert_allclose(out, a.astype("f8") @ b, rtol=0, atol=1e-4)
 
@@ -104,7 +109,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     def uses_tiles() -> bool:
         prepared = team.Prepared()
         prepared.declare([b])
-        packed_gemm.product(prepared, matmul.product, np, a, b, np.zeros((64, 64), "f4"))
+        bound(prepared, np, a, b, np.zeros((64, 64), "f4"))
         return team.task_of(prepared.calls()[0]).items[0][0] == amx_gemm.library().address(
             "pack_amx"
         )

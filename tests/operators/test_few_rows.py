@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,12 @@ from matrix_layouts import LAYOUTS, check_layouts
 from opscope import NetBuilder, Scope
 from opscope.framework.base.cpu import threads
 from opscope.framework.fusion import team
-from opscope.operators.backends import few_rows
+from opscope.operators.backends import few_rows, parts
 from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
 
-product = partial(few_rows.product, matmul.product)
+product = parts.by_task(few_rows.task, matmul.product)
 
 
 @pytest.mark.parametrize("layout_b", LAYOUTS)
@@ -55,8 +54,9 @@ def test_equal_for_every_number_of_threads(
 
 def test_it_serves_and_can_be_switched_off(monkeypatch: Any) -> None:
     served = []
-    real = few_rows.product
-    monkeypatch.setattr(few_rows, "product", lambda *a, **k: served.append(1) or real(*a, **k))
+    real = few_rows.task
+    monkeypatch.setattr(few_rows, "task", lambda *a: served.append(1) or real(*a))
+    monkeypatch.setenv("OPSCOPE_KEEP_PACKED", "0")
     results = []
     for libraries in ("native,mkl,blas,xp", "mkl,blas,xp"):
         monkeypatch.setenv("OPSCOPE_LIBRARIES", libraries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,17 @@ import pytest
 
 from opscope.framework.fusion import team
 from opscope.operators.backends import packed_gemm as _packed_gemm
+from opscope.operators.backends import parts
 from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(
     team.library() is None or _packed_gemm.library() is None, reason="there is no C compiler"
 )
+
+
+def product(prepared: team.Prepared, *given: Any, **how: Any) -> Any:
+    return parts.by_task(partial(_packed_gemm.task, prepared), matmul.product)(*given, **how)
+
 
 SIZES = [(1, 1, 1), (3, 5, 2), (8, 48, 16), (9, 49, 7), (13, 70, 33), (64, 96, 40), (300, 33, 20)]
 
@@ -49,7 +56,7 @@ def test_products(sizes: tuple[int, int, int], dtype: Any, turned: bool, threads
         prepared = team.Prepared()
         prepared.declare([b])
         how = {"bias": bias} if start == "bias" else {"by": out} if start == "out" else {}
-        call = _packed_gemm.product(prepared, matmul.product, np, a, b, out, alpha=0.5, **how)
+        call = product(prepared, np, a, b, out, alpha=0.5, **how)
         for packing in prepared.calls():
             in_threads(team.task_of(packing), threads)
         in_threads(team.task_of(call), threads)
@@ -71,7 +78,7 @@ def test_large_products_in_blocks(start: str, turned: bool, threads: int, monkey
     out = rng.normal(size=(70, 41))
     before, prepared = out.copy(), team.Prepared()
     how = {"bias": bias} if start == "bias" else {"by": out} if start == "out" else {}
-    call = _packed_gemm.product(prepared, matmul.product, np, a, b, out, alpha=2.0, **how)
+    call = product(prepared, np, a, b, out, alpha=2.0, **how)
     in_threads(team.task_of(call), threads)
     added = {"nothing": 0, "bias": bias, "out": before}[start]
     np.testing.assert_allclose(out, 2 * (a @ b) + added, rtol=1e-12, atol=1e-12)
@@ -81,7 +88,7 @@ def test_large_products_in_blocks(start: str, turned: bool, threads: int, monkey
 def test_other_products_where_the_factor_may_change() -> None:
     a, b, out = np.ones((2, 3)), np.ones((3, 4)), np.empty((2, 4))
     prepared = team.Prepared()
-    call = _packed_gemm.product(prepared, matmul.product, np, a, b, out)
+    call = product(prepared, np, a, b, out)
     assert team.task_of(call) is None and not prepared.calls()
     call()
     assert (out == 3).all()
@@ -98,7 +105,8 @@ def test_other_products_where_memory_does_not_suit(unsuited: str) -> None:
         a, out = a[:0], out[:0]
     prepared = team.Prepared()
     prepared.declare([b])
-    call = _packed_gemm.product(prepared, lambda *given, **how: len, np, a, b, out)
+    serves = parts.by_task(partial(_packed_gemm.task, prepared), lambda *given, **how: len)
+    call = serves(np, a, b, out)
     assert call is len
 
 
@@ -106,9 +114,7 @@ def test_packed_once_for_all_who_ask() -> None:
     b, prepared = np.ones((3, 4)), team.Prepared()
     prepared.declare([b])
     for rows in (2, 5):
-        _packed_gemm.product(
-            prepared, matmul.product, np, np.ones((rows, 3)), b, np.empty((rows, 4))
-        )
+        product(prepared, np, np.ones((rows, 3)), b, np.empty((rows, 4)))
     assert len(prepared.calls()) == 1
 
 
@@ -117,7 +123,7 @@ def test_nan_and_infinity() -> None:
     a[1, 0], a[2, 1] = np.nan, np.inf
     prepared = team.Prepared()
     prepared.declare([b])
-    call = _packed_gemm.product(prepared, matmul.product, np, a, b, out)
+    call = product(prepared, np, a, b, out)
     for packing in prepared.calls():
         packing()
     call()

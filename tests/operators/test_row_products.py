@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opscope.framework.base.cpu import threads
 from opscope.framework.fusion import compiler, team
 from opscope.operators.backends import blas, mkl, parts, row_products, vector_products
 
@@ -123,3 +124,94 @@ class TestVectors:
             arrays = _arrays(m, k, n, np.float32, turned)
             how = parts.layouts(arrays)
             assert vector_products.task(arrays, how, (1.0, 0.0), None) is None
+
+
+class TestFewRows:
+    """Products of few rows with a matrix that lies in columns."""
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @pytest.mark.parametrize(
+        ("m", "k", "n"), [(2, 64, 768), (7, 97, 101), (12, 768, 64), (16, 220, 768), (15, 517, 333)]
+    )
+    def test_numbers(self, m, k, n, dtype, monkeypatch):
+        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+        monkeypatch.setattr(vector_products, "_SOME", 0)
+        a, b, out = _arrays(m, k, n, dtype, True)
+        begin, bias = out.copy(), np.arange(n, dtype=dtype)
+        how = parts.layouts((a, b, out))
+        for factors, row, wanted in (
+            ((1.0, 0.0), None, a.astype(float) @ b),
+            ((-0.5, 1.0), None, begin - 0.5 * (a.astype(float) @ b)),
+            ((1.0, 1.0), bias, bias + a.astype(float) @ b),
+        ):
+            out[:] = begin
+            task = vector_products.few_rows((a, b, out), how, factors, row)
+            assert task is not None
+            team.run_together([task])()
+            _close(out, wanted, k)
+
+    def test_part_of_wider_matrices(self, monkeypatch):
+        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+        rng = np.random.default_rng(0)
+        a = rng.standard_normal((30, 300)).astype(np.float32)[5:21, 3:103]
+        b = rng.standard_normal((500, 200)).astype(np.float32)[9:210, 11:111].T
+        out = np.zeros((16, 240), np.float32)[:, 7:208]
+        blas.product(np, a, b, out, bias=b[0])()
+        _close(out, a.astype(float) @ b + b[0], 100)
+        assert not out.base[:, :7].any() and not out.base[:, 208:].any()
+
+    def test_values_that_are_no_numbers_stay_where_they_are(self, monkeypatch):
+        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+        a, b, out = (np.abs(one) for one in _arrays(5, 101, 99, np.float32, True))
+        a[1, 100], a[2, 90], b[99, 7], b[0, 98] = np.inf, np.nan, np.inf, -np.inf
+        task = vector_products.few_rows((a, b, out), parts.layouts((a, b, out)), (1.0, 0.0), None)
+        team.run_together([task])()
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_allclose(out, a @ b, rtol=1e-5)
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_equal_for_every_number_of_threads(self, dtype, monkeypatch):
+        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+        monkeypatch.setattr(threads, "usable_cores", lambda: 3)
+        a, b, out = _arrays(16, 300, 1003, dtype, True)
+        found = []
+        with threads.threads_set(3):
+            for number in (1, 2, 3):
+                threads.POOL[0] = number
+                blas.product(np, a, b, out)()
+                found.append(out.copy())
+        _close(found[0], a.astype(float) @ b, 300)
+        assert all((one == found[0]).all() for one in found)
+
+    @pytest.mark.parametrize("product", [blas.product, mkl.product])
+    @pytest.mark.parametrize("sizes", [(3, 64, 256), (6, 512, 512)])
+    def test_switch(self, sizes, product, monkeypatch):
+        if product is mkl.product and mkl.library() is None:
+            pytest.skip("MKL is not installed")
+        a, b, out = _arrays(*sizes, np.float32, True)
+        served, results = [], []
+        real = vector_products.few_rows
+
+        def noted(*args):
+            task = real(*args)
+            served.append(task is not None)
+            return task
+
+        monkeypatch.setattr(vector_products, "few_rows", noted)
+        for switch in "01":
+            monkeypatch.setenv("OPSCOPE_VECTORS", switch)
+            product(np, a, b, out)()
+            results.append(out.copy())
+        by_mkl = sizes[1] == 512 and vector_products._rows(by_mkl=True) > 0
+        assert served == [False, product is blas.product or by_mkl]
+        np.testing.assert_allclose(*results, atol=2e-4)
+
+    @pytest.mark.parametrize(
+        ("m", "k", "n", "turned"),
+        [(1, 512, 512, True), (33, 512, 512, True), (6, 512, 512, False), (6, 768, 64, True)],
+    )
+    def test_declines(self, m, k, n, turned, monkeypatch):
+        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+        arrays = _arrays(m, k, n, np.float32, turned)
+        how = parts.layouts(arrays)
+        assert vector_products.few_rows(arrays, how, (1.0, 0.0), None) is None

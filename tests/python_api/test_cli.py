@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from opscope.framework.files import saved
 from opscope.framework.ir.registry import Slot, operator, unregister
 from opscope.framework.runtime.initialize import initialize
 from opscope.python_api.cli.files import number_or_text
-from opscope.python_api.cli.main import main
+from opscope.python_api.cli.main import commands, main
 from opscope.python_api.train.training import train
 from small_nets import classifier, data
 
@@ -487,3 +488,11 @@ def test_help_lists_programs_without_loading_them():
         check=True,
     )
     assert "nnet3-am-copy" in done.stdout and done.stdout.endswith("\n[]\n")
+
+
+def test_help_lists_every_command_once_by_what_it_is_for():
+    text = CliRunner().invoke(main, ["--help"]).output
+    groups = re.split(r"\n\n(?=\S)", text.strip())[2:]
+    assert groups[0].startswith("Look at nets") and groups[-1].startswith("Kaldi's programs, ")
+    listed = re.findall(r"^  (\S+)(?:  .*)?$", "\n".join(groups), re.MULTILINE)
+    assert sorted(listed) == sorted(commands())

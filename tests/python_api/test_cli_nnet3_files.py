@@ -198,5 +198,8 @@ def test_unknown_files(call):
     Path("notes").write_text("something else\n")
     said = call("show", "notes", code=1)
     assert "notes: neither a net nor a file of Kaldi's or CNTK's that is known" in said
+    Path("empty").touch()
+    assert "empty: the file is empty" in call("show", "empty", code=1)
+    assert "empty: the file is empty" in call("view", "empty", code=1)
     with pytest.raises(FormatError, match="nothing"):
         opscope.load_nnet("nothing")

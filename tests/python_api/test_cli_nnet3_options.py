@@ -104,7 +104,7 @@ def test_missing_config_option(call):
             "invalid option --binari=false (did you mean binary?)",
         ),
         (["--=3", "net.raw", "x"], "invalid option --=3"),
-        (["net.raw"], "nnet3-copy wants <nnet-in> <nnet-out>, but 1 of these"),
+        (["net.raw"], "nnet3-copy wants <nnet-in> <nnet-out>, but 1 of these is given"),
         (["net.raw", "x", "y"], "but 3 of these"),
         (["net.raw", "x", "--binary=false"], "--binary=false must stand before the file names"),
         (["--scale", "net.raw", "x"], "--scale= is no number"),
@@ -113,6 +113,22 @@ def test_missing_config_option(call):
 def test_wrong_command_line(call, args, part):
     refused(call("nnet3-copy", *args), part)
     assert not os.path.exists("x")
+
+
+def test_dimensions_that_differ_are_told_with_the_file(call):
+    config = (
+        "input-node name=input dim=4\n"
+        "component name=a type=AffineComponent input-dim=5 output-dim=3\n"
+        "component-node name=a component=a input=input\noutput-node name=output input=a\n"
+    )
+    with open("five.config", "w") as file:
+        file.write(config)
+    refused(call("nnet3-init", "five.config", "x"), "five.config: component-node 'a' reads input")
+    with open("five.config", "w") as file:
+        file.write(config.replace("Affine", "Afine"))
+    told = call("nnet3-init", "five.config", "x")
+    refused(told, "five.config:2: unknown component type 'AfineComponent'")
+    assert "five.config: five.config" not in str(told)
 
 
 @pytest.mark.parametrize("name", kaldi_programs())

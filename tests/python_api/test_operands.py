@@ -66,6 +66,8 @@ def test_names_of_other_libraries_are_understood():
     for theirs, ours in (("std", "reduce_std"), ("hardswish", "hard_swish"), ("clamp", "clip")):
         with pytest.raises(AttributeError, match=f"'{theirs}'; write b.{ours}"):
             getattr(NetBuilder(), theirs)
+    with pytest.raises(AttributeError, match=r"write b.net, and save all with opscope.save\(b, "):
+        NetBuilder().save()
 
 
 def test_arguments_of_other_libraries_are_understood():

@@ -179,6 +179,24 @@ def test_dither_has_a_seed():
     assert 0 < np.abs(made[0] - plain).mean() < 1.0
 
 
+def test_dither_of_still_frames_alone():
+    rng = np.random.default_rng(3)
+    samples = rng.normal(0, 50, 4800).astype(np.float32)
+    samples[1600:3200] = 7  # a constant is no signal, either
+    samples[2000:2400:3] += 1
+    some = Fbank(dither_still=True)
+    made = some.compute(samples)
+    every, none = Fbank().compute(samples), Fbank(dither=0.0).compute(samples)
+    still = np.array([np.ptp(samples[160 * i : 160 * i + 400]) <= 1 for i in range(len(made))])
+    assert 0 < still.sum() < len(made)
+    assert np.array_equal(made[still], every[still])
+    assert np.array_equal(made[~still], none[~still])
+    assert not np.array_equal(made[still], none[still])
+    stream = some.stream()
+    blocks = [stream.accept(samples[i : i + 700]) for i in range(0, len(samples), 700)]
+    assert np.array_equal(np.concatenate([*blocks, stream.finish()]), made)
+
+
 def test_dither_fills_a_silence():
     made = Fbank(dither=2.0).compute(np.zeros(16000))
     again = Fbank(dither=1.0).compute(np.zeros(16000))

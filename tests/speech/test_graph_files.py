@@ -31,6 +31,7 @@ from speech_graphs import (
     ngram_bytes,
     random_first,
     random_grammar,
+    text,
     vector_bytes,
 )
 
@@ -69,6 +70,29 @@ def test_files_hold_what_was_written(make) -> None:
     found = read(vector_bytes(fst, WORDS))
     assert found.symbols == WORDS
     assert_equal(found.fst, fst)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (text("uno") + struct.pack("<q", -1), r"a symbol, 'uno', has the label -1 \(byte 16\)"),
+        (text("uno") + struct.pack("<q", 9), r"a symbol, 'uno', has the label 9 \(byte 16\)"),
+        (text("uno")[:6], r"a symbol needs 3 bytes, the file has 2 more \(byte 20\)"),
+        (text("uno"), r"the label of a symbol needs 8 bytes, the file has 0 more \(byte 23\)"),
+        (struct.pack("<i", -2), r"a symbol of -2 bytes \(byte 16\)"),
+        (struct.pack("<i", 1 << 20), r"a symbol of 1048576 bytes \(byte 16\)"),
+        (b"", r"a symbol needs 4 bytes, the file has 0 more \(byte 16\)"),
+    ],
+)
+def test_damaged_symbols(rows: bytes, message: str) -> None:
+    whole = text("é") + struct.pack("<q", 8)
+    file = ByteFile(b"...\0" + whole[:2] + whole, "some.fst")
+    file.skip(6, "a beginning")
+    assert file.labelled_texts(1, 8, "a symbol") == {8: "é"} and not file.remaining
+    file = ByteFile(b".." + whole + rows, "some.fst")
+    file.skip(2, "a beginning")
+    with pytest.raises(FormatError, match=f"some.fst: {message}"):
+        file.labelled_texts(2, 8, "a symbol")
 
 
 @pytest.mark.parametrize("kind", ["vector", "const"])

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from ivector_models import DIM, IVECTOR, OFFSET, extractor, gaussians, matrix, write_model
+from opscope.framework.base.cpu.numpy_blas import controllers
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.fusion import small_products
+from opscope.framework.fusion.small_products import on_one_blas_thread
+from opscope.framework.fusion.team import one_blas_thread
 from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.speech import (
     AdaptationState,
@@ -350,3 +354,46 @@ def test_calls_that_do_not_go(model):
     other.stats.linear = other.stats.linear[:2]
     with pytest.raises(ShapeError, match="2 elements for a model of 4"):
         OnlineIvector(model, other)
+
+
+class Blas:
+    """A library as threadpoolctl tells of it."""
+
+    filepath = "no library"
+
+    def __init__(self) -> None:
+        self.number = 2
+
+    def get_num_threads(self) -> int:
+        return self.number
+
+    def set_num_threads(self, number: int) -> None:
+        self.number = number
+
+
+def test_products_have_one_thread_and_give_the_others_back() -> None:
+    """Threads of BLAS that wait awake would cost as much processor time again."""
+    if one_blas_thread() is None:
+        pytest.skip("nothing keeps NumPy's BLAS at one thread here")
+    (library,) = controllers()
+    before = library.get_num_threads()
+    library.set_num_threads(2)
+    try:
+        with on_one_blas_thread():
+            assert library.get_num_threads() == 1
+        assert library.get_num_threads() == 2
+    finally:
+        library.set_num_threads(before)
+
+
+def test_products_have_one_thread_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = small_products.Counted(library := Blas())
+    monkeypatch.setattr(small_products, "one_blas_thread", lambda: None)
+    monkeypatch.setattr(small_products, "_counted", lambda: counted)
+    with on_one_blas_thread():
+        with on_one_blas_thread():
+            assert library.number == 1
+        assert library.number == 1 and counted.threads(0) == 2
+        assert counted.threads(3) == 3  # somebody chooses another number meanwhile
+        assert library.number == 1
+    assert library.number == 3 and counted.threads(2) == 2 and library.number == 2

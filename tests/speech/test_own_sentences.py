@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,30 @@ from opscope.speech import KaldiRecognizer, Model
 from opscope.speech.search import compiled
 from own_sentences import CASES, QUICK, Case
 from speech_data import vosk_model
+from vosk_beside import vosk_beside
 
 pytestmark = pytest.mark.skipif(
     not compiled.available(), reason="no compiler: the search takes a minute"
 )
 
+IN_CI = ("slow", "telephone, noise", "grammar, noise")
+"""Where tests must be over in minutes: each case takes some four seconds, most of them Vosk's."""
+
+
+def cases(names: Iterable[str], in_ci: Callable[[Case], bool]) -> list[Any]:
+    """Cases as parameters, of which CI takes those of `IN_CI` for which that holds."""
+    found = []
+    for name in names:
+        left_out = bool(os.environ.get("CI")) and not (name in IN_CI and in_ci(CASES[name]))
+        marks = [pytest.mark.skipif(left_out, reason="CI takes a part of the signals")]
+        marks += [] if name in QUICK else [pytest.mark.slow]
+        found.append(pytest.param(name, marks=marks))
+    return found
+
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, Any]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Any, Any]]]:
     """Recogniser and model of ours and of Vosk's, without dither."""
-    vosk = pytest.importorskip("vosk")
-    vosk.SetLogLevel(-1)
     folder, source = tmp_path_factory.mktemp("vosk") / "model", vosk_model()
     folder.mkdir()
     for path in sorted(source.rglob("*")):
@@ -32,7 +47,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, Any]]:
     text = config.read_text()
     config.unlink()
     config.write_text(f"{text}\n--dither=0\n")
-    return [(KaldiRecognizer, Model(folder)), (vosk.KaldiRecognizer, vosk.Model(str(folder)))]
+    with vosk_beside() as vosk:
+        yield [(KaldiRecognizer, Model(folder)), (vosk.KaldiRecognizer, vosk.Model(str(folder)))]
 
 
 def heard(kind: Any, model: Any, case: Case, alternatives: int) -> tuple[list[dict], list[str]]:
@@ -52,12 +68,7 @@ def heard(kind: Any, model: Any, case: Case, alternatives: int) -> tuple[list[di
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-        for name, case in CASES.items()
-        if case.near
-    ],
+    "name", cases((n for n, case in CASES.items() if case.near), lambda case: True)
 )
 def test_words_times_and_confidences_are_vosks(name: str, both: list[tuple[Any, Any]]) -> None:
     (ours, our_partials), (theirs, their_partials) = (heard(*side, CASES[name], 0) for side in both)
@@ -71,8 +82,7 @@ def test_words_times_and_confidences_are_vosks(name: str, both: list[tuple[Any, 
     assert any(each["text"] for each in ours)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", cases(CASES, lambda case: not case.near))
 def test_best_paths_are_vosks(name: str, both: list[tuple[Any, Any]]) -> None:
     (ours, our_partials), (theirs, their_partials) = (heard(*side, CASES[name], 1) for side in both)
     assert our_partials == their_partials

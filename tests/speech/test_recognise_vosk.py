@@ -27,6 +27,7 @@ from opscope.speech import (
 )
 from opscope.speech.search import compiled
 from speech_data import SENTENCES, reference, vosk_model
+from vosk_beside import vosk_beside
 
 pytestmark = pytest.mark.skipif(
     not compiled.available(), reason="no compiler: the search takes a minute"
@@ -97,6 +98,24 @@ def test_words_times_and_confidences_are_vosks(name: str, kind: str, model: Mode
     assert all(each["result"] for each in found)
 
 
+def test_the_folder_as_it_comes_gives_the_words_of_vosk_without_dither() -> None:
+    """Nothing of what is heard hangs on random numbers, unless the folder asks for these."""
+    files = [str(reference(f"{name}.wav")) for name in SENTENCES]
+    found = CliRunner().invoke(main, ["transcribe", str(vosk_model()), *files])
+    assert found.exit_code == 0, found.output
+    for name in SENTENCES:
+        assert json.loads(reference(f"{name}.whole.json").read_text())[0]["text"] in found.output
+
+
+def test_digital_silence_is_dithered() -> None:
+    """Vosk gives these words behind zeros, in each run, with the dither that it has by default."""
+    audio = np.concatenate([np.zeros(32000, np.int16), samples("u1")])
+    words = {
+        dither: transcribe(audio, Model(vosk_model(), dither=dither)).text for dither in (0, 1)
+    }
+    assert transcribe(audio, Model(vosk_model())).text == words[1] != words[0]
+
+
 @pytest.mark.parametrize("name", SENTENCES)
 def test_alternatives_are_vosks(name: str, model: Model) -> None:
     recogniser = KaldiRecognizer(model, 16000)
@@ -136,17 +155,16 @@ def with_silences(rate: int) -> np.ndarray:
 
 @pytest.mark.parametrize("rate", [8000, 44100])
 def test_endpoints_rates_and_partial_results_beside_vosk(rate, folder, model) -> None:
-    vosk = pytest.importorskip("vosk")
-    vosk.SetLogLevel(-1)
     audio = with_silences(rate)
     both = []
-    for recogniser in (
-        KaldiRecognizer(model, rate),
-        vosk.KaldiRecognizer(vosk.Model(str(folder)), rate),
-    ):
-        recogniser.SetWords(True)
-        recogniser.SetMaxAlternatives(1)
-        both.append(results(recogniser, audio, rate // 2))
+    with vosk_beside() as vosk:
+        for recogniser in (
+            KaldiRecognizer(model, rate),
+            vosk.KaldiRecognizer(vosk.Model(str(folder)), rate),
+        ):
+            recogniser.SetWords(True)
+            recogniser.SetMaxAlternatives(1)
+            both.append(results(recogniser, audio, rate // 2))
     (ours, our_partials), (theirs, their_partials) = both
     for one, other in zip(ours, theirs, strict=True):
         (mine,), (wanted,) = one["alternatives"], other["alternatives"]
@@ -157,14 +175,13 @@ def test_endpoints_rates_and_partial_results_beside_vosk(rate, folder, model) ->
 
 
 def test_grammar_beside_vosk(folder: Path, model: Model) -> None:
-    vosk = pytest.importorskip("vosk")
-    vosk.SetLogLevel(-1)
     grammar = json.dumps(["오후 시 하죠", "아 유영 봐왔 으니"], ensure_ascii=False)
     audio = with_silences(16000)
     ours = KaldiRecognizer(model, 16000, grammar)
     found, partials = results(ours, audio, 8000)
-    beside = vosk.KaldiRecognizer(vosk.Model(str(folder)), 16000, grammar)
-    wanted, their_partials = results(beside, audio, 8000)
+    with vosk_beside() as vosk:
+        beside = vosk.KaldiRecognizer(vosk.Model(str(folder)), 16000, grammar)
+        wanted, their_partials = results(beside, audio, 8000)
     assert [each["text"] for each in found] == [each["text"] for each in wanted]
     assert partials == their_partials
     assert found[0]["text"] == "아 유영 봐왔 으니"

@@ -72,7 +72,7 @@ class CntkRun:
         }
         for var in self.inference.net.vars:
             held = net.scope.find(var.name)
-            if held is not None and held.array is not None and var.kind != INPUT:
+            if held is not None and held.inner is not None and var.kind != INPUT:
                 self.arrays[var.name] = held.numpy()
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

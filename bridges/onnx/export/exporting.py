@@ -281,7 +281,7 @@ def _run_of(net: Any, scope: Scope | None, export: Export) -> NetRun:
     arrays: dict[str, np.ndarray] = {}
     for var in persistent_vars(op_list):
         variable = held.find(var.name)
-        if variable is not None and variable.array is not None:
+        if variable is not None and variable.inner is not None:
             arrays[var.name] = variable.numpy()
     return OwnRun(form, arrays)
 
@@ -295,8 +295,8 @@ def _around(net: OpList, scope: Scope) -> OpList:
     made = OpList(net.name, ops=[node], metadata=dict(net.metadata))
     for name in dict.fromkeys(node.input_names()):
         held = scope.find(name)
-        if name not in links and held is not None and held.array is not None:
-            made.vars.append(make_var(name, held.array.shape, held.array.dtype, PARAMETER))
+        if name not in links and held is not None and held.inner is not None:
+            made.vars.append(make_var(name, held.inner.shape, held.inner.dtype, PARAMETER))
             continue
         var = inner.get(links.get(name) or memories.get(name) or name)
         if var is None or var.shape is None or var.dtype is None:

@@ -213,7 +213,9 @@ def graph_of(
             it was written and why; or an opset that cannot be written.
     """
     if not FIRST_OPSET <= opset <= LAST_OPSET:
-        raise ExportError(f"ONNX: opset {opset} cannot be written: {FIRST_OPSET} to {LAST_OPSET}")
+        raise ExportError(
+            f"ONNX: opset {opset} cannot be written: {FIRST_OPSET} to {LAST_OPSET} can"
+        )
     graph = Graph(name or inference.net.name or "net", opset)
     values = Values(graph, dict(inference.specs))
     externals = _externals(inference.operators)

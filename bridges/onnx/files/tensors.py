@@ -116,7 +116,7 @@ def to_array(tensor: pb.TensorProto, folder: str, what: str) -> np.ndarray:
     if packed:
         return _unpacked(np.frombuffer(data, np.uint8), dtype, count).reshape(dims)
     little = np.frombuffer(data, dtype.newbyteorder("<"))
-    return little.astype(dtype).reshape(dims)
+    return little.reshape(dims).astype(dtype)  # memory of its own, which scopes take as it is
 
 
 def _strings(tensor: pb.TensorProto, dims: tuple[int, ...], count: int, what: str) -> np.ndarray:

@@ -44,13 +44,13 @@ class Engine(Store):
         super().__init__(where, arrays, trained, states)
         self.scope = Scope()
         for name, array in self.parameters.items():
-            self.scope.var(name).bind(array)
+            self.scope.var(name).bind(array, own=array.flags.owndata)
         self.generator = np.random.default_rng()
         self._bodies: dict[int, tuple[Graph, Body]] = {}
 
     def current(self, name: str) -> np.ndarray:
-        """The value that a parameter has now."""
-        return self.scope.get(name).array
+        """The value that a parameter has now, to be read only."""
+        return self.scope.get(name).inner
 
     def value(self, name: str, env: Mapping[str, Any]) -> Any:
         """A value on the host."""
@@ -58,7 +58,7 @@ class Engine(Store):
             return env[name]
         if name in self.constants:
             return self.constants[name]
-        return self.current(name)
+        return self.scope.get(name).array
 
     def body(self, graph: Graph) -> Body:
         """What runs a graph inside a node."""

@@ -151,6 +151,9 @@ def lower_convolution(e: Emitter, node: Node) -> str:
         weight = e.shaped(node.inputs[0], (maps, *windows.kernel))
         x = _rows(e, data, dims(data))
         out = _convolve(e, x, weight, windows.stride[1:], padding, values["transpose"])
+        result = windows.shape if values["transpose"] else (maps, *windows.counts[1:])
+        if node.axis is not None and tuple(result) == dims(node):
+            return out  # as it is, and what follows may be computed with it
     elif values["transpose"]:
         out = _transposed(e, node, windows)
     else:
@@ -229,7 +232,8 @@ def _transposed(e: Emitter, node: Node, windows: Windows) -> str:
 def lower_pooling(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     windows = Windows(node, child.shape, node.shape)
-    return _whole(e, node, _pooled(e, child, windows, node.attributes["pool"] == "max"))
+    out, is_whole = _pooled(e, child, windows, node.attributes["pool"] == "max")
+    return out if is_whole and node.axis is not None else _whole(e, node, out)
 
 
 def _pool(e: Emitter, x: str, rank: int, attrs: dict[str, Any], largest: bool) -> str:
@@ -239,8 +243,9 @@ def _pool(e: Emitter, x: str, rank: int, attrs: dict[str, Any], largest: bool) -
     return e.op(f"avg_pool{rank}d", {"x": x}, {**attrs, "count_include_pad": False})
 
 
-def _pooled(e: Emitter, child: Node, windows: Windows, largest: bool) -> str:
-    """Axes in front that are not pooled count as channels."""
+def _pooled(e: Emitter, child: Node, windows: Windows, largest: bool) -> tuple[str, bool]:
+    """The result, and whether it has all axes; those in front that are not pooled count as
+    channels."""
     axes = zip(windows.kernel, windows.stride, windows.lower, strict=True)
     pooled = [number for number, axis in enumerate(axes) if axis != (1, 1, 0)]
     rank, first = len(windows.shape), min(pooled, default=len(windows.shape) - 1)
@@ -250,15 +255,16 @@ def _pooled(e: Emitter, child: Node, windows: Windows, largest: bool) -> str:
         x = _rows(e, child, (math.prod(windows.shape[:first]), *windows.shape[first:]))
         attrs = {"kernel": windows.kernel[first:], "stride": windows.stride[first:]}
         attrs["padding"] = (*before, *(max(n, 0) for n in after))
-        return _pool(e, x, rank - first, attrs, largest)
+        return _pool(e, x, rank - first, attrs, largest), first == 1
     flat = _rows(e, child, (math.prod(windows.shape),))
     if largest:
         columns = e.op("cntk.unfold", {"x": flat}, {**windows.attrs, "fill": -math.inf})
-        return e.op("reduce_max", {"x": columns}, {"axes": (2,)})
+        return e.op("reduce_max", {"x": columns}, {"axes": (2,)}), False
     columns = e.op("cntk.unfold", {"x": flat}, windows.attrs)
     total = e.op("reduce_sum", {"x": columns}, {"axes": (2,)})
     ones = e.op("cntk.unfold", {"x": e.constant(1.0, flat)}, windows.attrs)
-    return e.op("div", {"x": total, "y": e.op("reduce_sum", {"x": ones}, {"axes": (2,)})})
+    count = e.op("reduce_sum", {"x": ones}, {"axes": (2,)})
+    return e.op("div", {"x": total, "y": count}), False
 
 
 @lowers("MaxPooling", "AveragePooling")
@@ -297,6 +303,8 @@ def lower_batch_normalization(e: Emitter, node: Node) -> str:
     values, features = node.attributes, size(parameters[0])
     positions = size(data) // features
     shape = (features, positions) if positions > 1 else (features,)
+    if positions > 1 and dims(data)[0] == features:
+        shape = dims(data)  # an image stays one for what follows
     reads = dict(zip(("scale", "bias"), parameters, strict=False))
     inputs = {slot: e.shaped(child, (features,)) for slot, child in reads.items()}
     inputs["x"] = e.shaped(data, shape)

@@ -163,6 +163,10 @@ def _find_arena(
     arena: Arena | None = frame.scope.bound.get(key)
     if arena is None or not arena.serves(room, steps, fixed):
         if arena is not None and forward.arena is None:
-            room, steps = max(room, arena.room), max(steps, arena.steps)
+            room = max(room, arena.room)
+            if steps > arena.steps:  # with some more, so that batches which grow need few arenas
+                steps = max(steps, 2 * arena.steps)
+            else:
+                steps = arena.steps
         arena = frame.scope.bound[key] = Arena(frame.place, room, steps, fixed)
     return arena

@@ -8,12 +8,16 @@ from one for a read of what was just written to another; so they are shifted aga
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from ...base.settings import is_on
 from ...base.shape import ArraySpec
+from ...fusion import row_blocks, team
 
 _ALIGN, _SHIFT, _PAGE = 64, 576, 4096
 _LARGE = 1 << 15
@@ -83,3 +87,55 @@ def as_view(block: Any, spec: ArraySpec, *, channels_last: bool = False) -> Any:
         stored = block[:size].view(dtype).reshape(shape[0], *shape[2:], shape[1])
         return stored.transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
     return block[:size].view(dtype).reshape(shape)
+
+
+_bound = threading.local()
+
+
+class Panels:
+    """Memory for packed factors that the products of one frame share.
+
+    A product that packs a factor right before it multiplies needs the memory for no longer. A net
+    has hundreds of products, one after another: all of those that a frame binds get the same
+    memory. Those that may be done together, a block of rows after another, get memory in turn.
+    """
+
+    def __init__(self) -> None:
+        self._memory: list[Any] = [None] * (1 + row_blocks.MOST_ITEMS)
+        self._turn = 0
+
+    def take(self, size: int, *, in_turn: bool) -> Any:
+        """Memory for a product.
+
+        Args:
+            in_turn: not what any of the products has that were bound right before it, with which
+                it may be done in blocks of rows.
+        """
+        place = 0
+        if in_turn:
+            self._turn = self._turn % row_blocks.MOST_ITEMS + 1
+            place = self._turn
+        found = self._memory[place]
+        if found is None or found.nbytes < size:
+            found = self._memory[place] = team.aligned(size)
+        return found[:size]
+
+
+@contextmanager
+def shared_panels() -> Iterator[None]:
+    """While it lasts, products that this thread binds share memory: those of one frame."""
+    before = getattr(_bound, "panels", None)
+    _bound.panels = Panels() if is_on("OPSCOPE_REUSE") else None
+    try:
+        yield
+    finally:
+        _bound.panels = before
+
+
+def panel_memory(size: int, *, in_turn: bool = False) -> Any:
+    """Bytes for packed factors, which begin with a cache line; see `Panels.take`.
+
+    Where no frame is being bound they are the product's own.
+    """
+    panels: Panels | None = getattr(_bound, "panels", None)
+    return team.aligned(size) if panels is None else panels.take(size, in_turn=in_turn)

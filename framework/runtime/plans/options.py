@@ -20,6 +20,7 @@ _FLAGS = {
     "pieces": "OPSCOPE_PIECES",
     "vectors": "OPSCOPE_VECTORS",
     "amx": "OPSCOPE_AMX",
+    "keep": "OPSCOPE_KEEP_PACKED",
     "tails": "OPSCOPE_TAILS",
     "channels_last": "OPSCOPE_CHANNELS_LAST",
 }
@@ -43,6 +44,7 @@ class PlanOptions:
     pieces: bool = True
     vectors: bool = True
     amx: bool = True
+    keep: bool = True
     channels_last: bool = False
     tails: bool = False
     libraries: tuple[str, ...] = (REFERENCE,)

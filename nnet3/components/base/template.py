@@ -11,6 +11,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ....framework.ir.messages import attr_value
 from ....framework.ir.names import EMPTY, grad_name, state_name
 from ....framework.ir.op_list import Checked, OpNode
@@ -63,7 +65,11 @@ class _Indexed:
             return node
         attrs = dict(first.attrs)
         for name, _, spec in self._wanted:
-            attrs[name] = spec.check(given[name], node.type)
+            value = given[name]
+            if type(value) is np.ndarray and spec.is_free and spec.type == "tensor":
+                attrs[name] = value  # as the check would give it
+            else:
+                attrs[name] = spec.check(value, node.type)
         node.checked = first._replace(attrs=attrs)
         return node
 
@@ -139,8 +145,12 @@ class Template:
         names = self._pick([base[place] + field for place, field in self._names])
         role = self._role
         for op_type, inputs, outputs, attrs, checked, indexed in self._patterns:
-            read = {slot: names[which] for slot, which in inputs}
-            written = {slot: names[which] for slot, which in outputs}
+            read: dict[str, tuple[str, ...]] = {}  # loops, as this is done for each operator
+            for slot, which in inputs:
+                read[slot] = names[which]
+            written: dict[str, tuple[str, ...]] = {}
+            for slot, which in outputs:
+                written[slot] = names[which]
             node = OpNode(op_type, read, written, attrs, role, "", None, checked)
             ops.append(node if indexed is None else indexed.complete(node, indexes))
 

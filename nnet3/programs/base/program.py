@@ -168,7 +168,8 @@ class KaldiCommand(click.Command):
         if late:
             return f"{late[0]} must stand before the file names"
         form = " ".join(self.files)
-        return f"{self.name} wants {form}, but {len(files)} of these are given"
+        given = "1 of these is" if len(files) == 1 else f"{len(files)} of these are"
+        return f"{self.name} wants {form}, but {given} given"
 
     def _parse(self, arguments: Sequence[str]) -> tuple[SimpleNamespace, list[str]]:
         known = self.options | _STANDARD_BY_NAME

@@ -15,7 +15,8 @@ from opscope.cntk.base.mersenne import Mersenne64
 from opscope.framework.fusion import compiler, conversions, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
-from opscope.operators.backends import few_rows, rows
+from opscope.framework.runtime.plain_net import PlainNet
+from opscope.operators.backends import few_rows, parts, rows
 from opscope.operators.linear import matmul
 from rnn_layers import feed_for, layer_net, parameters
 from scalar_loops import loop_of
@@ -168,6 +169,39 @@ def convolution_prediction() -> Work:
     return _predicting(b, {"x": pictures}, "y")
 
 
+def folded_norms(dtype: str) -> Work:
+    """Convolutions with the batch norm behind them, which weights and bias take in."""
+    b = NetBuilder("norms", dtype)
+    x = b.relu(b.batch_norm(b.conv2d(b.input("x", [-1, 8, 16, 16]), 32, 3)))
+    b.batch_norm(b.conv2d(x, 32, 3), name="y")
+    rows = np.random.default_rng(17).normal(size=(16, 8, 16, 16)).astype(dtype)
+    return _predicting(b, {"x": rows}, "y")
+
+
+def blended_norms(dtype: str) -> Work:
+    """CNTK's batch norm, whose running statistics blend with those of the minibatch."""
+    net, rng = PlainNet(), np.random.default_rng(18)
+    slots = "x", "scale", "bias", "mean", "variance", "seen", "time", "blend"
+    writes = {name: name for name in ("out", "used_mean", "used_scale", "own_weight")}
+    after = {f"{name}_out": name for name in ("mean", "variance", "seen")}
+    net.add_op("cntk.batch_norm", {name: name for name in slots}, {**writes, **after})
+    net.add_backward_ops({"out": "slope"}, wrt=["x", "scale", "bias"])
+    feed = {name: rng.uniform(0.5, 1.5, 24).astype(dtype) for name in slots[1:5]}
+    feed |= {name: rng.normal(size=(20, 24, 90)).astype(dtype) for name in ("x", "slope")}
+    feed |= {
+        name: np.array([value]) for name, value in zip(slots[5:], (15.0, 40.0, 7.0), strict=True)
+    }
+    names = "out", "mean", "variance", "x@GRAD", "scale@GRAD", "bias@GRAD"
+
+    def run() -> Results:
+        scope = Scope()
+        scope.feed({name: value.copy() for name, value in feed.items()})
+        net.run(scope, OpContext(train=True, live_out=names))
+        return {name: np.array(scope.numpy(name)) for name in names}
+
+    return run
+
+
 def pictures(dtype: str) -> Work:
     """Poolings over one and two axes, and convolutions of so few filters that they are products."""
     b = NetBuilder("poolings", dtype)
@@ -185,20 +219,31 @@ def pictures(dtype: str) -> Work:
     return _training(b, feed)
 
 
-def one_product() -> Work:
-    """Matrices of which the second is packed for this product: too few rows for AMX."""
-    b = NetBuilder("product")
-    b.matmul(b.input("x", [64, 1024]), b.input("y", [1024, 528]), name="z")
+def few_products() -> Work:
+    """Products of few rows: with a matrix that is packed for them, and with one in columns."""
+    b = NetBuilder("products")
+    b.matmul(b.input("x", [48, 1024]), b.input("y", [1024, 528]), name="z")
+    b.matmul(
+        b.input("u", [8, 300], "float64"),
+        b.input("v", [400, 300], "float64"),
+        transpose_y=True,
+        name="w",
+    )
     rng = np.random.default_rng(16)
-    feed = {name: rng.normal(size=size).astype(np.float32) for name, size in _FACTORS.items()}
+    feed = {
+        **{name: rng.normal(size=size).astype(np.float32) for name, size in _FACTORS.items()},
+        "u": rng.normal(size=(8, 300)),
+        "v": rng.normal(size=(400, 300)),
+    }
 
     def run() -> Results:
-        return {"z": np.array(b.run(Scope(), feed=feed, fetch=["z"], need_backward=False)["z"])}
+        found = b.run(Scope(), feed=feed, fetch=["z", "w"], need_backward=False)
+        return {name: np.array(value) for name, value in found.items()}
 
     return run
 
 
-_FACTORS = {"x": (64, 1024), "y": (1024, 528)}
+_FACTORS = {"x": (48, 1024), "y": (1024, 528)}
 
 
 def stacks() -> Work:
@@ -372,7 +417,8 @@ def sums_of_columns() -> Work:
             rows.call(*rows.moments(*given, (sums[0], sums[1]), (0.5, 2.0)))()
             found[dtype.__name__] = sums
             found[f"few {dtype.__name__}"] = out = np.empty((1, 192), dtype)
-            few_rows.product(matmul.product, np, given[0][:1, :1].repeat(700, 1), given[1], out)()
+            product = parts.by_task(few_rows.task, matmul.product)
+            product(np, given[0][:1, :1].repeat(700, 1), given[1], out)()
         return found
 
     return run
@@ -401,7 +447,11 @@ WORKS: dict[str, Callable[[], Work]] = {
     "convolutions, double": partial(convolutions, "float64"),
     "pictures": partial(pictures, "float32"),
     "pictures, double": partial(pictures, "float64"),
-    "one product": one_product,
+    "few products": few_products,
+    "folded norms": partial(folded_norms, "float32"),
+    "folded norms, double": partial(folded_norms, "float64"),
+    "blended norms": partial(blended_norms, "float32"),
+    "blended norms, double": partial(blended_norms, "float64"),
     "stacks": stacks,
     "lstm loop": partial(loop, "lstm", "float32", bidirectional=True),
     "lstm loop, double": partial(loop, "lstm", "float64", peepholes=True),

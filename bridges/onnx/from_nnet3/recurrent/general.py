@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
-from typing import Any
 
-from .....nnet3.components.base.dependence import SAME
-from .....nnet3.graph.loops import IrregularError, Loop, Term, loop_of, order_of
+from .....nnet3.graph.loops import IrregularError, Loop, Term, loop_of, order_of, parts_of
 from .....nnet3.graph.topology import Topology
-from .....nnet3.graph.topology_node import FLAGS
+from .....nnet3.graph.units import Candidate
 from .....nnet3.language.descriptor import (
     BinarySumDescriptor,
     ConstantSumDescriptor,
@@ -67,20 +65,12 @@ def loop_in(topology: Topology, members: list[int]) -> Loop:
 
 def _general(topology: Topology, members: list[int]) -> GeneralLoop:
     inside = set(members)
-    parts: dict[int, list[list[Term]]] = {}
     instead: dict[Term, tuple[Term, ...]] = {}
-    for number in members:
-        node = topology.nodes[number]
-        if node.kind == "component":
-            if node.reads is not SAME or node.properties & FLAGS.REORDERS_INDEXES:
-                raise IrregularError(f"'{node.name}' does not compute row by row")
-        elif node.kind == "descriptor":
-            steps = topology.steps[number]
-            if steps is None:
-                raise IrregularError(f"'{node.name}' reads more than offsets")
-            places = iter(steps)
-            listed = node.expression().parts
-            parts[number] = [list(_terms(part, places, instead)) for part in listed]
+
+    def summands(part: SumDescriptor, places: Iterator[Candidate]) -> Iterator[Term]:
+        return _terms(part, places, instead)
+
+    parts = parts_of(topology, members, summands)
     stand_ins = [term for terms in instead.values() for term in terms]
     terms = [term for sums in parts.values() for part in sums for term in part] + stand_ins
     terms = [term for term in terms if term.node >= 0]
@@ -108,7 +98,9 @@ def _general(topology: Topology, members: list[int]) -> GeneralLoop:
     return GeneralLoop(order, unit, parts, states, outside, lags, instead)
 
 
-def _terms(part: SumDescriptor, places: Iterator[Any], instead: Any) -> Iterator[Term]:
+def _terms(
+    part: SumDescriptor, places: Iterator[Candidate], instead: dict[Term, tuple[Term, ...]]
+) -> Iterator[Term]:
     """The summands of a part of a descriptor; what stands for them goes into `instead`."""
     if isinstance(part, BinarySumDescriptor) and part.op == "Sum":
         yield from _terms(part.a, places, instead)

@@ -1,0 +1,154 @@
+"""Weights of nets that only predict, packed once for all runs, and again when they have changed.
+
+Products of some rows gain by a second factor that lies as they read it, convolutions by such
+filters; packing takes as long as they do. Nobody looks whether the numbers are the same: that takes
+as long as reading them. Instead a `Variable` counts what writes to its array: `set`, feeds, runs.
+Who asks for the array itself may write to it at any time: such a variable is `exposed`, and its
+weights are packed no more; neither are those of arrays that a caller shares.
+
+Frames of one scope, for batches of several sizes, share what was packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.python.cached import new_lock
+from ...base.scope import Scope, Variable
+from ...fusion.team import ParallelTask, run_together
+from ...ir.desc import FORWARD, INPUT
+from .plan import Plan
+
+_LEAST, _LEAST_FILTERS = 1 << 14, 1 << 8
+"""Elements of a matrix, and of filters, that are worth it."""
+_MOST = 1 << 26
+"""Bytes that are packed for a plan; what is more is multiplied as it lies."""
+
+
+class Packs:
+    """What was packed of one variable's array, for all frames that read it."""
+
+    def __init__(self, variable: Variable) -> None:
+        self._variable = variable
+        self._lock = new_lock()
+        self._made: dict[Any, tuple[Any, Callable[[], Any]]] = {}
+        self._stamp = variable.stamp
+
+    def get(self, key: Any, make: Callable[[], tuple[Any, ParallelTask]]) -> Any:
+        """The memory of a key, filled; for a new key `make` returns it with what fills it."""
+        with self._lock:
+            if key not in self._made:
+                memory, task = make()
+                fill = run_together([task])
+                fill()
+                self._made[key] = memory, fill
+            return self._made[key][0]
+
+    def refresh(self) -> None:
+        """Fill all memory again where the variable has changed."""
+        if self._stamp != self._variable.stamp:
+            with self._lock:
+                stamp = self._variable.stamp
+                if self._stamp == stamp:  # another thread was first
+                    return
+                for _, fill in self._made.values():
+                    fill()
+                self._stamp = stamp
+
+
+class Kept:
+    """The weights of a frame that may be packed.
+
+    Args:
+        variables: by name; their arrays are what products of the frame read.
+    """
+
+    def __init__(self, variables: Mapping[str, Variable]) -> None:
+        self._variables = dict(variables)
+        self._names = {one.inner.ctypes.data: name for name, one in variables.items()}
+        self._used: dict[str, Packs] = {}
+        self._bytes = 0
+
+    def holds(self, array: Any) -> bool:
+        """Whether an array is one of the weights, or a view that begins where they do."""
+        return type(array) is np.ndarray and array.ctypes.data in self._names
+
+    def get(
+        self, array: Any, how: Any, size: int, make: Callable[[], tuple[Any, ParallelTask]]
+    ) -> Any:
+        """The packed memory of weights, or of a view of them; None where it would be too much.
+
+        Args:
+            how: what else it hangs on. size: bytes that it takes.
+            make: returns the memory and the task that fills it.
+        """
+        name = self._names[array.ctypes.data]
+        if self._bytes + size > _MOST:
+            return None
+        self._bytes += size
+        variable = self._variables[name]
+        if variable.packs is None:
+            variable.packs = Packs(variable)
+        packs = self._used.setdefault(name, variable.packs)
+        return packs.get((array.shape, array.strides, how), make)
+
+    def expose(self, name: str) -> None:
+        """Note that somebody is given the array of a variable."""
+        if name in self._variables:
+            self._variables[name].exposed = True
+
+    def refresh(self) -> set[str]:
+        """Pack again what has changed.
+
+        Returns:
+            Names of weights that are kept no more, as somebody may hold their array: what reads
+            them is to be bound again.
+        """
+        exposed: set[str] = set()
+        for name, packs in self._used.items():
+            if self._variables[name].exposed:
+                exposed.add(name)
+            else:
+                packs.refresh()
+        for name in exposed:
+            variable = self._variables.pop(name)
+            variable.packs = None
+            del self._used[name], self._names[variable.inner.ctypes.data]
+        return exposed
+
+
+def written_variables(plan: Plan, scope: Scope) -> Sequence[Variable]:
+    """The variables from outside that a run writes to, as far as they are large."""
+    written = {name for step in plan.steps for op in step.operators for name in op.output_vars()}
+    views = {name: var.view.base for name, var in plan.declared.items() if var.view is not None}
+    written.update(base for name, base in views.items() if name in written)
+    found = [scope.get(name) for name in plan.externals if name in written]
+    return [one for one in found if _suits(one.inner)]
+
+
+def _suits(array: Any) -> bool:
+    """Whether an array may be worth packing: a matrix, or the filters of a convolution."""
+    if type(array) is not np.ndarray or array.ndim < 2:
+        return False
+    return array.size >= (_LEAST if array.ndim == 2 else _LEAST_FILTERS)
+
+
+def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kept | None:
+    """The weights of a plan that may be packed; None where there are none, or the plan trains."""
+    if not plan.options.keep or any(op.role != FORWARD for op in plan.operators):
+        return None
+    viewed = {var.view.base for var in plan.declared.values() if var.view is not None}
+    found = {}
+    for name in plan.externals:
+        declared, variable = plan.declared.get(name), scope.get(name)
+        array = variable.inner
+        if declared is None or declared.kind == INPUT or declared.view is not None:
+            continue  # may be another array in the next run
+        if name in viewed or variable in written or variable.exposed:
+            continue
+        if _suits(array):
+            found[name] = variable
+    return Kept(found) if found else None

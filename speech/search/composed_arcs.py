@@ -1,0 +1,150 @@
+"""Arcs of graph states as arrays, for the search in NumPy: of static graphs, or made lazily.
+
+Arcs that were composed are kept for all decoders of a graph.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...framework.base.python.cached import new_waiting_rlock
+from ..fst.composition import Composition, Made
+from ..fst.graph import Graph, LookaheadGraph, StaticGraph
+from ..fst.key_table import KeyTable
+
+_LEAST = 1 << 12
+
+_growing = new_waiting_rlock()
+"""Held while arcs are made, which a fork must not find half done."""
+
+
+class StaticArcs:
+    """The arcs of a static graph; see `ComposedArcs`. Rows are its states."""
+
+    def __init__(self, graph: StaticGraph) -> None:
+        arcs = graph.fst.arcs
+        self.ilabel, self.olabel = arcs["ilabel"], arcs["olabel"]
+        self.weight, self.target = arcs["weight"], arcs["nextstate"]
+        self.begin = graph.fst.begin[:-1]
+        self.emitting = graph.emitting.astype(np.int64)
+        self.epsilons = np.diff(graph.fst.begin) - self.emitting
+        self._final, self._start = graph.fst.final, graph.fst.start
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.begin)
+
+    def start(self) -> int:
+        """The start state's row."""
+        return self._start
+
+    def make(self, rows: np.ndarray) -> None:
+        """They are all there."""
+
+    def finals(self, rows: np.ndarray) -> np.ndarray:
+        """Costs of ending in states, float32."""
+        return self._final[rows]
+
+
+class ComposedArcs:
+    """Arcs of composed states: those with an input label first, then the epsilons.
+
+    States have rows, as they come. Threads may share this: what one of them was told of rows
+    stays true while others make more.
+
+    Attributes:
+        ilabel, olabel, weight, target: of each arc; target is a row. They grow.
+        met: the same targets, those of a row in OpenFst's order, which mixes both sorts of arcs.
+        begin, emitting, epsilons: int64, [rows]: of each row, where its arcs begin (-1: not made
+            yet) and how many there are of either sort.
+        used: how many arcs there are.
+    """
+
+    def __init__(self, graph: LookaheadGraph) -> None:
+        self._composition = Composition(graph)
+        self._keys = KeyTable()
+        self.ilabel, self.olabel, self.target, self.met = np.empty((4, _LEAST), np.int32)
+        self.weight = np.empty(_LEAST, np.float32)
+        self.begin = np.full(_LEAST, -1)
+        self.emitting, self.epsilons = np.zeros((2, _LEAST), np.int64)
+        self.used = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows there is room for."""
+        return len(self.begin)
+
+    def start(self) -> int:
+        """The start state's row."""
+        return int(self.rows_of(*self._composition.start())[0])
+
+    def make(self, rows: np.ndarray) -> None:
+        """Make the arcs of rows that have none yet; each is given once."""
+        if (self.begin[rows] >= 0).all():
+            return
+        with _growing:
+            new = rows[self.begin[rows] < 0]
+            if len(new):
+                self._put(new, self._composition.arcs(*self.keys(new)))
+
+    def finals(self, rows: np.ndarray) -> np.ndarray:
+        """Costs of ending in states, float32."""
+        return self._composition.finals(*self.keys(rows))
+
+    def keys(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The keys of composed states."""
+        return self._keys.first[rows], self._keys.second[rows]
+
+    def rows_of(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """The rows of composed states by their keys; new ones are put behind the others."""
+        with _growing:
+            return self._rows_of(first, second)
+
+    def _rows_of(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        found = self._keys.numbers(first, second)
+        if self._keys.count > self.rows:
+            more = max(self._keys.count, 2 * self.rows) - self.rows
+            nothing = np.zeros(more, np.int64)
+            self.emitting = np.concatenate([self.emitting, nothing])
+            self.epsilons = np.concatenate([self.epsilons, nothing])
+            self.begin = np.concatenate([self.begin, nothing - 1])
+        return found
+
+    def _put(self, rows: np.ndarray, made: Made) -> None:
+        """Take the arcs of rows in."""
+        target = self._rows_of(made.first, made.second)
+        end = self.used + len(target)
+        if end > len(self.target):
+            more = max(end, 2 * len(self.target)) - len(self.target)
+            for name in ("ilabel", "olabel", "target", "met"):
+                wide = np.concatenate([getattr(self, name), np.empty(more, np.int32)])
+                setattr(self, name, wide)
+            self.weight = np.concatenate([self.weight, np.empty(more, np.float32)])
+        ends = np.cumsum(made.counts)
+        quiet = made.ilabel == 0
+        before = np.concatenate([[0], np.cumsum(quiet)])  # epsilons before each arc
+        begins = ends - made.counts
+        epsilons = before[ends] - before[begins]
+        # Arcs with a label come forward by the epsilons of their state that stand before them.
+        owner = np.repeat(np.arange(len(rows)), made.counts)
+        inside = before[:-1] - before[begins][owner]
+        place = np.where(quiet, (ends - epsilons)[owner] + inside, np.arange(len(quiet)) - inside)
+        place += self.used
+        self.ilabel[place], self.olabel[place] = made.ilabel, made.olabel
+        self.weight[place], self.target[place] = made.weight, target
+        self.met[self.used : end] = target
+        self.epsilons[rows], self.emitting[rows] = epsilons, made.counts - epsilons
+        self.begin[rows] = self.used + begins  # last: who sees it may read the rest
+        self.used = end
+
+
+def arcs_of(graph: Graph, most: int) -> StaticArcs | ComposedArcs:
+    """The arcs of a graph that its decoders share; others where more than `most` were composed."""
+    if isinstance(graph, StaticGraph):
+        return StaticArcs(graph)
+    with _growing:
+        found = graph.kept.get(ComposedArcs)
+        if found is None or found.used > most:
+            found = graph.kept[ComposedArcs] = ComposedArcs(graph)
+        return found

@@ -1,0 +1,139 @@
+"""Folders with a static graph and with filter banks, beside Vosk itself.
+
+They are made of the Korean model: HCLG.fst is its HCLr.fst composed with a grammar, and the network
+and the iVectors turn filter banks to cepstra themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.language.config import split_lines
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.speech import KaldiRecognizer, Mfcc, Model
+from opscope.speech.fst.grammar import grammar_fst, phrase_labels
+from opscope.speech.fst.graph import LookaheadGraph
+from opscope.speech.fst.graph_folder import load_graph
+from opscope.speech.search import compiled
+from own_sentences import Case
+from speech_data import vosk_model
+from speech_graphs import const_bytes, expanded
+from vosk_beside import skip_without_vosk, vosk_beside
+
+pytestmark = pytest.mark.skipif(
+    not compiled.available(), reason="no compiler: the search takes a minute"
+)
+
+PHRASES = ("오후 시 하죠", "아 유영 봐왔 으니", "하죠 유영 오후 시", "이유가 로이드 와 다")
+_NODES = """component name=cepstra type=FixedAffineComponent matrix={matrix}
+component-node name=cepstra component=cepstra input=input
+component-node name=lda component=lda input=Append(Offset(cepstra, -1), cepstra, \
+Offset(cepstra, 1), ReplaceIndex(ivector, t, 0))
+"""
+_FBANK = """--use-energy=false
+--num-mel-bins=40
+--low-freq=20
+--high-freq=7600
+--allow-upsample=true
+--dither=0
+"""
+_DYNAMIC = ("HCLr.fst", "Gr.fst", "disambig_tid.int")
+
+
+def matrix(values: np.ndarray) -> bytes:
+    writer = Writer()
+    writer.write_matrix(values)
+    return writer.getvalue()
+
+
+def static_folder(folder: Path) -> Path:
+    """The model with a static graph, without dither."""
+    source = vosk_model()
+    folder.mkdir()
+    for path in sorted(source.rglob("*")):
+        target = folder / path.relative_to(source)
+        if path.is_dir():
+            target.mkdir()
+        elif path.name not in _DYNAMIC:
+            target.symlink_to(path)
+    config = folder / "conf/mfcc.conf"
+    text = config.read_text()
+    config.unlink()
+    config.write_text(f"{text}\n--dither=0\n")
+    found = load_graph(source / "graph")
+    assert isinstance(found.graph, LookaheadGraph)
+    labels = phrase_labels(PHRASES, found.words)
+    graph = expanded(found.graph.with_grammar(grammar_fst(labels)))
+    known = sorted({0, *(label for phrase in labels for label in phrase)})
+    graph.arcs["olabel"] = np.searchsorted(known, graph.arcs["olabel"])
+    (folder / "graph/HCLG.fst").write_bytes(const_bytes(graph))
+    lines = "".join(f"{found.words[label]} {number}\n" for number, label in enumerate(known))
+    (folder / "graph/words.txt").write_text(lines)
+    return folder
+
+
+def with_banks(folder: Path) -> Path:
+    """The folder, its features turned to filter banks."""
+    known = Mfcc(config=str(folder / "conf/mfcc.conf"))
+    cepstra = (known._lifter * known._transform).astype(np.float64)
+    size = len(cepstra)
+    (folder / "conf/mfcc.conf").unlink()
+    (folder / "conf/fbank.conf").write_text(_FBANK)
+
+    written = folder / "cepstra.mat"
+    written.write_bytes(matrix(np.pad(cepstra, ((0, 0), (0, 1))).astype(np.float32)))
+    model = AmNnetSimple.read(str(folder / "am/final.mdl"))
+    lines = split_lines(_NODES.format(matrix=written))
+    model.nnet.add_config(lines, np.random.default_rng(0))
+    model.set_context()
+    (folder / "am/final.mdl").unlink()
+    model.write(folder / "am/final.mdl")
+
+    path = folder / "ivector/final.mat"
+    lda = Reader(str(path)).read_matrix(np.float64)
+    frames = lda.shape[1] // size
+    turned = lda[:, : frames * size] @ np.kron(np.eye(frames), cepstra)
+    path.unlink()
+    path.write_bytes(matrix(np.hstack((turned, lda[:, frames * size :])).astype(np.float32)))
+
+    path = folder / "ivector/global_cmvn.stats"
+    stats = Reader(str(path)).read_matrix(np.float64)
+    stats[0, :-1] = np.linalg.solve(cepstra, stats[0, :-1])
+    stats[1, :-1] = stats[0, :-1] ** 2
+    path.unlink()
+    path.write_bytes(matrix(stats))
+    return folder
+
+
+def heard(kind: Any, model: Any, case: Case) -> list[dict]:
+    recogniser = kind(model, case.rate)
+    recogniser.SetWords(True)
+    data, found = case.samples().tobytes(), []
+    for begin in range(0, len(data), case.block):
+        if recogniser.AcceptWaveform(data[begin : begin + case.block]):
+            found.append(json.loads(recogniser.Result()))
+    return [*found, json.loads(recogniser.FinalResult())]
+
+
+def test_static_graphs_and_filter_banks_are_vosks(tmp_path: Path) -> None:
+    skip_without_vosk()
+    folder = static_folder(tmp_path / "model")
+    case = Case(("u1", 1.2), block=8000)
+    for change in (None, with_banks):
+        if change:
+            change(folder)
+        ours = heard(KaldiRecognizer, Model(folder), case)
+        with vosk_beside() as vosk:
+            theirs = heard(vosk.KaldiRecognizer, vosk.Model(str(folder)), case)
+        assert [each["text"] for each in ours] == [each["text"] for each in theirs]
+        assert ours[0]["text"] == PHRASES[1]
+        for one, other in zip(ours, theirs, strict=True):
+            for mine, wanted in zip(one.get("result", []), other.get("result", []), strict=True):
+                for key in ("start", "end", "conf"):
+                    assert mine[key] == pytest.approx(wanted[key], abs=1e-3)
