@@ -6,12 +6,14 @@ from .compiler.computation import Computation as Computation
 from .graph.graph import NotComputableError as NotComputableError
 from .graph.request import ComputationRequest as ComputationRequest
 from .graph.request import IoSpecification as IoSpecification
+from .inference.batches import BatchComputer as BatchComputer
+from .inference.batches import BatchOptions as BatchOptions
 from .inference.chunks import ChunkComputer as ChunkComputer
-from .inference.chunks import ChunkOptions as ChunkOptions
-from .inference.chunks import Utterance as Utterance
 from .inference.looped_computer import LoopedComputer as LoopedComputer
 from .inference.looped_computer import LoopedOptions as LoopedOptions
 from .inference.looped_computer import Stream as Stream
+from .inference.pieces import ChunkOptions as ChunkOptions
+from .inference.pieces import Utterance as Utterance
 from .inference.pipeline import compile_computation as compile_computation
 from .inference.pipeline import compile_request as compile_request
 from .inference.pipeline import compile_segments as compile_segments

@@ -8,7 +8,8 @@ from opscope.cntk.network.network import Network
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.run.runtime import CntkNet
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.inference.chunks import ChunkComputer
+from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
 from opscope.nnet3.network.nnet import Nnet
 
 

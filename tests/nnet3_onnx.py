@@ -9,7 +9,8 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.streams import Stream
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from opscope.nnet3.inference.chunks import ChunkComputer
+from opscope.nnet3.inference.pieces import ChunkOptions
 
 LAYERS_OF_FRAMES = {
     "tdnnf": "tdnnf-layer name=a dim=6 bottleneck-dim=4 time-stride=3",

@@ -5,7 +5,7 @@ network and, where wanted, more. Frames before the first and behind the last of 
 copies of these. Time is counted from the first output frame of the chunk, so that equal chunks are
 computed by the same compiled computation. A short last chunk is made as long as the others and the
 rest of its output left out, unless the network would take the further frames into account.
-Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`; batches: `nnet3/nnet-batch-compute.cc`.
+Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import OpscopeError, ShapeError, check_kind
+from ...framework.base.errors import ShapeError, check_kind
 from ...framework.base.python.cached import cached_property, new_lock
 from ..cache.computers import ComputerCache
 from ..graph.context import reads_further
@@ -28,8 +27,9 @@ from ..graph.request import ComputationRequest, IoSpecification
 from ..network.for_inference import Model, chosen_priors, for_inference, opened
 from ..network.model_check import refuse_diverged
 from ..optimize import OptimizeOptions
-from ..run.given import float_array, warn_of_nan
+from ..run.given import float_array
 from .chunk_lengths import KALDIS_CHUNK, chunk_lengths, rounded_up
+from .pieces import Chunk, ChunkOptions, Shape, Utterance
 from .priors import log_priors
 
 # Online iVectors may end that many frames before the features do.
@@ -37,158 +37,9 @@ _MAX_IVECTOR_MARGIN = 50
 # Whole batches of utterances are gathered before any is computed, so that batches get full.
 _BATCHES_AHEAD = 4
 
-
-@dataclass(frozen=True)
-class ChunkOptions:
-    """The chunks that utterances are cut into, with the names of Kaldi's options.
-
-    Attributes:
-        frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
-            the subsampling factor and of the network's modulus. None: as many as cost least where
-            the output does not depend on it, else 50 as in Kaldi.
-        extra_left_context, extra_right_context: input frames in addition to the network's context.
-        extra_left_context_initial, extra_right_context_final: the same at the start and at the end
-            of an utterance; -1: no exception is made there.
-        frame_subsampling_factor: one output frame is computed for so many input frames.
-        acoustic_scale: factor for the output.
-        chunks_per_batch: how many chunks are computed at once, at most.
-
-    Raises:
-        OpscopeError: a value is out of range.
-    """
-
-    frames_per_chunk: int | None = None
-    extra_left_context: int = 0
-    extra_right_context: int = 0
-    extra_left_context_initial: int = -1
-    extra_right_context_final: int = -1
-    frame_subsampling_factor: int = 1
-    acoustic_scale: float = 1.0
-    chunks_per_batch: int = 16
-
-    def __post_init__(self) -> None:
-        check_options(self, _LEAST, may_be_none=("frames_per_chunk",))
-
-
-_LEAST = {
-    "frames_per_chunk": 1,
-    "extra_left_context": 0,
-    "extra_right_context": 0,
-    "extra_left_context_initial": -1,
-    "extra_right_context_final": -1,
-    "frame_subsampling_factor": 1,
-    "chunks_per_batch": 1,
-}
-
-
-def check_options(options: Any, least: Mapping[str, int], may_be_none: Sequence[str] = ()) -> None:
-    """Refuse options that are out of range; `least` has those that are whole numbers.
-
-    Raises:
-        OpscopeError: one is of the wrong kind or too small, or the acoustic scale is not finite.
-    """
-    for name, smallest in least.items():
-        value = getattr(options, name)
-        if value is not None or name not in may_be_none:
-            check_kind(value, int, name)
-        if value is not None and value < smallest:
-            raise OpscopeError(f"{name} is {value}; it must be at least {smallest}")
-    check_kind(options.acoustic_scale, float, "acoustic_scale")
-    if not math.isfinite(options.acoustic_scale):
-        raise OpscopeError(f"acoustic_scale is {options.acoustic_scale}; it must be finite")
-
-
-@dataclass(frozen=True)
-class Utterance:
-    """An utterance to compute: features and, where the network wants them, iVectors.
-
-    Attributes:
-        key: the name of the utterance.
-        features: [frames, dim].
-        ivector: one for all of it, [dim].
-        online_ivectors: [count, dim], one for every `ivector_period` frames.
-        ivector_period: frames between two online iVectors.
-    """
-
-    key: str
-    features: np.ndarray
-    ivector: np.ndarray | None = None
-    online_ivectors: np.ndarray | None = None
-    ivector_period: int = 0
-
-    def check(self, input_dim: int, ivector_dim: int) -> None:
-        """Refuse inputs that a network of these dimensions cannot take.
-
-        Raises:
-            ShapeError: features or iVectors are not as wide as wanted, or there are too few.
-        """
-        features, key = self.features, self.key
-        check_kind(key, str, "the key of an utterance")
-        for name in ("features", "ivector", "online_ivectors"):
-            value = getattr(self, name)
-            check_kind(
-                value, np.ndarray if name == "features" else np.ndarray | None, f"{key}: {name}"
-            )
-            if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
-                raise ShapeError(f"{key}: {name}: no real numbers ({value.dtype})")
-        if features.ndim != 2 or not len(features):
-            raise ShapeError(
-                f"{key}: features must be a matrix of at least one row; you gave an array"
-                f" {list(features.shape)}"
-            )
-        if features.shape[1] != input_dim:
-            raise ShapeError(
-                f"{key}: the input wants {input_dim} columns, you gave {features.shape[1]}"
-                f" ({len(features)} rows)"
-            )
-        ivector, online = self.ivector, self.online_ivectors
-        if ivector is not None and online is not None:
-            raise ShapeError(f"{key}: both one iVector and online iVectors are given")
-        if ivector is not None and ivector.ndim != 1:
-            raise ShapeError(f"{key}: the iVector must be a vector")
-        if online is not None and (online.ndim != 2 or not len(online)):
-            raise ShapeError(f"{key}: online iVectors must be a matrix of at least one row")
-        given = next((v.shape[-1] for v in (ivector, online) if v is not None), 0)
-        if given != ivector_dim:
-            wanted = f"an iVector of {ivector_dim} columns" if ivector_dim else "no iVector"
-            told = f"one of {given} columns" if given else "none"
-            raise ShapeError(f"{key}: the network wants {wanted}, you gave {told}")
-        if online is not None:
-            check_kind(self.ivector_period, int, f"{key}: ivector_period")
-            if self.ivector_period < 1:
-                raise ShapeError(f"{key}: online iVectors want their period, in frames")
-
-    def warn_of_nan(self) -> None:
-        """Warn where features or iVectors are NaN or infinite."""
-        warn_of_nan(self.features, f"{self.key}: features", unit="frame")
-        for name, value in (("iVector", self.ivector), ("online iVectors", self.online_ivectors)):
-            if value is not None:
-                warn_of_nan(np.atleast_2d(value), f"{self.key}: {name}")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes in frames that chunks must share to be computed together."""
-
-    left_context: int  # input frames before the first output frame
-    input_frames: int
-    output_frames: int
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A piece of an utterance.
-
-    Attributes:
-        utterance: its number.
-        first, count: the output frames that are wanted, counted after subsampling.
-        shape: of the computed chunk: `count` output frames, or more, the rest of which is dropped.
-    """
-
-    utterance: int
-    first: int
-    count: int
-    shape: Shape
+Entry = TypeVar("Entry")
+Numbered = Sequence[Entry] | Mapping[int, Entry]
+"""Entries by the number of an utterance."""
 
 
 class UtteranceComputer(ABC):
@@ -389,7 +240,8 @@ class ChunkComputer(UtteranceComputer):
         return reads_further(nnet.topology(), nnet.modulus(), *context)
 
     def _input(self, chunk: Chunk, features: np.ndarray, out: np.ndarray) -> None:
-        begin = chunk.first * self.options.frame_subsampling_factor - chunk.shape.left_context
+        first = (chunk.first - chunk.skipped) * self.options.frame_subsampling_factor
+        begin = first - chunk.shape.left_context
         end = begin + chunk.shape.input_frames
         if begin >= 0 and end <= len(features):
             out[:] = features[begin:end]
@@ -402,16 +254,20 @@ class ChunkComputer(UtteranceComputer):
         if online is None:
             assert utterance.ivector is not None
             return utterance.ivector
-        factor = self.options.frame_subsampling_factor
-        frame = chunk.first * factor + (chunk.count - 1) * factor // 2
-        number = frame // period
-        beyond = number - (len(online) - 1)
+        frame = self._middle(chunk)
+        last = min(frame, len(utterance.features) - 1)
+        beyond = last // period - (len(online) - 1)
         if beyond > 0 and beyond * period > _MAX_IVECTOR_MARGIN:
             raise ShapeError(
-                f"{utterance.key}: there is no iVector for frame {frame}; {len(online)} iVectors,"
+                f"{utterance.key}: there is no iVector for frame {last}; {len(online)} iVectors,"
                 f" one for every {period} frames, are given"
             )
-        return online[min(number, len(online) - 1)]
+        return online[min(frame // period, len(online) - 1)]
+
+    def _middle(self, chunk: Chunk) -> int:
+        """The input frame whose online iVector a chunk takes."""
+        factor = self.options.frame_subsampling_factor
+        return chunk.first * factor + (chunk.count - 1) * factor // 2
 
     # Computing
 
@@ -434,43 +290,54 @@ class ChunkComputer(UtteranceComputer):
             yield utterance.key, result
 
     def _batch_size(self, left: int, shape: Shape) -> int:
-        """The size of the next batch: full, or a power of two, so that few sizes are compiled.
-
-        Of chunks that are longer than the shortest there are fewer.
-        """
-        longer = shape.output_frames * self.options.frame_subsampling_factor / self.frames_per_chunk
-        most = max(1, int(self.options.chunks_per_batch / max(longer, 1)))
+        """The size of the next batch: full, or a power of two, so that few sizes are compiled."""
+        most = self._most(shape)
         return most if left >= most else 1 << (left.bit_length() - 1)
+
+    def _most(self, shape: Shape) -> int:
+        """The size of a full batch; of chunks that are longer than the shortest there are fewer."""
+        longer = shape.output_frames * self.options.frame_subsampling_factor / self.frames_per_chunk
+        return max(1, int(self.options.chunks_per_batch / max(longer, 1)))
 
     def _compute_batch(
         self,
         shape: Shape,
-        chunks: list[Chunk],
-        waiting: list[Utterance],
-        results: list[np.ndarray],
+        chunks: Sequence[Chunk],
+        waiting: Numbered[Utterance],
+        results: Numbered[np.ndarray],
+        size: int = 0,
     ) -> None:
+        """Compute chunks of a shape, and write what is wanted of them.
+
+        Args:
+            size: chunks that the computation is for, where it is for more than are given.
+        """
+        size = max(size, len(chunks))
         try:
             with self._computing:
-                computer = self._cache.computer(self.request(shape, len(chunks)))
+                computer = self._cache.computer(self.request(shape, size))
         except NotComputableError as error:
             one = waiting[chunks[0].utterance]
             told = f"{one.key}: {len(one.features)} rows: {error}"
             raise NotComputableError(told, error.explanation) from error
-        frames = np.empty((len(chunks), shape.input_frames, self.input_dim), np.float32)
-        for chunk, rows in zip(chunks, frames, strict=True):
+        frames = np.empty((size, shape.input_frames, self.input_dim), np.float32)
+        frames[len(chunks) :] = 0
+        for chunk, rows in zip(chunks, frames, strict=False):
             self._input(chunk, waiting[chunk.utterance].features, rows)
         given = {"input": frames.reshape(-1, self.input_dim)}
         if self.ivector_dim:
-            ivectors = [self._ivector(chunk, waiting[chunk.utterance]) for chunk in chunks]
-            given["ivector"] = np.stack(ivectors)
+            given["ivector"] = np.zeros((size, self.ivector_dim), np.float32)
+            for chunk, row in zip(chunks, given["ivector"], strict=False):
+                row[:] = self._ivector(chunk, waiting[chunk.utterance])
         with self._computing:
             for name, matrix in given.items():
                 computer.accept_input(name, matrix, quiet=True)
             computer.run()
             output = computer.get_output("output", copy=False)
-            of_chunks = output.reshape(len(chunks), -1, self.output_dim)
-            for chunk, rows in zip(chunks, of_chunks, strict=True):
-                self._put(rows[: chunk.count], results[chunk.utterance][chunk.first :])
+            of_chunks = output.reshape(size, -1, self.output_dim)
+            for chunk, rows in zip(chunks, of_chunks, strict=False):
+                wanted = rows[chunk.skipped : chunk.skipped + chunk.count]
+                self._put(wanted, results[chunk.utterance][chunk.first :])
 
     def _put(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write output rows, less the priors and scaled, to the first rows of `out`."""

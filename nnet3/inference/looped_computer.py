@@ -27,7 +27,7 @@ from ..network.for_inference import Model
 from ..optimize import OptimizeOptions
 from ..run.given import float_array, warn_of_nan
 from ..run.segment_computer import SegmentComputer
-from .chunks import Utterance, UtteranceComputer, check_options
+from .chunks import UtteranceComputer
 from .looped import (
     compile_looped,
     loop_computation,
@@ -35,6 +35,7 @@ from .looped import (
     looped_requests,
     with_ivector_period,
 )
+from .pieces import Utterance, check_options
 
 
 @dataclass(frozen=True)

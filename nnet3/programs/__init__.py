@@ -12,6 +12,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-am-copy": ("models", "Copy an nnet3 acoustic model, changed by options."),
     "nnet3-am-info": ("models", "Print what an nnet3 acoustic model is made of."),
     "nnet3-compute": ("compute", "Compute the output of an nnet3 network for features."),
+    "nnet3-compute-batch": ("compute", "The same, chunks of many utterances at once."),
     "nnet3-xvector-compute": ("compute", "Compute one vector for each utterance."),
     "nnet3-compute-from-egs": ("compute", "Compute the output for each example."),
     "nnet3-compile": ("compile", "Print what a network computes for a request."),

@@ -1,6 +1,6 @@
 """Kaldi's programs that compute with nnet3 models.
 
-Source: Kaldi's `nnet3bin/nnet3-compute.cc`, `nnet3-xvector-compute.cc`,
+Source: Kaldi's `nnet3bin/nnet3-compute.cc`, `nnet3-compute-batch.cc`, `nnet3-xvector-compute.cc`,
 `nnet3-compute-from-egs.cc` and `nnet3/nnet-am-decodable-simple.h`.
 """
 
@@ -20,9 +20,11 @@ from ..cache.computers import ComputerCache
 from ..cache.files import read_cache, write_cache
 from ..files.kaldi_io import Writer
 from ..files.sparse import to_dense
+from ..inference.batches import BatchComputer, BatchOptions
 from ..inference.chunk_lengths import KALDIS_CHUNK, of_programs
-from ..inference.chunks import ChunkComputer, ChunkOptions, Utterance, UtteranceComputer
+from ..inference.chunks import ChunkComputer, UtteranceComputer
 from ..inference.looped_computer import LoopedComputer, LoopedOptions
+from ..inference.pieces import ChunkOptions, Utterance
 from ..inference.xvector import xvector
 from ..network.for_inference import for_inference, read_model
 from ..network.nnet import Nnet
@@ -85,8 +87,81 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
             computer = LoopedComputer(read, cut, *how)
         else:
             computer = ChunkComputer(read, cut, *how)
-    tell_chunk(options, computer)
     inputs = Utterances(options, features)
+    done = _compute_all(options, computer, inputs, output)
+    _tell_time(options, time.perf_counter() - start, inputs)
+    _finish(options, done, inputs)
+
+
+@program(
+    "nnet3-compute-batch",
+    "Compute the output of an nnet3 network for features, chunks of many utterances at once.",
+    ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
+    *(option for option in CHUNKS if option.name != "minibatch-size"),
+    Option("minibatch-size", 128, "Chunks that are computed at once"),
+    Option(
+        "edge-minibatch-size",
+        32,
+        "The same for the first and last chunks of utterances, where these have another context",
+    ),
+    Option(
+        "ensure-exact-final-context",
+        False,
+        "Compute utterances shorter than --frames-per-chunk as they are, each by itself, rather"
+        " than with their last frame repeated",
+    ),
+    Option(
+        "partial-minibatch-factor",
+        0.5,
+        "Minibatches that do not get full are computed for int(factor^n * minibatch-size) chunks,"
+        " n = 0, 1, 2 ...; 0: for full ones only",
+    ),
+    *IVECTORS,
+    GPU,
+    *DEBUG,
+    *optimization_options(),
+    Option("apply-exp", False, "Write the exponential function of the output"),
+    Option("use-priors", False, "Subtract the logarithms of the priors in the model, an .mdl file"),
+)
+def nnet3_compute_batch(options: SimpleNamespace, model: str, features: str, output: str) -> None:
+    start = time.perf_counter()
+    place = chosen_place(options.use_gpu)
+    read = read_model(open_reader(model))
+    cut = BatchOptions(**_chosen(options, BatchOptions))
+    with errors_tell(model):
+        computer = BatchComputer(read, cut, options.use_priors, place, chosen_passes(options))
+    inputs = Utterances(options, features)
+    done = _compute_all(options, computer, inputs, output)
+    options.program.log(f"Time taken {time.perf_counter() - start:g}s")
+    _tell_batches(options, computer)
+    _finish(options, done, inputs)
+
+
+def _tell_batches(options: SimpleNamespace, computer: BatchComputer) -> None:
+    """Log the sizes of minibatches, those first that took longest."""
+    counts = sorted(computer.counts.items(), key=lambda entry: -entry[1].seconds)
+    listed = [
+        f"{count.seconds:.2f},{given}:{frames}*{size}={count.done}"
+        f"({100 * count.chunks // (size * count.done)}%)"
+        for (given, frames, size), count in counts[:_MOST_SIZES]
+    ]
+    options.program.log(
+        "Minibatch stats: seconds-taken,frames-in:frames-out*minibatch-size=num-done(percent-full%)"
+        f"  {' '.join(listed)}{' ...' if len(counts) > len(listed) else ''}"
+    )
+    chunks, batches = (sum(getattr(c, n) for _, c in counts) for n in ("chunks", "done"))
+    seconds = sum(count.seconds for _, count in counts)
+    options.program.log(f"Did {chunks} tasks in {batches} minibatches, taking {seconds:g} seconds.")
+
+
+_MOST_SIZES = 10
+
+
+def _compute_all(
+    options: SimpleNamespace, computer: UtteranceComputer, inputs: Utterances, output: str
+) -> int:
+    """Write the outputs for all utterances; how many there were."""
+    tell_chunk(options, computer)
     done = 0
     with TableWriter(output, "matrix") as writer:
         for key, matrix in computer.compute_all(inputs):
@@ -95,7 +170,7 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
                     matrix = np.exp(matrix)
             writer.write(key, matrix)
             done += 1
-    _finish(options, start, done, inputs)
+    return done
 
 
 @program(
@@ -149,7 +224,8 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
         write_cache(cache.compiler, nnet, kept)
         with open_output(options.cached_compiler_out) as file:
             file.write(kept.getvalue())
-    _finish(options, start, done, inputs)
+    _tell_time(options, time.perf_counter() - start, inputs)
+    _finish(options, done, inputs)
 
 
 def tell_chunk(options: SimpleNamespace, computer: UtteranceComputer) -> None:
@@ -168,28 +244,38 @@ def tell_chunk(options: SimpleNamespace, computer: UtteranceComputer) -> None:
         )
 
 
-def _finish(options: SimpleNamespace, start: float, done: int, inputs: Utterances) -> None:
-    """Log the counts; exit with code 1 if no utterance was done."""
-    seconds = time.perf_counter() - start
+def _tell_time(options: SimpleNamespace, seconds: float, inputs: Utterances) -> None:
     factor = seconds * 100 / (inputs.frames or 1)
     options.program.log(
         f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}"
     )
+
+
+def _finish(options: SimpleNamespace, done: int, inputs: Utterances) -> None:
+    """Log the counts; exit with code 1 if no utterance was done."""
     options.program.log(f"Done {done} utterances, failed for {inputs.failed}")
     if not done:
         raise click.exceptions.Exit(1)
 
 
-# fields of ChunkOptions whose options are called otherwise
-_NAMES = {"chunks_per_batch": "minibatch_size"}
+# fields of ChunkOptions and BatchOptions whose options are called otherwise
+_NAMES = {
+    "chunks_per_batch": "minibatch_size",
+    "edge_chunks_per_batch": "edge_minibatch_size",
+    "partial_batch_factor": "partial_minibatch_factor",
+}
 
 
 def chunked(options: SimpleNamespace) -> ChunkOptions:
     """How the options `CHUNKS` cut utterances."""
-    names = [field.name for field in fields(ChunkOptions)]
-    chosen: dict[str, Any] = {name: getattr(options, _NAMES.get(name, name)) for name in names}
-    chosen["frames_per_chunk"] = of_programs(options.frames_per_chunk)
-    return ChunkOptions(**chosen)
+    return ChunkOptions(**_chosen(options, ChunkOptions))
+
+
+def _chosen(options: SimpleNamespace, kind: type[ChunkOptions]) -> dict[str, Any]:
+    """The fields of a class of options, as a program's options have them."""
+    names = [field.name for field in fields(kind)]
+    chosen = {name: getattr(options, _NAMES.get(name, name)) for name in names}
+    return {**chosen, "frames_per_chunk": of_programs(options.frames_per_chunk)}
 
 
 def _looped(options: SimpleNamespace) -> LoopedOptions:

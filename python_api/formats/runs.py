@@ -20,7 +20,8 @@ from ...framework.ir.desc import OUTPUT, TEMPORARY, make_op, make_var
 from ...framework.ir.names import COPY_OP
 from ...framework.ir.op_list import OpList, OpNode
 from ...nnet3.graph.request import ComputationRequest, IoSpecification
-from ...nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from ...nnet3.inference.chunks import ChunkComputer
+from ...nnet3.inference.pieces import ChunkOptions
 from ...nnet3.inference.pipeline import compile_request
 from ...nnet3.network.for_inference import for_inference, with_output
 from ...nnet3.network.nnet import Nnet

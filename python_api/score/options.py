@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...framework.base.errors import OpscopeError
 
 if TYPE_CHECKING:
-    from ...nnet3.inference.chunks import ChunkOptions
+    from ...nnet3.inference.pieces import ChunkOptions
 
 _OF_CHUNKS = {"chunks_per_batch": "minibatch_size"}
 """Fields of `ChunkOptions` that Kaldi's programs call otherwise."""
@@ -59,7 +59,7 @@ class ScoreOptions:
     def chunks(self) -> ChunkOptions:
         """The options of chunks. Raises OpscopeError: a value is out of range."""
         from ...nnet3.inference.chunk_lengths import of_programs  # the command line needs none
-        from ...nnet3.inference.chunks import ChunkOptions
+        from ...nnet3.inference.pieces import ChunkOptions
 
         names = [field.name for field in dataclasses.fields(ChunkOptions)]
         given = {name: getattr(self, _OF_CHUNKS.get(name, name)) for name in names}

@@ -14,7 +14,7 @@ from ...framework.base.python.cached import cached_property
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.fst.fst import Fst
-from ...nnet3.inference.chunks import Utterance
+from ...nnet3.inference.pieces import Utterance
 from ...nnet3.lattices.transition_ids import TransitionIds
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.programs.compute import Utterances

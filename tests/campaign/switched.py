@@ -21,8 +21,9 @@ from opscope.framework.ir.names import grad_name
 from opscope.framework.passes.cleanup import cleanup_passes
 from opscope.framework.passes.pipeline import run_passes
 from opscope.framework.runtime.net import Net
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from opscope.nnet3.inference.chunks import ChunkComputer
 from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.inference.pieces import ChunkOptions
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, compile_optimized
 from random_nets import random_net, results

@@ -13,7 +13,6 @@ from kaldi_data import FOLDER, difference, need
 from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import OpscopeError
 from opscope.nnet3.compiler.compiler import Compiler
-from opscope.nnet3.inference.chunks import Utterance
 from opscope.nnet3.inference.looped import (
     compile_looped,
     following,
@@ -21,6 +20,7 @@ from opscope.nnet3.inference.looped import (
     with_ivector_period,
 )
 from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.inference.pieces import Utterance
 from opscope.nnet3.lower.commands import lower_computation
 from opscope.nnet3.network.collapse import prepare_for_test
 from opscope.nnet3.network.nnet import Nnet

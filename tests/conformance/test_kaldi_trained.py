@@ -10,7 +10,8 @@ import pytest
 
 from doc_blocks import blocks
 from kaldi_data import FOLDER, difference, need
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.inference.chunks import ChunkComputer
+from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
 from opscope.nnet3.lower import requests, step_net
 from opscope.nnet3.lower.step_net import LoopStep
 from opscope.nnet3.network.model import AmNnetSimple

@@ -10,7 +10,8 @@ from opscope.nnet3.cache.computers import ComputerCache
 from opscope.nnet3.graph.context import reads_further
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.chunk_lengths import chunk_lengths, rounded_up
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.inference.chunks import ChunkComputer
+from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import xconfig_to_config
 

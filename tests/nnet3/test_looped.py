@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError, VariableError
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.inference.chunks import ChunkComputer
 from opscope.nnet3.inference.looped import (
     compile_looped,
     following,
@@ -15,6 +15,7 @@ from opscope.nnet3.inference.looped import (
     with_ivector_period,
 )
 from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
 from opscope.nnet3.lower import command_dialect
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize.checker import check_computation

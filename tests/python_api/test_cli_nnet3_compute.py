@@ -1,4 +1,4 @@
-"""nnet3-compute on the command line."""
+"""nnet3-compute and nnet3-compute-batch on the command line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def table(specifier, kind, values):
 
 @pytest.fixture
 def call(tmp_path, monkeypatch):
-    """Run nnet3-compute in a folder with models and features: (exit code, stderr, output)."""
+    """Run a program in a folder with models and features: (exit code, stderr, output)."""
     monkeypatch.chdir(tmp_path)
     nnet = Nnet.from_config_text(PLAIN, 1)
     normalize = nnet.components["n"]
@@ -59,8 +59,8 @@ def call(tmp_path, monkeypatch):
     table("ark:feats.ark", "matrix", FEATURES)
     table("ark:ivectors.ark", "vector", IVECTORS)
 
-    def run(*args):
-        result = CliRunner().invoke(main, ["nnet3-compute", *args])
+    def run(*args, program="nnet3-compute"):
+        result = CliRunner().invoke(main, [program, *args])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         found = {}
@@ -113,6 +113,46 @@ def test_options(call, batch):
     for key, x in FEATURES.items():
         scores = np.exp(0.5 * (wanted(x, 3) - np.log(PRIORS)))
         assert np.allclose(found[key], scores, rtol=1e-4, atol=1e-4)
+
+
+def test_batches(call):
+    """The stream of utterances, options of its own, and what is told of minibatches."""
+    code, err, found = call("net.raw", *FILES, program="nnet3-compute-batch")
+    assert code == 0 and "Done 2 utterances, failed for 0" in err
+    assert list(found) == list(FEATURES)
+    for key, x in FEATURES.items():
+        assert np.allclose(found[key], wanted(x), rtol=1e-4, atol=1e-4)
+    code, err, found = call(
+        "--frames-per-chunk=4",
+        "--extra-left-context=2",
+        "--extra-left-context-initial=0",
+        "--acoustic-scale=0.5",
+        "--apply-exp=true",
+        "--use-priors=true",
+        "--minibatch-size=8",
+        "--edge-minibatch-size=2",
+        "--partial-minibatch-factor=0.25",
+        "--ensure-exact-final-context=true",
+        "net.mdl",
+        *FILES,
+        program="nnet3-compute-batch",
+    )
+    assert code == 0, err
+    for key, x in FEATURES.items():
+        scores = np.exp(0.5 * (wanted(x) - np.log(PRIORS)))
+        assert np.allclose(found[key], scores, rtol=1e-4, atol=1e-4)
+    assert "5:4*2=1(100%)" in err and "7:4*8=1(37%)" in err
+    assert "Did 5 tasks in 2 minibatches, taking " in err
+
+
+def test_batches_refuse(call):
+    for option, told in {
+        "--edge-minibatch-size=0": "edge_chunks_per_batch is 0; it must be at least 1",
+        "--partial-minibatch-factor=1": "partial_batch_factor is 1.0; it must be",
+        "--looped=true": "--looped",
+    }.items():
+        code, err, _ = call(option, "net.raw", *FILES, program="nnet3-compute-batch")
+        assert code and told in err
 
 
 def test_looped(call):

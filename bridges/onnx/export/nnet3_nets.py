@@ -12,8 +12,9 @@ import numpy as np
 from ....framework.base.errors import OpscopeError, ShapeError
 from ....nnet3.cache.computers import ComputerCache
 from ....nnet3.graph.request import ComputationRequest, IoSpecification
-from ....nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from ....nnet3.inference.chunks import ChunkComputer
 from ....nnet3.inference.in_dtype import in_float64
+from ....nnet3.inference.pieces import ChunkOptions
 from ....nnet3.inference.priors import log_priors
 from ....nnet3.inference.xvector import xvector
 from ....nnet3.network.for_inference import Model, chosen_priors, for_inference, nnet_of, opened

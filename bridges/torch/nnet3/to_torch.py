@@ -12,7 +12,8 @@ import numpy as np
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import OpscopeError, ShapeError, check_kind
 from ....nnet3.cache.computers import ComputerCache
-from ....nnet3.inference.chunks import ChunkComputer, ChunkOptions
+from ....nnet3.inference.chunks import ChunkComputer
+from ....nnet3.inference.pieces import ChunkOptions
 from ....nnet3.inference.xvector import xvector
 from ....nnet3.network.editing.orphans import orphan_nodes
 from ....nnet3.network.for_inference import Model, for_inference, opened, with_output

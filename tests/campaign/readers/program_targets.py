@@ -47,6 +47,7 @@ _LINES = (
     "copy-transition-model --binary=false net.mdl out.mdl",
     "nnet3-compute --frames-per-chunk=20 --apply-exp=true train.raw ark:feats3.ark ark,t:out.ark",
     "nnet3-compute --frame-subsampling-factor=2 train.raw scp:feats3.scp ark:o",
+    "nnet3-compute-batch --frames-per-chunk=9 --minibatch-size=3 train.raw ark:feats3.ark ark:o",
     "nnet3-xvector-compute --chunk-size=4 --pad-input=true train.raw ark:feats3.ark ark:out.ark",
     "nnet3-compute-from-egs --apply-exp=true train.raw ark:egs.ark ark:out.ark",
     "nnet3-compile net.raw --frames 4 --sequences 2 --kaldi",

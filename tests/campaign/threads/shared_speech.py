@@ -30,8 +30,9 @@ from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
 from opscope.nnet3.files.examples import NnetExample
 from opscope.nnet3.files.sparse import SparseMatrix
-from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.inference.chunks import ChunkComputer
 from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
 from opscope.nnet3.network.adjust import set_dropout_test_mode
 from opscope.nnet3.network.nnet import Nnet
 

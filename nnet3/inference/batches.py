@@ -1,0 +1,215 @@
+"""Chunks of many utterances in full minibatches, as `nnet3-compute-batch` cuts and gathers them.
+
+The last chunk of an utterance ends with it; what the chunk before has computed is left out. The
+last frame of an utterance that is shorter than a chunk is repeated. Chunks wait until a minibatch
+of one shape is full; those that are left in the end are computed in smaller ones.
+Source: Kaldi's `nnet3/nnet-batch-compute.cc`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...framework.base.backend import Place
+from ...framework.base.errors import OpscopeError, check_kind
+from ...framework.base.python.cached import cached_property
+from ..network.for_inference import Model
+from ..optimize import OptimizeOptions
+from .chunks import ChunkComputer
+from .pieces import Chunk, ChunkOptions, Shape, Utterance, check_options
+
+
+@dataclass(frozen=True)
+class BatchOptions(ChunkOptions):
+    """The chunks that utterances are cut into, and how many make a minibatch.
+
+    Attributes:
+        chunks_per_batch: of a full minibatch (Kaldi's `minibatch-size`).
+        edge_chunks_per_batch: the same for first and last chunks of utterances, where these have
+            another context.
+        ensure_exact_final_context: compute utterances that are shorter than a chunk as they are,
+            each by itself, rather than with their last frame repeated. Makes a difference for
+            networks that go backwards in time.
+        partial_batch_factor: minibatches that do not get full are computed for the last of
+            `int(factor^n * chunks_per_batch)` chunks, n = 0, 1, 2 ..., that they fit into; 0: for
+            full ones only. From 0 to below 1.
+
+    Raises:
+        OpscopeError: a value is out of range.
+    """
+
+    chunks_per_batch: int = 128
+    edge_chunks_per_batch: int = 32
+    ensure_exact_final_context: bool = False
+    partial_batch_factor: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_options(self, {"edge_chunks_per_batch": 1})
+        check_kind(self.ensure_exact_final_context, bool, "ensure_exact_final_context")
+        check_kind(self.partial_batch_factor, float, "partial_batch_factor")
+        if not 0 <= self.partial_batch_factor < 1:
+            raise OpscopeError(
+                f"partial_batch_factor is {self.partial_batch_factor}; it must be at least 0 and"
+                " below 1"
+            )
+
+
+@dataclass
+class BatchCount:
+    """What was computed of minibatches of one shape and size.
+
+    Attributes:
+        done: minibatches. chunks: in all of them. seconds: that they took.
+    """
+
+    done: int = 0
+    chunks: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class _Waiting:
+    """Utterances that are not computed yet, by number: themselves, outputs, chunks to compute."""
+
+    utterances: dict[int, Utterance] = field(default_factory=dict)
+    results: dict[int, np.ndarray] = field(default_factory=dict)
+    chunks: dict[int, int] = field(default_factory=dict)
+
+    def done(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Those that are ready and before which none waits; they are gone then."""
+        for number in list(self.utterances):
+            if self.chunks[number]:
+                return
+            del self.chunks[number]
+            yield self.utterances.pop(number).key, self.results.pop(number)
+
+
+class BatchComputer(ChunkComputer):
+    """Computes the output of a simple network for many utterances, as `nnet3-compute-batch`.
+
+    Args:
+        options: how to cut utterances, and how many chunks to compute at once.
+        Others, and errors: as of `ChunkComputer`.
+
+    Attributes:
+        counts: what was computed: (input frames, output frames, size of minibatches) -> counts.
+    """
+
+    options: BatchOptions
+
+    def __init__(
+        self,
+        model: Model,
+        options: BatchOptions | None = None,
+        priors: np.ndarray | bool | None = None,
+        place: Place | None = None,
+        optimize: bool | OptimizeOptions = True,
+        *,
+        test_mode: bool = True,
+        collapse: bool = True,
+    ) -> None:
+        check_kind(options, BatchOptions | None, "options")
+        how = priors, place, optimize
+        super().__init__(
+            model, options or BatchOptions(), *how, test_mode=test_mode, collapse=collapse
+        )
+        self.counts: dict[tuple[int, int, int], BatchCount] = {}
+
+    def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        """Key and output of each utterance, in their order.
+
+        Utterances are read ahead until all chunks of the first one were in a full minibatch.
+
+        Raises:
+            ShapeError: as `compute`; the utterance is named.
+        """
+        waiting, alike = _Waiting(), dict[Shape, list[Chunk]]()
+        factor = self.options.frame_subsampling_factor
+        for number, utterance in enumerate(self.checked(utterances)):
+            total = -(-len(utterance.features) // factor)
+            chunks = list(self.chunks(number, utterance))
+            waiting.utterances[number] = utterance
+            waiting.results[number] = np.empty((total, self.output_dim), np.float32)
+            waiting.chunks[number] = len(chunks)
+            for chunk in chunks:
+                batch = alike.setdefault(chunk.shape, [])
+                batch.append(chunk)
+                if len(batch) == self._full(chunk.shape):
+                    self._compute_together(alike.pop(chunk.shape), waiting)
+            yield from waiting.done()
+        while alike:  # those first that utterances in front wait for
+            shape = min(alike, key=lambda shape: alike[shape][0].utterance)
+            self._compute_together(alike.pop(shape), waiting)
+            yield from waiting.done()
+
+    # Cutting
+
+    def chunks(self, number: int, utterance: Utterance) -> Iterator[Chunk]:
+        """The chunks of an utterance."""
+        if utterance.online_ivectors is None and self._any_length:
+            yield from super().chunks(number, utterance)
+            return
+        factor = self.options.frame_subsampling_factor
+        total, size = -(-len(utterance.features) // factor), self.frames_per_chunk // factor
+        exact = total < size and self.options.ensure_exact_final_context
+        frames = total if exact else size
+        for first in range(0, total, size):
+            count = min(size, total - first)
+            skipped = size - count if first else 0
+            shape = self._shape(first == 0, first - skipped + frames >= total, frames)
+            yield Chunk(number, first, count, shape, skipped)
+
+    def _shape(self, begins: bool, ends: bool, frames: int) -> Shape:
+        """Of chunks of so many output frames, which are at the ends of an utterance or are not."""
+        options = self.options
+        left, right = options.extra_left_context, options.extra_right_context
+        if begins and options.extra_left_context_initial >= 0:
+            left = options.extra_left_context_initial
+        if ends and options.extra_right_context_final >= 0:
+            right = options.extra_right_context_final
+        left += self.left_context
+        given = left + frames * options.frame_subsampling_factor + self.right_context + right
+        return Shape(left, given, frames)
+
+    @cached_property
+    def _inner(self) -> Shape:
+        """The shape of chunks that are not at an end."""
+        return self._shape(
+            False, False, self.frames_per_chunk // self.options.frame_subsampling_factor
+        )
+
+    def _middle(self, chunk: Chunk) -> int:
+        half = chunk.shape.output_frames // 2
+        return (chunk.first - chunk.skipped + half) * self.options.frame_subsampling_factor
+
+    # Computing
+
+    def _full(self, shape: Shape) -> int:
+        """How many chunks of a shape make a full minibatch."""
+        if self._any_length:
+            return self._most(shape)
+        if shape.output_frames < self._inner.output_frames:
+            return 1  # one of its own, of an utterance that is computed as it is
+        options = self.options
+        return options.chunks_per_batch if shape == self._inner else options.edge_chunks_per_batch
+
+    def _compute_together(self, chunks: list[Chunk], waiting: _Waiting) -> None:
+        """Compute chunks of one shape in a minibatch, which may not be full."""
+        begin, shape = time.perf_counter(), chunks[0].shape
+        size, factor = self._full(shape), self.options.partial_batch_factor
+        while len(chunks) < int(factor * size):
+            size = int(factor * size)
+        self._compute_batch(shape, chunks, waiting.utterances, waiting.results, size)
+        for chunk in chunks:
+            waiting.chunks[chunk.utterance] -= 1
+        count = self.counts.setdefault(
+            (shape.input_frames, shape.output_frames, size), BatchCount()
+        )
+        count.done += 1
+        count.chunks += len(chunks)
+        count.seconds += time.perf_counter() - begin
