@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import attention, bf16, conv, dense, nnet3_nets, onnx_models, programs, recurrent
+from . import attention, bf16, cntk_nets, conv, dense, nnet3_nets, onnx_models, programs, recurrent
 from .workload import Workload
 
 ALL: dict[str, Workload] = {
@@ -13,6 +13,7 @@ ALL: dict[str, Workload] = {
     **conv.WORKLOADS,
     **attention.WORKLOADS,
     **recurrent.WORKLOADS,
+    **cntk_nets.WORKLOADS,
     **nnet3_nets.WORKLOADS,
     **bf16.WORKLOADS,
     **onnx_models.WORKLOADS,
