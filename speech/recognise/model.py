@@ -18,11 +18,12 @@ from ...nnet3 import LoopedComputer
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.lattices.transition_ids import TransitionIds
+from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
 from ..features.computers import Fbank, Mfcc
 from ..features.options import config_lines
 from ..fst.graph_folder import load_graph
 from ..fst.words import Words
-from ..ivector.model import IvectorModel
+from ..ivector.model import VOSK_MIN_ENERGY, IvectorModel
 from ..lattice.align_lexicon import AlignLexicon
 from ..lattice.phone_determinise import phone_starts
 from ..lattice.word_boundary import WordBoundaries
@@ -75,8 +76,8 @@ class Model:
     Args:
         model_path: the folder: `am/final.mdl`, `conf/model.conf`, `conf/mfcc.conf` (or
             `fbank.conf`), `graph` with HCLG.fst or HCLr.fst, Gr.fst and disambig_tid.int, and
-            `ivector` where the network takes iVectors; or Vosk's first layout, with all of it in
-            one folder.
+            `ivector` where the network takes iVectors, `am/global_cmvn.stats` where its features
+            are normalised; or Vosk's first layout, with all of it in one folder.
         model_name, lang: in place of the path: the name of a folder, or its language, among those
             of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
         dither: noise that is added to the samples, in place of what mfcc.conf says. Where neither
@@ -124,6 +125,7 @@ class Model:
                 f" model {self.transitions.num_pdfs}"
             )
         self.features = self._features(dither)
+        self._cmvn_stats = self._statistics()
         self.ivectors = self._ivectors()
         self.boundaries = self._boundaries()
         found = load_graph(self.path / layout.graph)
@@ -136,6 +138,17 @@ class Model:
         options = self.features.options
         factor = self.config.network.frame_subsampling_factor
         self.frame_shift = options.frame_shift * 0.001 * factor
+
+    def cmvn(self, min_energy: float = VOSK_MIN_ENERGY) -> OnlineCmvn | None:
+        """What normalises the network's features, from its beginning; None: nothing does.
+
+        Args:
+            min_energy: see `OnlineCmvnOptions.cmn_min_energy`.
+        """
+        if self._cmvn_stats is None:
+            return None
+        options = OnlineCmvnOptions(cmn_min_energy=min_energy)
+        return OnlineCmvn(options, OnlineCmvnState(self._cmvn_stats))
 
     def vosk_model_find_word(self, word: str) -> int:
         """The number of a word; -1: the model lacks it."""
@@ -211,6 +224,19 @@ class Model:
             f"{self.path}: no options of features (looked for {layout.mfcc}, {layout.fbank})"
         )
 
+    def _statistics(self) -> np.ndarray | None:
+        """Those that the network's features are normalised by."""
+        path = self.path / self._layout.cmvn
+        if not path.is_file():
+            return None
+        stats = checked_stats(Reader(str(path)).read_matrix(np.float64), str(path))
+        if stats.shape[1] != self.features.dim + 1:
+            raise FormatError(
+                f"{path}: statistics of {stats.shape[1] - 1} features, but there are"
+                f" {self.features.dim}"
+            )
+        return stats
+
     def _ivectors(self) -> IvectorModel | None:
         folder, wanted = self.path / "ivector", self.network.ivector_dim
         if not (folder / "final.ie").is_file():
@@ -250,12 +276,9 @@ class Model:
         return made
 
     def _refuse_unknown_parts(self) -> None:
-        for name in (self._layout.pitch, self._layout.cmvn):
-            if (self.path / name).exists():
-                raise FormatError(
-                    f"{self.path / name}: models with pitch or with CMVN of the network's features"
-                    " are not read"
-                )
+        pitch = self.path / self._layout.pitch
+        if pitch.exists():
+            raise FormatError(f"{pitch}: models with pitch features are not read")
         for name in _RESCORING:
             if (self.path / name).exists():
                 _log.warning("%s is not used: results are those before rescoring", self.path / name)

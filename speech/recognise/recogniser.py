@@ -164,7 +164,7 @@ class Recogniser:
 
     def _start_front(self) -> None:
         self._samples_before += self._samples
-        self._front = FrontEnd(self.model, self.rate)
+        self._front = FrontEnd(self.model, self.rate, cmvn=self.model.cmvn())
         self._samples, self._offset = 0, 0
 
     def _start_utterance(self) -> None:

@@ -53,7 +53,8 @@ def whole_utterance(
         OpscopeError: samples are NaN or infinite, the rate does not go with the model, or no word
             of the grammar is in it.
     """
-    front = FrontEnd(_Parts(model.features, model.network, _ivectors(model)), rate)
+    parts = _Parts(model.features, model.network, _ivectors(model))
+    front = FrontEnd(parts, rate, cmvn=model.cmvn(OnlineCmvnOptions.cmn_min_energy))
     front.accept(samples)
     front.finish()
     loglikes = front.loglikes()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opscope.framework.base.errors import FormatError
 from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.language.config import split_lines
 from opscope.nnet3.network.model import AmNnetSimple
@@ -78,6 +79,27 @@ def static_folder(folder: Path) -> Path:
     return folder
 
 
+def _put_in_front(folder: Path, affine: np.ndarray) -> None:
+    """Put a matrix [inputs, inputs + 1], of which the last column is added, before the network."""
+    written = folder / "cepstra.mat"
+    written.write_bytes(matrix(affine.astype(np.float32)))
+    model = AmNnetSimple.read(str(folder / "am/final.mdl"))
+    lines = split_lines(_NODES.format(matrix=written))
+    model.nnet.add_config(lines, np.random.default_rng(0))
+    model.set_context()
+    (folder / "am/final.mdl").unlink()
+    model.write(folder / "am/final.mdl")
+
+
+def normalised(folder: Path) -> Path:
+    """The folder, the network's features normalised; the network gets the mean of all again."""
+    stats = Reader(str(folder / "ivector/global_cmvn.stats")).read_matrix(np.float64)
+    (folder / "am/global_cmvn.stats").write_bytes(matrix(stats))
+    means = stats[:1, :-1] / stats[0, -1]
+    _put_in_front(folder, np.hstack((np.eye(means.size), means.T)))
+    return folder
+
+
 def with_banks(folder: Path) -> Path:
     """The folder, its features turned to filter banks."""
     known = Mfcc(config=str(folder / "conf/mfcc.conf"))
@@ -86,15 +108,7 @@ def with_banks(folder: Path) -> Path:
     (folder / "conf/mfcc.conf").unlink()
     (folder / "conf/fbank.conf").write_text(_FBANK)
 
-    written = folder / "cepstra.mat"
-    written.write_bytes(matrix(np.pad(cepstra, ((0, 0), (0, 1))).astype(np.float32)))
-    model = AmNnetSimple.read(str(folder / "am/final.mdl"))
-    lines = split_lines(_NODES.format(matrix=written))
-    model.nnet.add_config(lines, np.random.default_rng(0))
-    model.set_context()
-    (folder / "am/final.mdl").unlink()
-    model.write(folder / "am/final.mdl")
-
+    _put_in_front(folder, np.pad(cepstra, ((0, 0), (0, 1))))
     path = folder / "ivector/final.mat"
     lda = Reader(str(path)).read_matrix(np.float64)
     frames = lda.shape[1] // size
@@ -121,19 +135,38 @@ def heard(kind: Any, model: Any, case: Case) -> list[dict]:
     return [*found, json.loads(recogniser.FinalResult())]
 
 
+def check_beside_vosk(folder: Path, case: Case) -> list[str]:
+    """The texts that both hear, with equal times and confidences."""
+    ours = heard(KaldiRecognizer, Model(folder), case)
+    with vosk_beside() as vosk:
+        theirs = heard(vosk.KaldiRecognizer, vosk.Model(str(folder)), case)
+    texts = [each["text"] for each in ours]
+    assert texts == [each["text"] for each in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        for mine, wanted in zip(one.get("result", []), other.get("result", []), strict=True):
+            for key in ("start", "end", "conf"):
+                assert mine[key] == pytest.approx(wanted[key], abs=1e-3)
+    return texts
+
+
 def test_static_graphs_and_filter_banks_are_vosks(tmp_path: Path) -> None:
     skip_without_vosk()
     folder = static_folder(tmp_path / "model")
     case = Case(("u1", 1.2), block=8000)
-    for change in (None, with_banks):
-        if change:
-            change(folder)
-        ours = heard(KaldiRecognizer, Model(folder), case)
-        with vosk_beside() as vosk:
-            theirs = heard(vosk.KaldiRecognizer, vosk.Model(str(folder)), case)
-        assert [each["text"] for each in ours] == [each["text"] for each in theirs]
-        assert ours[0]["text"] == PHRASES[1]
-        for one, other in zip(ours, theirs, strict=True):
-            for mine, wanted in zip(one.get("result", []), other.get("result", []), strict=True):
-                for key in ("start", "end", "conf"):
-                    assert mine[key] == pytest.approx(wanted[key], abs=1e-3)
+    assert check_beside_vosk(folder, case)[0] == PHRASES[1]
+    assert check_beside_vosk(with_banks(folder), case)[0] == PHRASES[1]
+
+
+def test_normalised_features_are_vosks(tmp_path: Path) -> None:
+    skip_without_vosk()
+    folder = normalised(static_folder(tmp_path / "model"))
+    assert Model(folder).cmvn() is not None
+    assert check_beside_vosk(folder, Case(("u1", 1.2), block=8000))[0] == PHRASES[1]
+    assert check_beside_vosk(folder, Case((1.5, "u1", 0.5), block=2400)) != [""]
+
+
+def test_statistics_of_other_features(tmp_path: Path) -> None:
+    folder = static_folder(tmp_path / "model")
+    (folder / "am/global_cmvn.stats").write_bytes(matrix(np.ones((2, 14))))
+    with pytest.raises(FormatError, match="statistics of 13 features, but there are 40"):
+        Model(folder)
