@@ -33,7 +33,7 @@ class KeyTable:
         place = self._places(first, second)
         slots, last = self._slots, len(self._slots) - 1
         while len(rest):
-            at = slots[place]
+            at = slots[place].astype(np.int64)  # int32 is a slow index
             free = np.flatnonzero(at < 0)
             if len(free):
                 # Of keys that want the same slot, one is left in it: it gets a number.
@@ -45,7 +45,8 @@ class KeyTable:
                 slots[place[won]] = new
                 at[free] = slots[place[free]]
             there = (self.first[at] == first[rest]) & (self.second[at] == second[rest])
-            found[rest[there]] = at[there]
+            hits = np.flatnonzero(there)
+            found[rest[hits]] = at[hits]
             other = np.flatnonzero(~there)
             rest, place = rest[other], (place[other] + 1) & last
         return found
