@@ -140,32 +140,36 @@ class ArrayLoops:
     ) -> tuple[np.ndarray, np.ndarray, bool]:
         """See `Loops`."""
         most = np.float32(beam)
-        tokens = frame.tokens
+        tokens, onward, links = frame.tokens, frame.onward, frame.links
         fresh = np.where(base <= most, base, _INFINITY)
-        onward, links = frame.onward, frame.links
-        extra = _extra(tokens["cost"][onward["from"]], after[onward["to"]], onward)
+        source, target = onward["from"], onward["to"]
+        gap = _gap(tokens["cost"][source], after["cost"][target], onward)
+        extra = np.maximum(after["extra"][target] + gap, np.float32(0))
         kept = extra <= most
-        onward = onward[kept]
-        np.minimum.at(fresh, onward["from"], extra[kept])
-        cost = tokens["cost"][links["from"]]
-        targets = tokens[links["to"]]
-        while True:
-            targets["extra"] = fresh[links["to"]]
-            extra = _extra(cost, targets, links)
-            better = (extra <= most) & (extra < fresh[links["from"]])
-            if not better.any():
-                break
-            np.minimum.at(fresh, links["from"][better], extra[better])
+        if not kept.all():
+            good = np.flatnonzero(kept)
+            onward, source, extra = onward[good], source[good], extra[good]
+        np.minimum.at(fresh, source, extra)
+        if len(links):
+            source, target = links["from"].astype(np.int64), links["to"].astype(np.int64)
+            gap = _gap(tokens["cost"][source], tokens["cost"][target], links)
+            while True:
+                extra = np.maximum(fresh[target] + gap, np.float32(0))
+                kept = extra <= most
+                better = np.flatnonzero(kept & (extra < fresh[source]))
+                if not len(better):
+                    break
+                np.minimum.at(fresh, source[better], extra[better])
+            links = links if kept.all() else links[np.flatnonzero(kept)]
         with np.errstate(invalid="ignore"):
             changed = bool((np.abs(fresh - tokens["extra"]) > np.float32(delta)).any())
         tokens["extra"] = fresh
-        return onward, links[extra <= most], changed
+        return onward, links, changed
 
 
-def _extra(cost: np.ndarray, after: np.ndarray, links: np.ndarray) -> np.ndarray:
-    """What the best path along each link costs more than the best path."""
-    along = (cost + links["acoustic"]) + links["graph"]
-    return np.maximum(after["extra"] + (along - after["cost"]), np.float32(0))
+def _gap(cost: np.ndarray, after: np.ndarray, links: np.ndarray) -> np.ndarray:
+    """What the way along each link costs more than the best one to the token that it leads to."""
+    return ((cost + links["acoustic"]) + links["graph"]) - after
 
 
 def _best_of(links: np.ndarray, cost: np.ndarray, count: int) -> np.ndarray:
