@@ -86,7 +86,7 @@ class LookAhead:
         self._sets = LabelSets(graph)
         self._few = np.diff(graph.interval_begin) <= _FEW  # not to have labels one by one
         self._ends = self._sets.having(graph.final_label)
-        self._known = KeyTable()
+        self._known = KeyTable(1)
         self._costs = np.empty(0, np.float32)
         self._only = np.empty(0, np.int64)
 
@@ -119,13 +119,13 @@ class LookAhead:
         """Of other sets, each found out once."""
         known, before = self._known, self._known.count
         keys = joined_key(s2, sets)
-        row = known.numbers(keys, np.zeros(len(keys), np.int64))
+        row = known.numbers(keys)
         if known.count > before:
             if known.count > len(self._costs):
-                more = len(known.first) - len(self._costs)
+                more = len(known.keys[0]) - len(self._costs)
                 self._costs = np.concatenate([self._costs, np.empty(more, np.float32)])
                 self._only = np.concatenate([self._only, np.empty(more, np.int64)])
-            keys = known.first[before : known.count]
+            keys = known.keys[0][before : known.count]
             order = np.argsort(keys)  # neighbours are searched for in the same arcs
             keys = keys[order]
             cost, only = self._search(keys & _LOW, keys >> 32)
