@@ -81,9 +81,7 @@ def read_openfst(file: ByteFile) -> FstFile:
     version, flags, _, first, states, arcs = file.unpack("iiQqqq", "the header of an FST")
     if version not in _VERSIONS[kind]:
         raise file.error(f"version {version} of a {kind} FST is not known", start)
-    if flags & _INPUT_SYMBOLS:
-        _read_symbols(file)
-    symbols = _read_symbols(file) if flags & _OUTPUT_SYMBOLS else None
+    symbols = _read_tables(file, flags)
     if kind == "olabel_lookahead":
         found = _read_lookahead(file, start)
         found.symbols = found.symbols if symbols is None else symbols
@@ -98,6 +96,23 @@ def read_openfst(file: ByteFile) -> FstFile:
         fst = read(file, first, states, arcs, aligned)
     _check(file, fst, start)
     return FstFile(kind, fst, symbols)
+
+
+def _read_tables(file: ByteFile, flags: int) -> dict[int, str] | None:
+    """The output symbols, where there are any, behind the input symbols."""
+    start, symbols = file.offset, None
+    if flags & _INPUT_SYMBOLS:
+        symbols = _read_symbols(file)
+    if not flags & _OUTPUT_SYMBOLS:
+        return None
+    size = file.offset - start
+    if symbols is not None and size <= file.remaining:
+        # Grammars have the same table twice: half a million words are taken apart once.
+        table = file.data[start : start + size]
+        if np.array_equal(table, file.data[start + size : start + 2 * size]):
+            file.skip(size, "a table of symbols")
+            return symbols
+    return _read_symbols(file)
 
 
 def _read_symbols(file: ByteFile) -> dict[int, str]:
