@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.untrusted.values import shown
-from .arcs import ARC, ArcFst
+from .arcs import ARC, ArcFst, runs
 from .byte_file import ByteFile
 from .ngram import read_ngram
 
@@ -158,15 +158,16 @@ def _read_vector(file: ByteFile, first: int, states: int, _: int, __: bool) -> A
 
 
 def _gathered(file: ByteFile, starts: np.ndarray, counts: np.ndarray, item: int) -> np.ndarray:
-    """The bytes of runs of items of 4-byte words that begin at `starts`, joined."""
-    sizes = counts * (item // 4)
-    total = int(sizes.sum())
-    inside = np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    place = np.repeat(starts, sizes) + inside * 4
-    found = np.empty((total, 4), np.uint8)
-    for byte in range(4):
-        found[:, byte] = file.data[place + byte]
-    return found.reshape(-1)
+    """The bytes of runs of items of 4-byte words that begin at `starts`, joined.
+
+    Args:
+        starts: they differ by whole words. item: bytes of one.
+    """
+    if not len(starts):
+        return np.empty(0, np.uint8)
+    base = int(starts[0]) % 4
+    words = np.frombuffer(file.data, "<u4", (len(file.data) - base) // 4, base)
+    return words[runs((starts - base) // 4, counts * (item // 4))].view(np.uint8)
 
 
 def _read_lookahead(file: ByteFile, start: int) -> FstFile:
