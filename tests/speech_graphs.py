@@ -201,7 +201,7 @@ def random_grammar(random: np.random.Generator, words: int) -> ArcFst:
 
 def expanded(graph: LookaheadGraph) -> ArcFst:
     """All of a composition, as an HCLG.fst has it."""
-    composition, numbers = Composition(graph), KeyTable()
+    composition, numbers = Composition(graph), KeyTable(2)
     border = composition.start()
     numbers.numbers(*border)
     finals, counts, arcs = [], [], []
@@ -215,6 +215,7 @@ def expanded(graph: LookaheadGraph) -> ArcFst:
         finals.append(composition.finals(*border))
         counts.append(made.counts)
         new = np.arange(known, numbers.count)
-        border = numbers.first[new], numbers.second[new]
+        first, second = numbers.keys
+        border = first[new], second[new]
     begin = np.cumsum([0, *np.concatenate(counts)]).astype(np.int64)
     return ArcFst(0, np.concatenate(finals).astype(np.float32), begin, np.concatenate(arcs))

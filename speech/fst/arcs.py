@@ -55,5 +55,11 @@ class ArcFst:
 
 def spread(begin: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Runs of numbers from each `begin` on: which run each belongs to, and the numbers."""
-    owner = np.repeat(np.arange(len(counts)), counts)
-    return owner, np.arange(len(owner)) + (begin - (np.cumsum(counts) - counts))[owner]
+    return np.repeat(np.arange(len(counts)), counts), runs(begin, counts)
+
+
+def runs(begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The numbers of `spread` alone."""
+    numbers = np.repeat(begin - (np.cumsum(counts) - counts), counts)
+    numbers += np.arange(len(numbers))
+    return numbers

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.values import open_handle, shown
+from .records import first_records
 
 _LONGEST_STRING = 1 << 16
 
@@ -119,9 +120,12 @@ class ByteFile:
         if count < 0 or count * head > self.remaining:
             raise self.error(f"{count} {what} cannot stand in {self.remaining} bytes")
         starts = np.empty(count + 1, np.int64)
-        at, size, data = self.offset, len(self.data), self.data.data
+        first = first_records(self.data, self.offset, count, head, place, item)
+        known = len(first) - 1
+        starts[: known + 1] = first
+        at, size, data = int(first[-1]), len(self.data), self.data.data
         unpack = struct.Struct("<q").unpack_from
-        for i in range(count):
+        for i in range(known, count):
             starts[i] = at
             if at + head > size:
                 raise self.error(f"the file ends in the {what}, at number {i} of {count}", at)

@@ -88,7 +88,7 @@ class Composition:
     def __init__(self, graph: LookaheadGraph) -> None:
         self._graph = graph
         self._one, self._two = graph.first, graph.second
-        self._words, self._outputs = graph.keys[:2]
+        self._words, self._outputs = graph.word_keys, graph.output_keys
         self.forget()
 
     def forget(self) -> None:
@@ -144,7 +144,7 @@ class Composition:
         """Arcs of the first FST without a word, while the grammar stays or a word is passed."""
         which, place = spread(self._one.begin[states.s1[chosen]], counts)
         owner = chosen[which]
-        after, s2 = self._one.arcs["nextstate"][place], states.s2[owner]
+        after, s2 = self._one.arcs["nextstate"][place].astype(np.int64), states.s2[owner]
         cost, only = self._ahead.costs(after, s2)
         good = np.flatnonzero((only >= 0) | (cost < np.inf))
         owner, after, s2, cost, only = (x[good] for x in (owner, after, s2, cost, only))
@@ -226,8 +226,8 @@ class Composition:
         """Arcs without a word, from where the word that was passed can still come."""
         which, place = spread(self._one.begin[states.s1[chosen]], counts)
         owner = chosen[which]
-        after = self._one.arcs["nextstate"][place]
-        good = alone[which] | self._ahead.reaches(after, states.word[owner])
+        after = self._one.arcs["nextstate"][place].astype(np.int64)
+        good = np.flatnonzero(alone[which] | self._ahead.reaches(after, states.word[owner]))
         owner, after = owner[good], after[good]
         arcs = self._one.arcs[place[good]]
         second = second_key(states.word[owner], states.filter[owner], states.ahead[owner])

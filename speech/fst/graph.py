@@ -57,6 +57,11 @@ class LookaheadGraph:
         sums: of the second's probabilities, as `running_sums` gives them.
         epsilons: how many epsilons the second's states begin with, int32, [states].
         labels: the second's input labels, int32, [arcs].
+        word_keys, output_keys, set_keys: sorted keys for NumPy's search, int64: state and input
+            label of the second's arcs, state and output label of the first's, set and begin of
+            intervals. They are parts of the graph, and not made by those who search in it, so
+            that they are kept on disk with it.
+        silent: how many arcs without a word the first's states begin with, int32, [states].
         largest: the largest input label.
     """
 
@@ -69,6 +74,10 @@ class LookaheadGraph:
     sums: np.ndarray
     epsilons: np.ndarray
     labels: np.ndarray
+    word_keys: np.ndarray
+    output_keys: np.ndarray
+    set_keys: np.ndarray
+    silent: np.ndarray
     largest: int
 
     @classmethod
@@ -92,12 +101,20 @@ class LookaheadGraph:
         sets, begin, intervals = distinct_sets(known.begin, known.intervals)
         largest = int(left.arcs["ilabel"].max(initial=0))
         parts = _of_grammar(second)
+        outputs = joined_key(left.source(), left.arcs["olabel"])
+        words = np.cumsum(left.arcs["olabel"] != 0, dtype=np.int32)
+        words = np.concatenate([np.zeros(1, np.int32), words])
         return cls(
             first=left,
             interval_set=sets,
             interval_begin=begin,
             intervals=intervals,
             final_label=known.final_label,
+            output_keys=outputs,
+            set_keys=joined_key(
+                np.repeat(np.arange(len(begin) - 1), np.diff(begin)), intervals[:, 0]
+            ),
+            silent=np.diff(left.begin).astype(np.int32) - np.diff(words[left.begin]),
             largest=largest,
             **parts,
         )
@@ -106,25 +123,6 @@ class LookaheadGraph:
     def kept(self) -> dict[type[Any], Any]:
         """What searches of this graph made and share, by its class."""
         return {}
-
-    @cached_property
-    def silent(self) -> np.ndarray:
-        """How many arcs without a word the first's states begin with, int64, [states]."""
-        before = np.cumsum(self.first.arcs["olabel"] == 0, dtype=np.int32)
-        before = np.concatenate([np.zeros(1, np.int32), before])
-        return np.diff(before[self.first.begin]).astype(np.int64)
-
-    @cached_property
-    def keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sorted keys for NumPy's search: state and input label of the second's arcs, state and
-        output label of the first's, set and begin of intervals; int64 each."""
-        sets = np.repeat(np.arange(len(self.interval_begin) - 1), np.diff(self.interval_begin))
-        made = self.second.source(), self.first.source(), sets
-        low = self.labels, self.first.arcs["olabel"], self.intervals[:, 0]
-        for key, label in zip(made, low, strict=True):
-            key <<= 32
-            key |= label
-        return made
 
     def with_grammar(self, second: ArcFst) -> LookaheadGraph:
         """The same first FST, composed with another grammar."""
@@ -143,12 +141,14 @@ def _of_grammar(fst: ArcFst) -> dict[str, Any]:
     """The attributes of a `LookaheadGraph` that come from its second FST."""
     fst = fst.ordered(fst.arcs["ilabel"])
     labels = np.ascontiguousarray(fst.arcs["ilabel"])
-    epsilons = np.bincount(fst.source()[labels == 0], minlength=fst.states).astype(np.int32)
+    source = fst.source()
+    epsilons = np.bincount(source[labels == 0], minlength=fst.states).astype(np.int32)
     return {
         "second": fst,
         "sums": running_sums(fst),
         "epsilons": epsilons,
         "labels": labels,
+        "word_keys": joined_key(source, labels),
     }
 
 

@@ -30,7 +30,7 @@ from .words import Words
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = 2
+_FORMAT = 3
 _MAGIC = b"opsgraph"
 _ALIGNMENT = 64
 _MOST_FILES = 8

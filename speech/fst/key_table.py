@@ -1,75 +1,85 @@
-"""A hash table in NumPy: numbers for pairs of 64-bit keys, of many at once."""
+"""A hash table in NumPy: numbers for keys of one or more 64-bit parts, of many at once."""
 
 from __future__ import annotations
 
 import numpy as np
 
-_LEAST_SLOTS = 1 << 12
+_LEAST_SLOTS = 1 << 14
+_GROWTH = 4
 _MIX = (-7046029254386353131, -4658895280553007687)  # of splitmix64
 
 
 class KeyTable:
-    """Numbers pairs of keys from 0 on.
+    """Numbers keys from 0 on.
 
     Open addressing with linear probing, a step of all keys that are not placed yet at a time.
 
+    Args:
+        parts: of each key.
+
     Attributes:
-        count: how many pairs there are.
-        first, second: the pairs by number, int64; those up to `count` are filled.
+        count: how many keys there are.
+        keys: the parts of keys by number, int64; those up to `count` are filled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parts: int) -> None:
         self.count = 0
-        self.first, self.second = np.empty((2, _LEAST_SLOTS // 2), np.int64)
+        self.keys = list(np.empty((parts, _LEAST_SLOTS // 2), np.int64))
         self._slots = np.full(_LEAST_SLOTS, -1, np.int32)
 
-    def numbers(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """The numbers of pairs, int64; new pairs get the next ones, in no particular order."""
-        room = self.count + len(first)
-        if room > len(self.first):
+    def numbers(self, *keys: np.ndarray) -> np.ndarray:
+        """The numbers of keys, int64; new keys get the next ones, in no particular order."""
+        room = self.count + len(keys[0])
+        if room > len(self.keys[0]):
             self._widen(room)
-        found = np.empty(len(first), np.int64)
-        rest = np.arange(len(first))
-        place = self._places(first, second)
+        found = np.empty(len(keys[0]), np.int64)
+        rest: np.ndarray | slice = slice(None)
+        place = self._places(*keys)
         slots, last = self._slots, len(self._slots) - 1
-        while len(rest):
-            at = slots[place]
+        while True:
+            at = slots[place].astype(np.int64)  # int32 is a slow index
             free = np.flatnonzero(at < 0)
             if len(free):
                 # Of keys that want the same slot, one is left in it: it gets a number.
                 slots[place[free]] = free
                 won = free[slots[place[free]] == free]
-                new = np.arange(self.count, self.count + len(won), dtype=np.int32)
+                new = np.arange(self.count, self.count + len(won))
+                for known, key in zip(self.keys, keys, strict=True):
+                    known[self.count : self.count + len(won)] = key[won]
                 self.count += len(won)
-                self.first[new], self.second[new] = first[rest[won]], second[rest[won]]
                 slots[place[won]] = new
                 at[free] = slots[place[free]]
-            there = (self.first[at] == first[rest]) & (self.second[at] == second[rest])
-            found[rest[there]] = at[there]
-            other = np.flatnonzero(~there)
-            rest, place = rest[other], (place[other] + 1) & last
-        return found
+            found[rest] = at  # those that are wrong are written over
+            wrong = self.keys[0][at] != keys[0]
+            for known, key in zip(self.keys[1:], keys[1:], strict=True):
+                wrong |= known[at] != key
+            other = np.flatnonzero(wrong)
+            if not len(other):
+                return found
+            rest = other if isinstance(rest, slice) else rest[other]
+            keys = tuple(key[other] for key in keys)
+            place = (place[other] + 1) & last
 
-    def _places(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        mixed = first * _MIX[0]
+    def _places(self, *keys: np.ndarray) -> np.ndarray:
+        mixed = keys[0] * _MIX[0]
         mixed ^= mixed >> 29
-        mixed += second
-        mixed *= _MIX[1]
+        for key in keys[1:]:
+            mixed += key
+            mixed *= _MIX[1]
         mixed ^= mixed >> 32
         mixed &= len(self._slots) - 1
         return mixed
 
     def _widen(self, room: int) -> None:
-        """Make room for so many pairs, at most half of the slots filled."""
-        more = max(room, 2 * len(self.first)) - len(self.first)
-        self.first = np.concatenate([self.first, np.empty(more, np.int64)])
-        self.second = np.concatenate([self.second, np.empty(more, np.int64)])
+        """Make room for so many keys, at most half of the slots filled."""
         slots = len(self._slots)
-        while slots < 2 * len(self.first):
-            slots *= 2
+        while slots < 2 * room:
+            slots *= _GROWTH
+        more = np.empty(slots // 2 - len(self.keys[0]), np.int64)
+        self.keys = [np.concatenate([key, more]) for key in self.keys]
         self._slots = np.full(slots, -1, np.int32)
         rest = np.arange(self.count, dtype=np.int32)
-        place = self._places(self.first[: self.count], self.second[: self.count])
+        place = self._places(*(key[: self.count] for key in self.keys))
         while len(rest):
             free = np.flatnonzero(self._slots[place] < 0)
             self._slots[place[free]] = rest[free]

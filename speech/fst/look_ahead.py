@@ -16,7 +16,11 @@ _LOW = 0xFFFFFFFF
 _NONE = -1
 _MANY = 32  # intervals from which on a set has a bit for each label
 _BIT_BYTES = 64 << 20  # of all these sets
+_FEW = 2  # intervals up to which a set is searched for each time
 _LABELS_EACH = 8  # times as many labels are looked up in bits as intervals are searched for
+
+_Runs = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Runs of arcs that lie side by side: owners, in which order runs rise, begins and ends."""
 
 
 class LabelSets:
@@ -24,29 +28,28 @@ class LabelSets:
 
     def __init__(self, graph: LookaheadGraph) -> None:
         self._begin, self._intervals = graph.interval_begin, graph.intervals
-        self._starts = graph.keys[2]
+        self._starts = graph.set_keys
         self._labels = int(graph.intervals[:, 1].max(initial=0))  # all are smaller
         self._bytes = self._labels // 8 + 1
-        self._bits = np.empty((0, self._bytes), np.uint8)
-        self._rows = np.full(len(self._begin) - 1, -1, np.int32)  # of each set; -1: none
-        self._used = 0
+        self._large = np.diff(self._begin) > _MANY
+        most = min(int(self._large.sum()), _BIT_BYTES // self._bytes)
+        self._bits = np.zeros(most * self._bytes, np.uint8)  # one set after the other
+        self._at = np.full(len(self._large), -1)  # where the bits of each set begin; -1: none
+        self._used, self._most = 0, most
 
     def have_bits(self, sets: np.ndarray) -> np.ndarray:
         """Which of some sets have bits from now on."""
-        large = self._begin[sets + 1] - self._begin[sets] > _MANY
-        for each in np.unique(sets[large & (self._rows[sets] < 0)]).tolist():
-            if (self._used + 1) * self._bytes > _BIT_BYTES:
-                break
-            if self._used == len(self._bits):
-                more = np.empty((max(8, self._used), self._bytes), np.uint8)
-                self._bits = np.concatenate([self._bits, more])
-            inside = np.zeros(8 * self._bytes, bool)
-            mine = self._intervals[self._begin[each] : self._begin[each + 1]]
-            inside[spread(mine[:, 0], mine[:, 1] - mine[:, 0])[1]] = True
-            self._bits[self._used] = np.packbits(inside, bitorder="little")
-            self._rows[each] = self._used
-            self._used += 1
-        return self._rows[sets] >= 0
+        if self._used < self._most:
+            new = np.unique(sets[np.flatnonzero(self._large[sets] & (self._at[sets] < 0))])
+            new = new[: self._most - self._used]
+            self._at[new] = np.arange(self._used, self._used + len(new)) * self._bytes
+            self._used += len(new)
+            which, number = spread(self._begin[new], self._begin[new + 1] - self._begin[new])
+            first, upto = self._intervals[number].T
+            owner, labels = spread(first, upto - first)
+            place = self._at[new][which[owner]] + (labels >> 3)
+            np.add.at(self._bits, place, np.left_shift(1, labels & 7).astype(np.uint8))
+        return self._at[sets] >= 0
 
     def places(self, sets: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The last interval, of all sets, that does not begin behind each label."""
@@ -60,10 +63,18 @@ class LabelSets:
             return inside
         return inside & (labels < self._intervals[np.maximum(at, 0), 1])
 
+    def having(self, label: int) -> np.ndarray:
+        """Whether each set has a label, [sets]."""
+        inside = (self._intervals[:, 0] <= label) & (label < self._intervals[:, 1])
+        found = np.zeros(len(self._large), bool)
+        found[self._starts[inside] >> 32] = True
+        return found
+
     def looked_up(self, sets: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The same, for sets that have bits."""
         labels = np.minimum(labels, self._labels)
-        return (self._bits[self._rows[sets], labels >> 3] >> (labels & 7)) & 1 > 0
+        place = self._at[sets] + (labels >> 3)
+        return (self._bits[place] >> (labels & 7)) & 1 > 0
 
 
 class LookAhead:
@@ -71,9 +82,11 @@ class LookAhead:
 
     def __init__(self, graph: LookaheadGraph) -> None:
         self._graph, self._two = graph, graph.second
-        self._words = graph.keys[0]
+        self._words = graph.word_keys
         self._sets = LabelSets(graph)
-        self._known = KeyTable()
+        self._few = np.diff(graph.interval_begin) <= _FEW  # not to have labels one by one
+        self._ends = self._sets.having(graph.final_label)
+        self._known = KeyTable(1)
         self._costs = np.empty(0, np.float32)
         self._only = np.empty(0, np.int64)
 
@@ -88,15 +101,31 @@ class LookAhead:
             The cost of all words and ends, float32 (infinity: nothing can come); the arc of the
             second FST that has the only word, int64, -1 where there are others or an end.
         """
+        sets = self._graph.interval_set[s1].astype(np.int64)  # int32 is a slow index
+        few = self._few[sets]
+        cost, only = np.empty(len(sets), np.float32), np.empty(len(sets), np.int64)
+        for where, found in (
+            (np.flatnonzero(few), self._of_few),
+            (np.flatnonzero(~few), self._of_many),
+        ):
+            cost[where], only[where] = found(sets[where], s2[where])
+        return cost, only
+
+    def _of_few(self, sets: np.ndarray, s2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of sets with so few intervals that searching takes less than remembering."""
+        return self._summed([self._runs(np.arange(len(sets)), sets, s2)], sets, s2)
+
+    def _of_many(self, sets: np.ndarray, s2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of other sets, each found out once."""
         known, before = self._known, self._known.count
-        keys = joined_key(s2, self._graph.interval_set[s1])
-        row = known.numbers(keys, np.zeros(len(keys), np.int64))
+        keys = joined_key(s2, sets)
+        row = known.numbers(keys)
         if known.count > before:
             if known.count > len(self._costs):
-                more = len(known.first) - len(self._costs)
+                more = len(known.keys[0]) - len(self._costs)
                 self._costs = np.concatenate([self._costs, np.empty(more, np.float32)])
                 self._only = np.concatenate([self._only, np.empty(more, np.int64)])
-            keys = known.first[before : known.count]
+            keys = known.keys[0][before : known.count]
             order = np.argsort(keys)  # neighbours are searched for in the same arcs
             keys = keys[order]
             cost, only = self._search(keys & _LOW, keys >> 32)
@@ -111,7 +140,7 @@ class LookAhead:
         single = 2 * counts < sizes  # labels count one by one
         bits = self._sets.have_bits(sets)
         by_bits = bits & (counts <= _LABELS_EACH * sizes)
-        parts = [self._runs(np.flatnonzero(~single & ~by_bits), sets, s2, sizes)]
+        parts = [self._runs(np.flatnonzero(~single & ~by_bits), sets, s2)]
         for chosen, inside in (
             (single & ~by_bits, self._sets.searched),
             (by_bits, self._sets.looked_up),
@@ -123,16 +152,20 @@ class LookAhead:
                 good = np.flatnonzero(inside(sets[owner], labels))
                 owner, place, labels = owner[good], place[good], labels[good]
                 parts.append(self._joined(owner, place, labels, sets, single))
+        return self._summed(parts, sets, s2)
+
+    def _summed(
+        self, parts: list[_Runs], sets: np.ndarray, s2: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What `costs` gives, by the runs of arcs that can come next."""
         owner, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
-        mass = np.bincount(owner, self._masses(begin[owner], low, high), len(sets))
+        mass = np.bincount(owner, self._masses(self._two.begin[s2[owner]], low, high), len(sets))
         # runs of an owner rise: the first one begins where they all do
         first, last = np.full(len(sets), len(self._words)), np.full(len(sets), -1)
         first[owner[::-1]], last[owner] = low[::-1], high
         found = last >= 0
         final = self._two.final[s2]
-        ends = final < np.inf
-        at = np.flatnonzero(ends)
-        ends[at] = self._sets.searched(sets[at], np.full(len(at), graph.final_label))
+        ends = (final < np.inf) & self._ends[sets]
         with np.errstate(divide="ignore", invalid="ignore"):
             cost = (-np.log(mass)).astype(np.float32)
         for at in np.flatnonzero(found & ~((mass > 0) & (mass < np.inf))).tolist():
@@ -152,7 +185,7 @@ class LookAhead:
         labels: np.ndarray,
         sets: np.ndarray,
         single: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ) -> _Runs:
         """Runs of arcs within intervals, of arcs that are; see `_runs`.
 
         Args:
@@ -168,19 +201,17 @@ class LookAhead:
         begins[1:-1] = alone[1:] | (owner[1:] != owner[:-1]) | (interval[1:] != interval[:-1])
         return owner[begins[:-1]], place[begins[:-1]], place[begins[1:]] + 1
 
-    def _runs(
-        self, chosen: np.ndarray, sets: np.ndarray, s2: np.ndarray, sizes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _runs(self, chosen: np.ndarray, sets: np.ndarray, s2: np.ndarray) -> _Runs:
         """Runs of the second FST's arcs within intervals: whose they are, begins and ends."""
-        graph = self._graph
-        which, number = spread(graph.interval_begin[sets[chosen]], sizes[chosen])
+        graph, words = self._graph, self._words
+        begin = graph.interval_begin[sets[chosen]]
+        which, number = spread(begin, graph.interval_begin[sets[chosen] + 1] - begin)
         owner = chosen[which]
-        state, upto = s2[owner], graph.intervals[:, 1][number]
-        low = np.searchsorted(self._words, joined_key(state, graph.intervals[:, 0][number]))
-        some = np.flatnonzero(low < self._two.begin[state + 1])
-        good = some[graph.labels[low[some]] < upto[some]]
-        high = np.searchsorted(self._words, joined_key(state[good], upto[good]))
-        return owner[good], low[good], high
+        state = s2[owner] << 32
+        low = np.searchsorted(words, state + graph.intervals[:, 0][number])
+        upto = state + graph.intervals[:, 1][number]
+        good = np.flatnonzero((low < len(words)) & (words.take(low, mode="clip") < upto))
+        return owner[good], low[good], np.searchsorted(words, upto[good])
 
     def _masses(self, begin: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """The sums of the probabilities of runs of arcs, each within a state that has a begin."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.untrusted.values import shown
-from .arcs import ARC, ArcFst
+from .arcs import ARC, ArcFst, runs
 from .byte_file import ByteFile
 from .ngram import read_ngram
 
@@ -81,9 +81,7 @@ def read_openfst(file: ByteFile) -> FstFile:
     version, flags, _, first, states, arcs = file.unpack("iiQqqq", "the header of an FST")
     if version not in _VERSIONS[kind]:
         raise file.error(f"version {version} of a {kind} FST is not known", start)
-    if flags & _INPUT_SYMBOLS:
-        _read_symbols(file)
-    symbols = _read_symbols(file) if flags & _OUTPUT_SYMBOLS else None
+    symbols = _read_tables(file, flags)
     if kind == "olabel_lookahead":
         found = _read_lookahead(file, start)
         found.symbols = found.symbols if symbols is None else symbols
@@ -98,6 +96,23 @@ def read_openfst(file: ByteFile) -> FstFile:
         fst = read(file, first, states, arcs, aligned)
     _check(file, fst, start)
     return FstFile(kind, fst, symbols)
+
+
+def _read_tables(file: ByteFile, flags: int) -> dict[int, str] | None:
+    """The output symbols, where there are any, behind the input symbols."""
+    start, symbols = file.offset, None
+    if flags & _INPUT_SYMBOLS:
+        symbols = _read_symbols(file)
+    if not flags & _OUTPUT_SYMBOLS:
+        return None
+    size = file.offset - start
+    if symbols is not None and size <= file.remaining:
+        # Grammars have the same table twice: half a million words are taken apart once.
+        table = file.data[start : start + size]
+        if np.array_equal(table, file.data[start + size : start + 2 * size]):
+            file.skip(size, "a table of symbols")
+            return symbols
+    return _read_symbols(file)
 
 
 def _read_symbols(file: ByteFile) -> dict[int, str]:
@@ -143,15 +158,16 @@ def _read_vector(file: ByteFile, first: int, states: int, _: int, __: bool) -> A
 
 
 def _gathered(file: ByteFile, starts: np.ndarray, counts: np.ndarray, item: int) -> np.ndarray:
-    """The bytes of runs of items of 4-byte words that begin at `starts`, joined."""
-    sizes = counts * (item // 4)
-    total = int(sizes.sum())
-    inside = np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    place = np.repeat(starts, sizes) + inside * 4
-    found = np.empty((total, 4), np.uint8)
-    for byte in range(4):
-        found[:, byte] = file.data[place + byte]
-    return found.reshape(-1)
+    """The bytes of runs of items of 4-byte words that begin at `starts`, joined.
+
+    Args:
+        starts: they differ by whole words. item: bytes of one.
+    """
+    if not len(starts):
+        return np.empty(0, np.uint8)
+    base = int(starts[0]) % 4
+    words = np.frombuffer(file.data, "<u4", (len(file.data) - base) // 4, base)
+    return words[runs((starts - base) // 4, counts * (item // 4))].view(np.uint8)
 
 
 def _read_lookahead(file: ByteFile, start: int) -> FstFile:

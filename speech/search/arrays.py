@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..fst.arcs import spread
+from ..fst.arcs import runs
 from ..fst.graph import Graph
 from .arc_table import ArcTable, first_ones
 from .frames import LINK, TOKEN, Frame
@@ -25,7 +25,7 @@ class ArrayLoops:
     def __init__(self, graph: Graph, pdf: np.ndarray, options: SearchOptions) -> None:
         self._table = ArcTable(graph, options.graph_arcs)
         self._silent = SilentArcs(self._table, options.frame_tokens)
-        self._pdf = pdf
+        self._pdf = pdf.astype(np.int64)
         self._options = options
         self._buckets = LEAST_BUCKETS
         self._firsts = np.empty(LEAST_BUCKETS, np.int64)  # for `_listed`
@@ -48,10 +48,11 @@ class ArrayLoops:
         """See `Loops`."""
         if likelihood is None:
             cutoff, offset, emitted = np.float32(self._options.beam), np.float32(0), _NOTHING
-            rows, made = states, np.zeros(1, TOKEN)
+            rows, made = states.astype(np.int64), np.zeros(1, TOKEN)
             made["back"] = -1
         else:
-            rows, made, emitted, cutoff, offset = self._emit(states, tokens, likelihood)
+            rows = states.astype(np.int64)
+            rows, made, emitted, cutoff, offset = self._emit(rows, tokens, likelihood)
         listed = self._listed(rows)
         self._table.visit(rows[listed])
         status, rows, made, links = self._silent.follow(rows, made, listed, cutoff)
@@ -71,7 +72,7 @@ class ArrayLoops:
         offset = -costs.min()
         listed = self._listed(states)
         self._widen(len(states))
-        alive = listed[costs[listed] <= keep]
+        alive = listed[np.flatnonzero(costs[listed] <= keep)]
         best = alive[[np.argmin(costs[alive])]]
         table.visit(states[best])
         table.visit(states[alive])
@@ -80,20 +81,25 @@ class ArrayLoops:
         label = arcs.ilabel[place]
         cost = ((arcs.weight[place] + offset) - likelihood[self._pdf[label]]) - offset
         first = (cost + adaptive).min(initial=_INFINITY)
-        which, place = self._arcs_of(states[alive])
-        label = arcs.ilabel[place]
-        cost = (costs[alive][which] + acoustic[label]) + arcs.weight[place]
-        # each arc lowers the bound for those behind it
+        counts, place = self._arcs_of(states[alive])
+        label, weight = arcs.ilabel[place], arcs.weight[place]
+        cost = np.repeat(costs[alive], counts)
+        cost += acoustic.take(label, mode="clip")  # faster than [] for an index of int32
+        cost += weight
+        # each arc lowers the bound for those behind it; those above the first one change nothing
+        near = np.flatnonzero(cost < first)
+        cost = cost[near]
         bounds = np.minimum.accumulate(np.append(first, cost + adaptive))
         good = np.flatnonzero(cost < bounds[:-1])
-        place, label, cost = place[good], label[good], cost[good]
-        target = arcs.target[place]
+        near, cost = near[good], cost[good]
+        place, label = place[near], label[near]
+        target = arcs.target[place].astype(np.int64)
         rows = first_ones(target, table.scratch)
         table.scratch[rows] = np.arange(len(rows))
-        links = np.empty(len(good), LINK)
-        links["from"], links["to"] = alive[which[good]], table.scratch[target]
+        links = np.empty(len(near), LINK)
+        links["from"], links["to"] = np.repeat(alive, counts)[near], table.scratch[target]
         links["ilabel"], links["olabel"] = label, arcs.olabel[place]
-        links["graph"], links["acoustic"] = arcs.weight[place], acoustic[label]
+        links["graph"], links["acoustic"] = weight[near], acoustic[label]
         return rows, _best_of(links, cost, len(rows)), links, bounds[-1], offset
 
     def _cutoff(self, costs: np.ndarray) -> tuple[np.float32, np.float32]:
@@ -111,9 +117,10 @@ class ArrayLoops:
         return (loose, loose - best + delta) if loose > keep else (keep, beam)
 
     def _arcs_of(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of `states` each arc with a label leaves, and where it lies."""
+        """How many arcs with a label leave each of `states`, and where they lie."""
         arcs = self._table.arcs
-        return spread(arcs.begin[states], arcs.emitting[states])
+        counts = arcs.emitting[states]
+        return counts, runs(arcs.begin[states], counts)
 
     def _widen(self, tokens: int) -> None:
         """Have as many buckets as Kaldi's hash has after a frame with so many tokens."""
@@ -133,32 +140,36 @@ class ArrayLoops:
     ) -> tuple[np.ndarray, np.ndarray, bool]:
         """See `Loops`."""
         most = np.float32(beam)
-        tokens = frame.tokens
+        tokens, onward, links = frame.tokens, frame.onward, frame.links
         fresh = np.where(base <= most, base, _INFINITY)
-        onward, links = frame.onward, frame.links
-        extra = _extra(tokens["cost"][onward["from"]], after[onward["to"]], onward)
+        source, target = onward["from"], onward["to"]
+        gap = _gap(tokens["cost"][source], after["cost"][target], onward)
+        extra = np.maximum(after["extra"][target] + gap, np.float32(0))
         kept = extra <= most
-        onward = onward[kept]
-        np.minimum.at(fresh, onward["from"], extra[kept])
-        cost = tokens["cost"][links["from"]]
-        targets = tokens[links["to"]]
-        while True:
-            targets["extra"] = fresh[links["to"]]
-            extra = _extra(cost, targets, links)
-            better = (extra <= most) & (extra < fresh[links["from"]])
-            if not better.any():
-                break
-            np.minimum.at(fresh, links["from"][better], extra[better])
+        if not kept.all():
+            good = np.flatnonzero(kept)
+            onward, source, extra = onward[good], source[good], extra[good]
+        np.minimum.at(fresh, source, extra)
+        if len(links):
+            source, target = links["from"].astype(np.int64), links["to"].astype(np.int64)
+            gap = _gap(tokens["cost"][source], tokens["cost"][target], links)
+            while True:
+                extra = np.maximum(fresh[target] + gap, np.float32(0))
+                kept = extra <= most
+                better = np.flatnonzero(kept & (extra < fresh[source]))
+                if not len(better):
+                    break
+                np.minimum.at(fresh, source[better], extra[better])
+            links = links if kept.all() else links[np.flatnonzero(kept)]
         with np.errstate(invalid="ignore"):
             changed = bool((np.abs(fresh - tokens["extra"]) > np.float32(delta)).any())
         tokens["extra"] = fresh
-        return onward, links[extra <= most], changed
+        return onward, links, changed
 
 
-def _extra(cost: np.ndarray, after: np.ndarray, links: np.ndarray) -> np.ndarray:
-    """What the best path along each link costs more than the best path."""
-    along = (cost + links["acoustic"]) + links["graph"]
-    return np.maximum(after["extra"] + (along - after["cost"]), np.float32(0))
+def _gap(cost: np.ndarray, after: np.ndarray, links: np.ndarray) -> np.ndarray:
+    """What the way along each link costs more than the best one to the token that it leads to."""
+    return ((cost + links["acoustic"]) + links["graph"]) - after
 
 
 def _best_of(links: np.ndarray, cost: np.ndarray, count: int) -> np.ndarray:

@@ -63,7 +63,7 @@ class ComposedArcs:
 
     def __init__(self, graph: LookaheadGraph) -> None:
         self._composition = Composition(graph)
-        self._keys = KeyTable()
+        self._keys = KeyTable(2)
         self.ilabel, self.olabel, self.target, self.met = np.empty((4, _LEAST), np.int32)
         self.weight = np.empty(_LEAST, np.float32)
         self.begin = np.full(_LEAST, -1)
@@ -94,7 +94,8 @@ class ComposedArcs:
 
     def keys(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The keys of composed states."""
-        return self._keys.first[rows], self._keys.second[rows]
+        first, second = self._keys.keys
+        return first[rows], second[rows]
 
     def rows_of(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """The rows of composed states by their keys; new ones are put behind the others."""

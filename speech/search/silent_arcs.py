@@ -7,16 +7,17 @@ a token keeps, is told by that.
 
 from __future__ import annotations
 
+import math
 import struct
 
 import numpy as np
 
-from ..fst.arcs import spread
+from ..fst.arcs import runs
 from .arc_table import ArcTable, first_ones
 from .frames import LINK, MANY_TOKENS, NEGATIVE_LOOP, TOKEN
 
-_INFINITY = np.float32(np.inf)
 _FLOAT = struct.Struct("f")
+_INFINITY = np.float32(np.inf)
 _NOTHING = np.empty(0, LINK)
 
 
@@ -66,13 +67,16 @@ class SilentArcs:
 
     def _arcs_of(
         self, rows: np.ndarray, cutoff: np.float32
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The epsilons of rows that cost less than the cutoff: whose, where they lie, the cost."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The epsilons of rows that cost less than the cutoff: how many of each row there are in
+        all, which of these they are, where they lie, the cost."""
         arcs = self._table.arcs
-        which, place = spread(arcs.begin[rows] + arcs.emitting[rows], arcs.epsilons[rows])
-        cost = self._cost[rows][which] + arcs.weight[place]
+        counts = arcs.epsilons[rows]
+        place = runs(arcs.begin[rows] + arcs.emitting[rows], counts)
+        cost = np.repeat(self._cost[rows], counts)
+        cost += arcs.weight[place]
         good = np.flatnonzero(cost < cutoff)
-        return which[good], place[good], cost[good]
+        return counts, good, place[good], cost[good]
 
     def _reach(self, rows: np.ndarray, cutoff: np.float32) -> tuple[int, np.ndarray]:
         """Lower costs until none changes.
@@ -82,53 +86,56 @@ class SilentArcs:
         """
         arcs, front, rounds = self._table.arcs, rows, 0
         while True:
-            front = front[(arcs.epsilons[front] > 0) & (self._cost[front] < cutoff)]
-            _, place, cost = self._arcs_of(front, cutoff)
-            target = arcs.target[place]
-            better = cost < self._cost[target]
-            target, cost = target[better], cost[better]
-            if not len(target):
+            follow = (arcs.epsilons[front] > 0) & (self._cost[front] < cutoff)
+            _, _, place, cost = self._arcs_of(front[np.flatnonzero(follow)], cutoff)
+            target = arcs.target[place].astype(np.int64)
+            better = np.flatnonzero(cost < self._cost[target])
+            if not len(better):
                 return 0, rows
+            target, cost = target[better], cost[better]
             np.minimum.at(self._cost, target, cost)
-            new = first_ones(target[self._token[target] < 0], self._token)
-            self._token[new] = np.arange(len(rows), len(rows) + len(new))
-            rows = np.concatenate([rows, new])
+            front = first_ones(target, self._table.scratch)
+            new = front[np.flatnonzero(self._token[front] < 0)]
+            rounds += 1
+            if len(new):
+                self._token[new] = np.arange(len(rows), len(rows) + len(new))
+                rows = np.concatenate([rows, new])
+                self._table.make(new)
+                self._widen()
             if len(rows) > self._most:
                 return MANY_TOKENS, rows
-            rounds += 1
             if rounds > len(rows) + 1:
                 return NEGATIVE_LOOP, rows
-            self._table.make(new)
-            self._widen()
-            front = np.unique(target)
 
     def _in_order(
         self, rows: np.ndarray, tokens: np.ndarray, listed: np.ndarray, cutoff: np.float32
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows, tokens and links, once costs are known, in the order in which Kaldi makes them."""
         arcs, known = self._table.arcs, len(tokens)
-        alive = np.flatnonzero(self._cost[rows] < cutoff)
-        which, place, cost = self._arcs_of(rows[alive], cutoff)
-        source, target = alive[which], self._token[arcs.target[place]].astype(np.int64)
+        last_cost = self._cost[rows]
+        alive = np.flatnonzero((arcs.epsilons[rows] > 0) & (last_cost < cutoff))
+        counts, which, place, cost = self._arcs_of(rows[alive], cutoff)
+        source = np.repeat(alive, counts)[which]
+        target = self._token[arcs.target[place]].astype(np.int64)
+        weight = arcs.weight[place]
         first_cost = np.full(len(rows), _INFINITY)
         first_cost[:known] = tokens["cost"]
         useful = np.flatnonzero(cost < first_cost[target])
-        made, came = _queued(
-            (source[useful], target[useful], arcs.weight[place[useful]], cost[useful]),
-            *(first_cost, self._cost[rows], listed, cutoff),
+        made, changed, came = _queued(
+            (source[useful], target[useful], weight[useful], cost[useful]),
+            *(first_cost, last_cost, listed, cutoff),
         )
-        self._table.visit(rows[known:][np.array(made, np.int64) - known])
+        self._table.visit(rows[made])
         number = np.arange(len(rows))
         number[made] = np.arange(known, len(rows))
         links = np.zeros(len(place), LINK)
         links["from"], links["to"] = number[source], number[target]
-        links["olabel"], links["graph"] = arcs.olabel[place], arcs.weight[place]
-        changed = np.fromiter(came, np.int64, len(came))
-        best = links[useful[np.fromiter(came.values(), np.int64, len(came))]]
+        links["olabel"], links["graph"] = arcs.olabel[place], weight
+        best = links[useful[came]]
         fresh = np.zeros(len(came), TOKEN)
-        fresh["cost"] = self._cost[rows[changed]]
+        fresh["cost"] = last_cost[changed]
         fresh["back"], fresh["olabel"], fresh["graph"] = best["from"], best["olabel"], best["graph"]
-        if made:
+        if len(made):
             links = links[np.argsort(links["from"], kind="stable")]
             rows = np.concatenate([rows[:known], rows[made]])
             tokens = np.concatenate([tokens, np.empty(len(made), TOKEN)])
@@ -142,7 +149,7 @@ def _queued(
     last_cost: np.ndarray,
     listed: np.ndarray,
     cutoff: np.float32,
-) -> tuple[list[int], dict[int, int]]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Go through arcs by Kaldi's queue, the newest token first.
 
     Args:
@@ -151,26 +158,28 @@ def _queued(
         last_cost: of tokens. listed: tokens that are in the queue at first.
 
     Returns:
-        Tokens in the order in which they are made; of those that changed, the arc they came by.
+        Tokens in the order in which they are made; those that changed, and the arcs they came by.
     """
-    counts = np.bincount(arcs[0], minlength=len(first_cost))
-    waiting = listed[counts[listed] > 0].tolist()
-    upto = np.cumsum(counts)
-    begins, ends = (upto - counts).tolist(), upto.tolist()
-    targets, weights, totals = (each.tolist() for each in arcs[1:])
-    costs, last = first_cost.tolist(), last_cost.tolist()
-    most, known = float(cutoff), len(listed)
-    pack, unpack = _FLOAT.pack, _FLOAT.unpack
+    # Most tokens have to do with no arc: only the others are gone through, as plain numbers.
+    taking = np.zeros(len(first_cost), bool)
+    taking[arcs[0]] = taking[arcs[1]] = True
+    tokens = np.flatnonzero(taking)
+    number = np.cumsum(taking) - 1
+    counts = np.bincount(number[arcs[0]], minlength=len(tokens))
+    leaves, upto = (counts > 0).tolist(), [0, *np.cumsum(counts).tolist()]
+    waiting = number[listed[np.flatnonzero(taking[listed])]].tolist()
+    targets, weights, totals = number[arcs[1]].tolist(), arcs[2].tolist(), arcs[3].tolist()
+    costs, last = first_cost[tokens].tolist(), last_cost[tokens].tolist()
+    most, infinity, pack, unpack = float(cutoff), math.inf, _FLOAT.pack, _FLOAT.unpack
     made: list[int] = []
-    came: dict[int, int] = {}
+    came = [-1] * len(tokens)
     while waiting:
         at = waiting.pop()
         cost = costs[at]
         if not cost < most:
             continue
         over = cost == last[at]
-        for arc in range(begins[at], ends[at]):
-            token = targets[arc]
+        for arc in range(upto[at], upto[at + 1]):
             if over:
                 total = totals[arc]
             else:
@@ -178,11 +187,15 @@ def _queued(
                 if not total < most:
                     continue
                 (total,) = unpack(pack(total))
-            if total < most and total < costs[token]:
-                if token >= known and token not in came:
+            token = targets[arc]
+            known = costs[token]
+            if total < known and total < most:
+                if known == infinity:
                     made.append(token)
                 costs[token] = total
                 came[token] = arc
-                if begins[token] < ends[token]:
+                if leaves[token]:
                     waiting.append(token)
-    return made, came
+    by = np.array(came, np.int64)
+    changed = np.flatnonzero(by >= 0)
+    return tokens[made], tokens[changed], by[changed]

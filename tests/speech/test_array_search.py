@@ -156,17 +156,18 @@ def test_shared_arcs_are_bounded_and_go_with_their_graph() -> None:
     assert gone() is None
 
 
-def test_keys_are_numbered_as_in_a_dictionary() -> None:
+@pytest.mark.parametrize("parts", [1, 2])
+def test_keys_are_numbered_as_in_a_dictionary(parts: int) -> None:
     random = np.random.default_rng(0)
-    table, wanted = KeyTable(), {}
-    for count in (1, 0, 10, 5000, 3, 20000):
+    table, wanted = KeyTable(parts), {}
+    for count in (1, 0, 10, 5000, 3, 20000, 70000):
         first = random.integers(-3, 90, count) << 32 | random.integers(0, 90, count)
-        second = random.integers(-2, 2, count) << 40
+        keys = (first, random.integers(-2, 2, count) << 40)[:parts]
         before = table.count
-        found = table.numbers(first, second)
-        assert np.array_equal(table.first[found], first)
-        assert np.array_equal(table.second[found], second)
-        for number, key in zip(found.tolist(), zip(first, second, strict=True), strict=True):
+        found = table.numbers(*keys)
+        for known, key in zip(table.keys, keys, strict=True):
+            assert np.array_equal(known[found], key)
+        for number, key in zip(found.tolist(), zip(*keys, strict=True), strict=True):
             assert wanted.setdefault(key, number) == number
         assert table.count == len(wanted)
         assert set(wanted.values()) >= set(range(before, table.count))
