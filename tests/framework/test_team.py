@@ -11,6 +11,7 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import team
+from opscope.framework.fusion.prepared import Prepared
 from opscope.framework.runtime.plain_net import PlainNet
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
@@ -91,7 +92,7 @@ def test_a_team_computes_the_same(size: int) -> None:
 
 
 def test_prepared_arrays_are_told_by_their_memory() -> None:
-    prepared, held = team.Prepared(), np.zeros((4, 3))
+    prepared, held = Prepared(), np.zeros((4, 3))
     prepared.declare([held, np.zeros(0)])
     assert prepared.holds(held) and prepared.holds(held.T) and prepared.holds(held[:, :2])
     assert not prepared.holds(held[1:]) and not prepared.holds(held.copy())
