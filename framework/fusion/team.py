@@ -144,12 +144,15 @@ class ParallelTask:
         work: a rough measure of the time it takes, in the units of codegen.py.
         memory: owners of everything that the addresses point to.
         by_rows: the same in blocks of rows, where that is possible.
+        check: raises an error where the items found numbers that they refuse, which C functions
+            cannot; nothing may run before it, so a list ends with such a task.
     """
 
     items: tuple[tuple[int, int], ...]
     work: int
     memory: Any
     by_rows: ByRows | None = None
+    check: Callable[[], Any] | None = None
 
 
 @functools.cache
@@ -242,12 +245,14 @@ def in_lists(calls: Sequence[Callable[[], Any]]) -> tuple[list[Callable[[], Any]
             if not neighbours:
                 firsts.append(number)
             neighbours.append(task)
-            continue
+            if task.check is None:
+                continue
         if neighbours:
             merged.append(run_together(neighbours))
             neighbours = []
-        merged.append(call)
-        firsts.append(number)
+        if task is None:
+            merged.append(call)
+            firsts.append(number)
     if neighbours:
         merged.append(run_together(neighbours))
     return merged, firsts
@@ -265,7 +270,7 @@ def in_order(*calls: Callable[[], Any] | None) -> Callable[[], Any]:
     if len(left) == 1:
         return left[0]
     tasks = [task for call in left if (task := task_of(call)) is not None]
-    if len(tasks) == len(left):
+    if len(tasks) == len(left) and all(task.check is None for task in tasks[:-1]):
         return run_together(tasks)
     if len(left) == 2:
         first, second = left
@@ -302,7 +307,7 @@ def in_blocks(
         if call is nothing:
             continue
         task, both = task_of(call), None
-        if task is not None and last is not None:
+        if task is not None and last is not None and last.check is None:
             both = _joined([last, task])
             if both is None and last.work + task.work < PARALLEL_WORK:
                 both = task_of(run_together([last, task]))
@@ -331,7 +336,7 @@ def _joined(tasks: Sequence[ParallelTask]) -> ParallelTask | None:
 
 
 def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
-    """One call that runs the tasks in this order."""
+    """One call that runs the tasks in this order, of which the last may have a check."""
     joined = _joined(tasks) if len(tasks) > 1 else None
     if joined is not None:
         tasks = [joined]
@@ -341,9 +346,17 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     shared = work >= PARALLEL_WORK and work >= len(items) * ITEM_WORK
     run = _runner("opscope_team" if shared else "opscope_alone")
     memory = (words, [task.memory for task in tasks])
-    by_rows = tasks[0].by_rows if len(tasks) == 1 else None
-    task = ParallelTask(tuple(items), work, memory, by_rows)
-    return with_task(partial(run, words.ctypes.data), task)
+    by_rows, check = tasks[0].by_rows if len(tasks) == 1 else None, tasks[-1].check
+    task = ParallelTask(tuple(items), work, memory, by_rows, check)
+    address = words.ctypes.data
+    if check is None:
+        return with_task(partial(run, address), task)
+
+    def run_and_check() -> None:
+        run(address)
+        check()
+
+    return with_task(run_and_check, task)
 
 
 @functools.cache
