@@ -5,8 +5,9 @@ calls runs the list, and idle threads of the pool help it: whoever is free takes
 thread first those of its own share, so that data stay in its cache. The caller waits for nobody who
 has no part in hand. A thread that is late, as another process has its core, costs nothing then.
 
-A helper that the machine stops inside a part makes the caller wait. Where that happens regions run
-on the calling thread alone for a while, which doubles each time, up to a second.
+A helper that the machine stops inside a part makes the caller wait, and one that wakes on the
+caller's core takes it away. Where that happens regions run on the calling thread alone for a while,
+which doubles each time, up to a second.
 
 Between regions a thread looks for work for `OPSCOPE_SPIN` microseconds, and then sleeps. It is not
 woken for less than that gains: for one long list, or for short ones that follow each other so
@@ -69,7 +70,7 @@ EXPORT void opscope_region(const word *list, word work) { run_alone(list); }
 EXPORT void opscope_forget_pool(const word *b) {}
 #else
 enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
-enum { LATE = 1000000, FIRST = 20000000, LONGEST = 1000000000, GOOD = 50 };  /* ns; regions */
+enum { LATE = 50000, FIRST = 20000000, LONGEST = 1000000000, GOOD = 50 };  /* ns; regions */
 #define READ(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define WRITE(x, value) __atomic_store_n(&(x), value, __ATOMIC_SEQ_CST)
 #define ADD(x, value) __atomic_fetch_add(&(x), value, __ATOMIC_SEQ_CST)
@@ -241,9 +242,10 @@ static struct region *free_region(void) {
   return 0;
 }
 
-/* a helper kept the caller waiting as long as no fair share of the work takes */
-static void judge(int64_t waited, int64_t whole) {
-  if (waited > LATE && waited > (whole - waited) / 2) {
+/* helpers kept the caller waiting, or took its core when they woke, as long as no fair share of the
+   work takes */
+static void judge(int64_t lost, int64_t whole) {
+  if (lost > LATE && lost > (whole - lost) / 2) {
     WRITE(quiet_until, now() + quiet_for);
     WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
     WRITE(good, 0);
@@ -265,8 +267,8 @@ static void run_shared(const word *list, word threads) {
   WRITE(r->waiting, 0);
   for (uint32_t t = 0; t < r->parts; t++) WRITE(r->claims[t].taken, 0);
   WRITE(r->done, 0);
-  const int64_t begun = now();
   hire(threads - 1);
+  const int64_t begun = now();
   for (uint32_t w = 0; w < READ(hired) && asked < threads - 1; w++) {
     struct region *was = 0;
     if (READ(workers[w].job)) continue;
@@ -282,13 +284,13 @@ static void run_shared(const word *list, word threads) {
       wake(&workers[w].signal);
     }
   }
-  const int64_t waited = take_part(r, 0);
+  const int64_t asking = now() - begun, waited = take_part(r, 0);
   for (uint32_t i = 0; i < asked; i++) {
     struct region *was = r;
     if (SWAP(helpers[i]->job, was, 0)) ADD(r->refs, -1);
   }
   ADD(r->refs, -1);
-  judge(waited, now() - begun);
+  judge(asking + waited, now() - begun);
 }
 
 /* a list: number of items, then function and argument of each; see fusion/codegen.py for work */

@@ -128,6 +128,10 @@ ITEM_WORK = 280_000
 """Work that the items of a list must have on average to be worth threads, which wait for each
 other after each of them: some 7 us."""
 
+_TOGETHER = 4_000_000
+"""Work of a list up to which it is better one list than several: some 100 us. In a longer one parts
+of an item may not wait for those of the one before; alone it has parts for whoever is free."""
+
 _PIECE = 1024
 """Elements in a row of a filled array, as one copy."""
 
@@ -299,7 +303,7 @@ def in_blocks(
     calls: Sequence[Callable[[], Any]],
 ) -> tuple[list[Callable[[], Any]], list[int]]:
     """The calls, with neighbours made one that may do a block of rows after another, or that are
-    too short for threads; and the number of the first call that each of them does."""
+    short; and the number of the first call that each of them does."""
     made: list[Callable[[], Any]] = []
     firsts: list[int] = []
     last: ParallelTask | None = None
@@ -309,7 +313,7 @@ def in_blocks(
         task, both = task_of(call), None
         if task is not None and last is not None and last.check is None:
             both = _joined([last, task])
-            if both is None and last.work + task.work < PARALLEL_WORK:
+            if both is None and _worth_a_list(last, task):
                 both = task_of(run_together([last, task]))
         if both is not None:
             made[-1], last = run_together([both]), both
@@ -318,6 +322,13 @@ def in_blocks(
         firsts.append(number)
         last = task
     return made, firsts
+
+
+def _worth_a_list(some: ParallelTask, more: ParallelTask) -> bool:
+    """Whether two tasks are one list: both too short for threads, or short ones that threads share
+    without waking and gathering for each of them."""
+    work, items = some.work + more.work, len(some.items) + len(more.items)
+    return work < PARALLEL_WORK or items * ITEM_WORK <= work < _TOGETHER
 
 
 def takes_blocks(calls: Sequence[Callable[[], Any]]) -> bool:
