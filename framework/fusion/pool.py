@@ -7,7 +7,7 @@ has no part in hand. A thread that is late, as another process has its core, cos
 
 A helper that the machine stops inside a part makes the caller wait, and one that wakes on the
 caller's core takes it away. Where that happens regions run on the calling thread alone for a while,
-which doubles each time, up to a second.
+which doubles each time that a millisecond is lost, up to a second.
 
 Between regions a thread looks for work for `OPSCOPE_SPIN` microseconds, and then sleeps. It is not
 woken for less than that gains: for one long list, or for short ones that follow each other so
@@ -70,7 +70,8 @@ EXPORT void opscope_region(const word *list, word work) { run_alone(list); }
 EXPORT void opscope_forget_pool(const word *b) {}
 #else
 enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
-enum { LATE = 50000, FIRST = 20000000, LONGEST = 1000000000, GOOD = 50 };  /* ns; regions */
+enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  /* ns */
+enum { GOOD = 50 };  /* regions */
 #define READ(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define WRITE(x, value) __atomic_store_n(&(x), value, __ATOMIC_SEQ_CST)
 #define ADD(x, value) __atomic_fetch_add(&(x), value, __ATOMIC_SEQ_CST)
@@ -246,7 +247,8 @@ static struct region *free_region(void) {
    work takes */
 static void judge(int64_t lost, int64_t whole) {
   if (lost > LATE && lost > (whole - lost) / 2) {
-    WRITE(quiet_until, now() + quiet_for);
+    WRITE(quiet_until, now() + (lost > LONG ? quiet_for : FIRST));
+    if (lost <= LONG) return;
     WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
     WRITE(good, 0);
   } else if (ADD(good, 1) == GOOD) {
