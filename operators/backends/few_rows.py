@@ -231,7 +231,8 @@ def _kept_task(
     (whole, vector) = (ctypes.c_int64 * 2).in_dll(library().handle, "opscope_block_bytes")
     blocks = -(-n * size // whole)
     steps = [step // size for step in b.strides]
-    if len(a) > 1 or min(steps) < 0 or blocks < _SHARED * most_threads() > _SHARED:
+    few = most_threads() > 1 and blocks < _SHARED * most_threads()
+    if few or len(a) > 1 or min(steps) < 0 or not b.flags.aligned:
         return None
     if not rows.suits(out.dtype, a, out, bias) or not rows.suits(b.dtype, by) or b.dtype != a.dtype:
         return None

@@ -311,11 +311,12 @@ static void depthwise_T(word i0, word i1, word taps, const word *tap, const T *x
    factors of the outputs (or 0), with which the bias is added after them. */
 EXPORT void pool_T(const word *b, word t, word threads);
 
-/* the pixels that the windows of a part of a pooling read; see `pool_T` for its words */
-static void pixels_of_T(const word *pool, word part, word parts, word *begin, word *end) {
-  const word first = pool[4] * part / parts, last = pool[4] * (part + 1) / parts - 1;
-  const word top = first * pool[8] - pool[10], below = last * pool[8] - pool[10] + pool[6];
-  *begin = (top < 0 ? 0 : top) * pool[3], *end = least(below, pool[2]) * pool[3];
+/* the pixels that a part of the windows of `pool_T` reads, counted from phase to phase: each has
+   some rows of the plane */
+static void pixels_of_T(const word *b, word part, word parts, word *begin, word *end) {
+  const word first = b[4] * part / parts * b[8], last = (b[4] * (part + 1) / parts - 1) * b[8];
+  *begin = (first < b[10] ? 0 : first - b[10]) * b[3];
+  *end = least(last - b[10] + b[6], b[2]) * b[3];
 }
 
 EXPORT void conv_T(const word *b, word t, word threads) {
@@ -333,10 +334,7 @@ EXPORT void conv_T(const word *b, word t, word threads) {
     if (b[30]) pixels_of_T((const word *)b[30], part, parts, &begin, &end);
     for (word phase = 0; phase < b[13]; phase++, p += 8) {
       word i0 = p[4] * part / parts, i1 = p[4] * (part + 1) / parts;
-      if (b[30]) {  /* phases are rows of the plane, one below the other */
-        i0 = least(begin < 0 ? 0 : begin, p[4]), i1 = least(end < 0 ? 0 : end, p[4]);
-        begin -= p[4], end -= p[4];
-      }
+      if (b[30]) i0 = least(begin, p[4]), i1 = least(end, p[4]), begin -= i0, end -= i1;
       const word *po = (const word *)p[6], *places = (const word *)p[7];
       if (b[31]) {
         depthwise_T(i0, i1, p[0], (const word *)p[1], x, (const word *)p[5], (const T *)p[2], p[3],

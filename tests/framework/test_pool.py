@@ -157,7 +157,7 @@ def test_several_callers_at_once(several: int) -> None:
 
 def test_late_helpers_are_left_out_for_a_while(several: int) -> None:
     late, prompt = Counted(1, nanoseconds=30_000_000), Counted(1)
-    for _ in range(20):  # until a helper takes the part that takes long, and not the caller
+    for _ in range(100):  # until a helper takes the part that takes long, and not the caller
         late.run()
         began = time.monotonic()
         prompt.run()
