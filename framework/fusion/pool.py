@@ -80,11 +80,11 @@ enum { GOOD = 50 };  /* regions */
 #define APART __attribute__((aligned(64)))
 
 /* refs: who may still look at it; 0: free. done: parts, of all items. claims: for each part, how
-   many items' have been taken. */
+   many items' have been taken. brief: whether a thread would not be woken for it. */
 struct region {
   APART word refs;
   const word *list;
-  uint32_t count, parts;
+  uint32_t count, parts, brief;
   APART uint32_t done;
   uint32_t waiting;
   struct { APART uint32_t taken; } claims[MOST];
@@ -186,12 +186,26 @@ static struct region *next_job(struct worker *me) {
   }
 }
 
+/* helpers kept the caller waiting, or took its core when they woke, as long as no fair share of the
+   work takes */
+static void judge(int64_t lost, int64_t whole, int brief) {
+  if (lost > (brief ? LATE : LONG) && lost > (whole - lost) / 2) {
+    WRITE(quiet_until, now() + (lost > LONG ? quiet_for : FIRST));
+    if (lost <= LONG) return;
+    WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
+    WRITE(good, 0);
+  } else if (ADD(good, 1) == GOOD) {
+    WRITE(quiet_for, FIRST);
+  }
+}
+
 static void *serve(void *worker) {
   struct worker *me = worker;
   for (;;) {
     struct region *r = next_job(me);
     if (!r) continue;
-    take_part(r, READ(me->home) % r->parts);
+    const int64_t begun = now(), waited = take_part(r, READ(me->home) % r->parts);
+    if (r->brief) judge(waited, now() - begun, 1);  /* the caller may have lost its core to this */
     ADD(r->refs, -1);
   }
   return 0;
@@ -243,20 +257,7 @@ static struct region *free_region(void) {
   return 0;
 }
 
-/* helpers kept the caller waiting, or took its core when they woke, as long as no fair share of the
-   work takes */
-static void judge(int64_t lost, int64_t whole) {
-  if (lost > LATE && lost > (whole - lost) / 2) {
-    WRITE(quiet_until, now() + (lost > LONG ? quiet_for : FIRST));
-    if (lost <= LONG) return;
-    WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
-    WRITE(good, 0);
-  } else if (ADD(good, 1) == GOOD) {
-    WRITE(quiet_for, FIRST);
-  }
-}
-
-static void run_shared(const word *list, word threads) {
+static void run_shared(const word *list, word work, word threads) {
   struct region *r = free_region();
   if (!r) {
     run_alone(list);
@@ -265,7 +266,7 @@ static void run_shared(const word *list, word threads) {
   const uint32_t shares = list[0] == 1 && SHARES * threads <= MOST ? SHARES : 1;
   struct worker *helpers[MOST];
   uint32_t asked = 0;
-  r->list = list, r->count = list[0], r->parts = shares * threads;
+  r->list = list, r->count = list[0], r->parts = shares * threads, r->brief = work < WAKE_WORK;
   WRITE(r->waiting, 0);
   for (uint32_t t = 0; t < r->parts; t++) WRITE(r->claims[t].taken, 0);
   WRITE(r->done, 0);
@@ -291,15 +292,15 @@ static void run_shared(const word *list, word threads) {
     struct region *was = r;
     if (SWAP(helpers[i]->job, was, 0)) ADD(r->refs, -1);
   }
+  judge(asking + waited, now() - begun, r->brief);
   ADD(r->refs, -1);
-  judge(asking + waited, now() - begun);
 }
 
 /* a list: number of items, then function and argument of each; see fusion/codegen.py for work */
 EXPORT void opscope_region(const word *list, word work) {
   const word wanted = worth(list, work), threads = wanted > 1 ? take_threads(wanted) : 0;
   if (threads > 1)
-    run_shared(list, threads);
+    run_shared(list, work, threads);
   else
     run_alone(list);
   give_threads(threads);
