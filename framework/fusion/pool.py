@@ -5,8 +5,9 @@ calls runs the list, and idle threads of the pool help it: whoever is free takes
 thread first those of its own share, so that data stay in its cache. The caller waits for nobody who
 has no part in hand. A thread that is late, as another process has its core, costs nothing then.
 
-A helper that the machine stops inside a part makes the caller wait. Where that happens regions run
-on the calling thread alone for a while, which doubles each time, up to a second.
+A helper that the machine stops inside a part makes the caller wait, and one that wakes on the
+caller's core takes it away. Where that happens regions run on the calling thread alone for a while,
+which doubles each time that a millisecond is lost, up to a second.
 
 Between regions a thread looks for work for `OPSCOPE_SPIN` microseconds, and then sleeps. It is not
 woken for less than that gains: for one long list, or for short ones that follow each other so
@@ -69,7 +70,8 @@ EXPORT void opscope_region(const word *list, word work) { run_alone(list); }
 EXPORT void opscope_forget_pool(const word *b) {}
 #else
 enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
-enum { LATE = 1000000, FIRST = 20000000, LONGEST = 1000000000, GOOD = 50 };  /* ns; regions */
+enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  /* ns */
+enum { GOOD = 50 };  /* regions */
 #define READ(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define WRITE(x, value) __atomic_store_n(&(x), value, __ATOMIC_SEQ_CST)
 #define ADD(x, value) __atomic_fetch_add(&(x), value, __ATOMIC_SEQ_CST)
@@ -78,11 +80,11 @@ enum { LATE = 1000000, FIRST = 20000000, LONGEST = 1000000000, GOOD = 50 };  /* 
 #define APART __attribute__((aligned(64)))
 
 /* refs: who may still look at it; 0: free. done: parts, of all items. claims: for each part, how
-   many items' have been taken. */
+   many items' have been taken. brief: whether a thread would not be woken for it. */
 struct region {
   APART word refs;
   const word *list;
-  uint32_t count, parts;
+  uint32_t count, parts, brief;
   APART uint32_t done;
   uint32_t waiting;
   struct { APART uint32_t taken; } claims[MOST];
@@ -184,12 +186,26 @@ static struct region *next_job(struct worker *me) {
   }
 }
 
+/* helpers kept the caller waiting, or took its core when they woke, as long as no fair share of the
+   work takes */
+static void judge(int64_t lost, int64_t whole, int brief) {
+  if (lost > (brief ? LATE : LONG) && lost > (whole - lost) / 2) {
+    WRITE(quiet_until, now() + (lost > LONG ? quiet_for : FIRST));
+    if (lost <= LONG) return;
+    WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
+    WRITE(good, 0);
+  } else if (ADD(good, 1) == GOOD) {
+    WRITE(quiet_for, FIRST);
+  }
+}
+
 static void *serve(void *worker) {
   struct worker *me = worker;
   for (;;) {
     struct region *r = next_job(me);
     if (!r) continue;
-    take_part(r, READ(me->home) % r->parts);
+    const int64_t begun = now(), waited = take_part(r, READ(me->home) % r->parts);
+    if (r->brief) judge(waited, now() - begun, 1);  /* the caller may have lost its core to this */
     ADD(r->refs, -1);
   }
   return 0;
@@ -241,18 +257,7 @@ static struct region *free_region(void) {
   return 0;
 }
 
-/* a helper kept the caller waiting as long as no fair share of the work takes */
-static void judge(int64_t waited, int64_t whole) {
-  if (waited > LATE && waited > (whole - waited) / 2) {
-    WRITE(quiet_until, now() + quiet_for);
-    WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
-    WRITE(good, 0);
-  } else if (ADD(good, 1) == GOOD) {
-    WRITE(quiet_for, FIRST);
-  }
-}
-
-static void run_shared(const word *list, word threads) {
+static void run_shared(const word *list, word work, word threads) {
   struct region *r = free_region();
   if (!r) {
     run_alone(list);
@@ -261,12 +266,12 @@ static void run_shared(const word *list, word threads) {
   const uint32_t shares = list[0] == 1 && SHARES * threads <= MOST ? SHARES : 1;
   struct worker *helpers[MOST];
   uint32_t asked = 0;
-  r->list = list, r->count = list[0], r->parts = shares * threads;
+  r->list = list, r->count = list[0], r->parts = shares * threads, r->brief = work < WAKE_WORK;
   WRITE(r->waiting, 0);
   for (uint32_t t = 0; t < r->parts; t++) WRITE(r->claims[t].taken, 0);
   WRITE(r->done, 0);
-  const int64_t begun = now();
   hire(threads - 1);
+  const int64_t begun = now();
   for (uint32_t w = 0; w < READ(hired) && asked < threads - 1; w++) {
     struct region *was = 0;
     if (READ(workers[w].job)) continue;
@@ -282,20 +287,20 @@ static void run_shared(const word *list, word threads) {
       wake(&workers[w].signal);
     }
   }
-  const int64_t waited = take_part(r, 0);
+  const int64_t asking = now() - begun, waited = take_part(r, 0);
   for (uint32_t i = 0; i < asked; i++) {
     struct region *was = r;
     if (SWAP(helpers[i]->job, was, 0)) ADD(r->refs, -1);
   }
+  judge(asking + waited, now() - begun, r->brief);
   ADD(r->refs, -1);
-  judge(waited, now() - begun);
 }
 
 /* a list: number of items, then function and argument of each; see fusion/codegen.py for work */
 EXPORT void opscope_region(const word *list, word work) {
   const word wanted = worth(list, work), threads = wanted > 1 ? take_threads(wanted) : 0;
   if (threads > 1)
-    run_shared(list, threads);
+    run_shared(list, work, threads);
   else
     run_alone(list);
   give_threads(threads);

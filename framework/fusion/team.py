@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -128,6 +128,10 @@ ITEM_WORK = 280_000
 """Work that the items of a list must have on average to be worth threads, which wait for each
 other after each of them: some 7 us."""
 
+_TOGETHER = 4_000_000
+"""Work of a list up to which it is better one list than several: some 100 us. In a longer one parts
+of an item may not wait for those of the one before; alone it has parts for whoever is free."""
+
 _PIECE = 1024
 """Elements in a row of a filled array, as one copy."""
 
@@ -144,12 +148,15 @@ class ParallelTask:
         work: a rough measure of the time it takes, in the units of codegen.py.
         memory: owners of everything that the addresses point to.
         by_rows: the same in blocks of rows, where that is possible.
+        check: raises an error where the items found numbers that they refuse, which C functions
+            cannot; nothing may run before it, so a list ends with such a task.
     """
 
     items: tuple[tuple[int, int], ...]
     work: int
     memory: Any
     by_rows: ByRows | None = None
+    check: Callable[[], Any] | None = None
 
 
 @functools.cache
@@ -242,12 +249,14 @@ def in_lists(calls: Sequence[Callable[[], Any]]) -> tuple[list[Callable[[], Any]
             if not neighbours:
                 firsts.append(number)
             neighbours.append(task)
-            continue
+            if task.check is None:
+                continue
         if neighbours:
             merged.append(run_together(neighbours))
             neighbours = []
-        merged.append(call)
-        firsts.append(number)
+        if task is None:
+            merged.append(call)
+            firsts.append(number)
     if neighbours:
         merged.append(run_together(neighbours))
     return merged, firsts
@@ -265,7 +274,7 @@ def in_order(*calls: Callable[[], Any] | None) -> Callable[[], Any]:
     if len(left) == 1:
         return left[0]
     tasks = [task for call in left if (task := task_of(call)) is not None]
-    if len(tasks) == len(left):
+    if len(tasks) == len(left) and all(task.check is None for task in tasks[:-1]):
         return run_together(tasks)
     if len(left) == 2:
         first, second = left
@@ -294,7 +303,7 @@ def in_blocks(
     calls: Sequence[Callable[[], Any]],
 ) -> tuple[list[Callable[[], Any]], list[int]]:
     """The calls, with neighbours made one that may do a block of rows after another, or that are
-    too short for threads; and the number of the first call that each of them does."""
+    short; and the number of the first call that each of them does."""
     made: list[Callable[[], Any]] = []
     firsts: list[int] = []
     last: ParallelTask | None = None
@@ -302,9 +311,9 @@ def in_blocks(
         if call is nothing:
             continue
         task, both = task_of(call), None
-        if task is not None and last is not None:
+        if task is not None and last is not None and last.check is None:
             both = _joined([last, task])
-            if both is None and last.work + task.work < PARALLEL_WORK:
+            if both is None and _worth_a_list(last, task):
                 both = task_of(run_together([last, task]))
         if both is not None:
             made[-1], last = run_together([both]), both
@@ -313,6 +322,13 @@ def in_blocks(
         firsts.append(number)
         last = task
     return made, firsts
+
+
+def _worth_a_list(some: ParallelTask, more: ParallelTask) -> bool:
+    """Whether two tasks are one list: both too short for threads, or short ones that threads share
+    without waking and gathering for each of them."""
+    work, items = some.work + more.work, len(some.items) + len(more.items)
+    return work < PARALLEL_WORK or items * ITEM_WORK <= work < _TOGETHER
 
 
 def takes_blocks(calls: Sequence[Callable[[], Any]]) -> bool:
@@ -331,7 +347,7 @@ def _joined(tasks: Sequence[ParallelTask]) -> ParallelTask | None:
 
 
 def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
-    """One call that runs the tasks in this order."""
+    """One call that runs the tasks in this order, of which the last may have a check."""
     joined = _joined(tasks) if len(tasks) > 1 else None
     if joined is not None:
         tasks = [joined]
@@ -341,9 +357,17 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     shared = work >= PARALLEL_WORK and work >= len(items) * ITEM_WORK
     run = _runner("opscope_team" if shared else "opscope_alone")
     memory = (words, [task.memory for task in tasks])
-    by_rows = tasks[0].by_rows if len(tasks) == 1 else None
-    task = ParallelTask(tuple(items), work, memory, by_rows)
-    return with_task(partial(run, words.ctypes.data), task)
+    by_rows, check = tasks[0].by_rows if len(tasks) == 1 else None, tasks[-1].check
+    task = ParallelTask(tuple(items), work, memory, by_rows, check)
+    address = words.ctypes.data
+    if check is None:
+        return with_task(partial(run, address), task)
+
+    def run_and_check() -> None:
+        run(address)
+        check()
+
+    return with_task(run_and_check, task)
 
 
 @functools.cache
@@ -446,54 +470,3 @@ def aligned(size: int) -> Any:
     whole = np.empty(size + 64, np.uint8)
     start = -whole.ctypes.data % 64
     return whole[start : start + size]
-
-
-class Prepared:
-    """Memory filled before a loop runs, from arrays that it does not change: packed weights, say.
-
-    Attributes:
-        in_loop: whether for a loop; else for a whole net, whose other products are none of a step.
-    """
-
-    def __init__(self, *, in_loop: bool = True) -> None:
-        self.in_loop = in_loop
-        self._constant: dict[int, Any] = {}
-        self._made: dict[Any, tuple[Any, ParallelTask | Callable[[], Any]]] = {}
-        self._buffer: Any = None
-        self._calls: list[Callable[[], Any]] = []
-
-    def declare(self, arrays: Iterable[Any]) -> None:
-        """Note that nothing writes to these arrays while the loop runs."""
-        for array in arrays:
-            if type(array) is np.ndarray and array.size:
-                self._constant[array.ctypes.data] = array  # so that no other one takes its place
-
-    def holds(self, array: Any) -> bool:
-        """Whether an array was declared, or begins where a declared one does."""
-        return type(array) is np.ndarray and array.ctypes.data in self._constant
-
-    def get(
-        self, key: Any, make: Callable[[], tuple[Any, ParallelTask | Callable[[], Any]]]
-    ) -> Any:
-        """The memory of a key. For a new key, `make` returns it with what fills it.
-
-        That is a task or a call; these run in the order of the keys.
-        """
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key][0]
-
-    def buffer(self, size: int) -> Any:
-        """Memory for use within one call; the next call may write over its contents."""
-        if self._buffer is None or self._buffer.nbytes < size:
-            self._buffer = aligned(size)
-        return self._buffer
-
-    def calls(self) -> list[Callable[[], Any]]:
-        """The calls that fill this memory; they run before the loop."""
-        if len(self._calls) != len(self._made):
-            self._calls = [
-                run_together([fill]) if isinstance(fill, ParallelTask) else fill
-                for _, fill in self._made.values()
-            ]
-        return self._calls

@@ -1,7 +1,7 @@
 """Sums of a matrix over its rows (gradients of biases) that the threads of a team share.
 
-Beside the product with a vector of ones that serves elsewhere, such a sum can stand in one list
-with the products of a gradient.
+Beside the product with a vector of ones that serves for large matrices, such a sum can stand in one
+list with the products of a gradient.
 """
 
 from __future__ import annotations
@@ -46,12 +46,21 @@ SUMS(double)
 """
 
 _TYPES = {"float32": "float", "float64": "double"}
+_SMALL = 1 << 14
+"""Elements up to which a library's product takes longer to be called than it saves."""
 
 
 @functools.cache
 def library() -> Any:
     """The compiled functions; None where there is no C compiler."""
     return team.load(_SOURCE)
+
+
+def small_sum(k: KernelArgs, grad: Any, target: Any, *, multiply: matmul.Product) -> Call:
+    """A call for target = grad summed over its rows: of a small matrix by `sum_of_rows`."""
+    if grad.size <= _SMALL and target.size:
+        return sum_of_rows(k, grad, target)
+    return matmul.sum_of_rows(k, grad, target, multiply)
 
 
 def sum_of_rows(k: KernelArgs, grad: Any, target: Any) -> Call:

@@ -112,14 +112,26 @@ def _register(op_type: str, library: str, kernel: Kernel, in_loops: bool = False
     )
 
 
+def _with_sums(bind: Callable[..., Call], library: str) -> Callable[..., Call]:
+    """`bind_affine_grad` with sums over rows that can stand in one list with its products."""
+    if bind is not bind_affine_grad:
+        return bind
+    if library == "packed":
+        return partial(bind, sums=_column_sums.sum_of_rows)
+    multiply = _mkl.product if library == "mkl" else _blas.product
+    return partial(bind, sums=partial(_column_sums.small_sum, multiply=multiply))
+
+
 for _op_type, _bind in _MATRICES.items():
     _both = _op_type.startswith("matmul")  # has products of stacks, too
-    _register(_op_type, "mkl", _mkl.kernel(_bind, _mkl.product, *([_mkl.stacked] if _both else [])))
-    _register(
-        _op_type, "blas", _with_blas(_bind, _blas.product, *([_blas.stacked] if _both else []))
+    _by_mkl, _by_blas, _by_packing = (
+        _with_sums(_bind, _library) for _library in ("mkl", "blas", "packed")
     )
-    _sums = {"sums": _column_sums.sum_of_rows} if _op_type == "affine_grad" else {}
-    _register(_op_type, "packed", _with_packing(partial(_bind, **_sums)), in_loops=True)
+    _products = _mkl.product, *([_mkl.stacked] if _both else [])
+    _register(_op_type, "mkl", _mkl.kernel(_by_mkl, *_products))
+    _products = _blas.product, *([_blas.stacked] if _both else [])
+    _register(_op_type, "blas", _with_blas(_by_blas, *_products))
+    _register(_op_type, "packed", _with_packing(_by_packing), in_loops=True)
     _register(
         _op_type, "bf16", _bf16.kernel(_bind, _bf16.product, *([_mkl.stacked] if _both else []))
     )

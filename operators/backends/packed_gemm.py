@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import team
+from ...framework.fusion.prepared import Prepared
 from ...framework.runtime.plans.kept_factors import Kept
 from . import amx_gemm, parts
 
@@ -196,7 +197,7 @@ def source() -> str:
 
 
 def task(
-    prepared: team.Prepared, a: Any, b: Any, out: Any, alpha: float, bias: Any, by: Any
+    prepared: Prepared, a: Any, b: Any, out: Any, alpha: float, bias: Any, by: Any
 ) -> team.ParallelTask | None:
     """The product, see `parts.by_task`; None where packing does not pay, or memory does not suit.
 
@@ -297,7 +298,7 @@ def multiply(
 
 
 def _in_blocks(
-    prepared: team.Prepared, a: Any, b: Any, out: Any, alpha: float, begin: Any, tiled: bool
+    prepared: Prepared, a: Any, b: Any, out: Any, alpha: float, begin: Any, tiled: bool
 ) -> team.ParallelTask:
     """The product over pieces of the inner dimension, one after another through the same panels."""
     panels = prepared.buffer(room(b[:_BLOCK], tiled))

@@ -1,16 +1,26 @@
-"""Softmax, normalisation and filling by C functions over rows (library "native")."""
+"""Softmax, cross entropy, normalisation, means and filling by C functions (library "native").
+
+Of small arrays they save less work than calls from Python: they stand in one list with their
+neighbours.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
+from ..loss.class_targets import reshaped
+from ..loss.cross_entropy import softmax_cross_entropy
+from ..loss.labels import bind_labels
 from ..math.norm import layer_norm, rms_norm
+from ..math.reduction import mean
 from ..math.softmax import log_softmax, softmax
 from ..tensor.fill import fill_constant, fill_like
 from . import rows
@@ -18,8 +28,12 @@ from . import rows
 _EXP = 60
 """Work of an element of a softmax, in the units of codegen.py."""
 _NORM = 40
+_PULL = 20
+"""The same of a gradient of a cross entropy."""
 _LARGE = 1 << 18
 """Bytes from which threads share the filling of an array."""
+_FEW = 1 << 14
+"""Elements up to which one thread takes their mean, or fills an array, in a microsecond or two."""
 
 
 def _last_axis(k: KernelArgs, slot: str) -> tuple[int, int] | None:
@@ -99,9 +113,69 @@ def _norm_grad(stats: tuple[str, ...]) -> Kernel:
     return kernel
 
 
+def _cross_entropy(k: KernelArgs) -> Call | None:
+    return _by_class(k, "cross_entropy", ("x", "out", "softmax"), _EXP)
+
+
+def _cross_entropy_grad(k: KernelArgs) -> Call | None:
+    return _by_class(k, "cross_entropy_grad", ("softmax", "out_grad", "x_grad"), _PULL)
+
+
+def _by_class(k: KernelArgs, name: str, slots: tuple[str, str, str], work: int) -> Call | None:
+    """A function of samples whose labels are class numbers; those that are none it marks.
+
+    Args:
+        slots: of the arrays that it takes beside the labels. work: of an element.
+    """
+    first, *others = (k.get(slot) for slot in slots)
+    if k.attrs["soft_label"] or reshaped(k) or not first.size:
+        return None
+    if not rows.suits(first.dtype, first, *others):
+        return None
+    classes = first.shape[-1]
+    labels = bind_labels(k, classes)
+    if not rows.suits(np.dtype("int64"), labels.values):
+        return None
+    arguments = [first.size // classes, classes, first, labels.values, *others]
+    arguments += [k.attrs["ignore_index"], 0]
+    task = rows.task(name, first.dtype, arguments, work * first.size)
+    argument, _ = task.memory
+    mark = argument[-1:]
+
+    def check() -> None:
+        if mark[0]:
+            mark[0] = 0
+            labels.check()  # raises an error that names the label
+
+    return team.in_order(*labels.load, rows.call(replace(task, check=check)))
+
+
+def _mean(k: KernelArgs) -> Call | None:
+    x, out = k["x"], k["out"]
+    if not 0 < x.size <= _FEW or not rows.suits(x.dtype, x, out):
+        return None
+    return rows.call(rows.task("mean", x.dtype, [x.size, x, out], x.size))
+
+
+def _mean_grad(k: KernelArgs) -> Call | None:
+    return _filled(k["x_grad"], 1 / max(k["x_grad"].size, 1), k["out_grad"])
+
+
 def _fill(k: KernelArgs) -> Call | None:
-    task = team.fill_task(k["out"], k.attrs["value"]) if k["out"].nbytes >= _LARGE else None
+    out = k["out"]
+    if out.nbytes < _LARGE:
+        return _filled(out, k.attrs["value"], None)
+    task = team.fill_task(out, k.attrs["value"])
     return None if task is None else rows.call(task)
+
+
+def _filled(out: Any, factor: float, other: Any) -> Call | None:
+    """A call that makes all elements of a small array `factor`, times the number in `other`."""
+    if not 0 < out.size <= _FEW or out.dtype.name not in rows.TYPES:
+        return None
+    if not rows.suits(out.dtype, out, other):
+        return None
+    return rows.call(rows.task("fill", out.dtype, [out.size, out, float(factor), other], out.size))
 
 
 def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Kernel:
@@ -122,5 +196,14 @@ for _entry, _bind, _bind_grad in (
             dtypes=(np.float32, np.float64),
             library="native",
         )
+for _one, _kernel in (
+    (softmax_cross_entropy, _cross_entropy),
+    (lookup("softmax_cross_entropy_grad"), _cross_entropy_grad),
+    (mean, _mean),
+    (lookup("mean_grad"), _mean_grad),
+):
+    _one.kernel(
+        _where_compiled(_kernel), device="cpu", dtypes=(np.float32, np.float64), library="native"
+    )
 for _entry in (fill_constant, fill_like):
     _entry.kernel(_where_compiled(_fill), device="cpu", library="native")

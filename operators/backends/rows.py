@@ -1,4 +1,4 @@
-"""C functions over the rows of a matrix: softmax and normalisation, shared between threads.
+"""C functions over the rows of a matrix: softmax, losses, normalisation, shared between threads.
 
 NumPy makes a pass over memory for each step of a softmax; here a row stays in the cache for all of
 them. A row (or a column, for sums over rows) is computed by one thread in one order, so that no
@@ -117,6 +117,99 @@ EXPORT void softmax_grad_T(const word *b, word t, word parts) {
       for (word j = 0; j < n; j++) to[j] = (g[j] - all) * y[j];
     }
   }
+}
+
+/* the class of sample i by the labels in b[3]; -1 where it counts for nothing: its label is b[6],
+   or it is no class, which b[7] is set for */
+INLINE word class_T(word *b, word i) {
+  const word label = ((const word *)b[3])[i];
+  if (label == b[6]) return -1;
+  if (label >= 0 && label < b[1]) return label;
+  __atomic_store_n(&b[7], 1, __ATOMIC_RELAXED);
+  return -1;
+}
+
+/* f of x[0] to x[n - 1] in whole tiles: there is room behind. So all are computed by vectors, and
+   no number depends on what it stands beside. */
+#define TILED_T(x, n, f)                                                    \\
+  for (word start_ = 0; start_ < (n); start_ += TILE) {                     \\
+    T *const tile_ = (x) + start_;                                          \\
+    for (word j = least((n) - start_, TILE); j < TILE; j++) tile_[j] = 1;   \\
+    _Pragma("omp simd") for (word j = 0; j < TILE; j++) tile_[j] = f(tile_[j]); \\
+  }
+
+/* samples, classes, x, labels, losses, softmax or 0, ignored label, mark. Rows of few classes are
+   shorter than a vector, so the powers of several are taken together. */
+EXPORT void cross_entropy_T(word *b, word t, word parts) {
+  const word n = b[1], high = n < BLOCK ? BLOCK / n : 1, last = b[0] * (t + 1) / parts;
+  for (word r = b[0] * t / parts; r < last; r += high) {
+    const word count = least(high, last - r);
+    T powers[BLOCK], total[BLOCK], picked[BLOCK];
+    T *y = b[5] ? (T *)b[5] + r * n : 0, *out = (T *)b[4] + r;
+    for (word i = 0; i < count; i++) {
+      const T *x = (const T *)b[2] + (r + i) * n, top = top_T(x, n);
+      const word class = class_T(b, r + i);
+      picked[i] = class < 0 ? 0 : x[class] - top;
+      if (n > BLOCK && y) {
+        total[i] = powers_T(x, y, n, top);
+      } else if (n > BLOCK) {
+        SUM_T(sum, n, exp_T(x[j] - top))
+        total[i] = sum;
+      } else {
+#pragma omp simd
+        for (word j = 0; j < n; j++) powers[i * n + j] = x[j] - top;
+      }
+    }
+    if (n <= BLOCK) {
+      TILED_T(powers, count * n, exp_T)
+      for (word i = 0; i < count; i++) {
+        SUM_T(sum, n, powers[i * n + j])
+        total[i] = sum;
+      }
+    }
+    for (word i = 0; y && i < count; i++) {
+      const T share = 1 / total[i], *from = n > BLOCK ? y : powers + i * n;
+      T *to = y + i * n;
+#pragma omp simd
+      for (word j = 0; j < n; j++) to[j] = from[j] * share;
+    }
+    TILED_T(total, count, log_T)
+    for (word i = 0; i < count; i++)  /* nothing for what is ignored, whatever x holds */
+      out[i] = ((const word *)b[3])[r + i] == b[6] ? 0 : total[i] - picked[i];
+  }
+}
+
+/* samples, classes, softmax, labels, gradient of the losses, that of x, ignored label, mark */
+EXPORT void cross_entropy_grad_T(word *b, word t, word parts) {
+  const word n = b[1];
+  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
+    const T *y = (const T *)b[2] + i * n, grad = ((const T *)b[4])[i];
+    T *to = (T *)b[5] + i * n;
+    const word class = class_T(b, i);
+    if (class < 0) {
+      memset(to, 0, n * sizeof(T));
+      continue;
+    }
+    const T picked = (y[class] - 1) * grad;
+#pragma omp simd
+    for (word j = 0; j < n; j++) to[j] = y[j] * grad;
+    to[class] = picked;
+  }
+}
+
+/* elements, x, where their mean goes */
+EXPORT void mean_T(const word *b, word t, word parts) {
+  if (t) return;
+  const word n = b[0];
+  const T *x = (const T *)b[1];
+  SUM_T(total, n, x[j])
+  *(T *)b[2] = total / n;
+}
+
+/* elements, out, what each of them is: a factor, and where another one is, or 0 */
+EXPORT void fill_T(const word *b, word t, word parts) {
+  const T factor = real(b[2]), value = b[3] ? factor * *(const T *)b[3] : factor;
+  for (word j = b[0] * t / parts; j < b[0] * (t + 1) / parts; j++) ((T *)b[1])[j] = value;
 }
 
 /* rows, columns, x, out, scale, bias, mean, inverse deviation, epsilon, whether it is centred;
@@ -239,7 +332,7 @@ def library() -> Any:
 
 def for_types(source: str) -> str:
     """The C text of functions of both floating types; `_T` ends what has one for each."""
-    source += "#undef SUM_T\n"
+    source += "#undef SUM_T\n#undef TILED_T\n"
     texts = [f"#define T {t}\n{source.replace('_T', f'_{t}')}#undef T\n" for t in TYPES.values()]
     return HEAD + "".join(texts)
 

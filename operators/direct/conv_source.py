@@ -311,6 +311,14 @@ static void depthwise_T(word i0, word i1, word taps, const word *tap, const T *x
    factors of the outputs (or 0), with which the bias is added after them. */
 EXPORT void pool_T(const word *b, word t, word threads);
 
+/* the pixels that a part of the windows of `pool_T` reads, counted from phase to phase: each has
+   some rows of the plane */
+static void pixels_of_T(const word *b, word part, word parts, word *begin, word *end) {
+  const word first = b[4] * part / parts * b[8], last = (b[4] * (part + 1) / parts - 1) * b[8];
+  *begin = (first < b[10] ? 0 : first - b[10]) * b[3];
+  *end = least(last - b[10] + b[6], b[2]) * b[3];
+}
+
 EXPORT void conv_T(const word *b, word t, word threads) {
   threads = least(threads, b[2]);
   if (t >= threads) return;
@@ -322,8 +330,11 @@ EXPORT void conv_T(const word *b, word t, word threads) {
     const T *x = image_T(b + 15, n, t);
     T *out = (T *)b[7] + n * b[8];
     const word *p = (const word *)b[14];
+    word begin = 0, end = 0;
+    if (b[30]) pixels_of_T((const word *)b[30], part, parts, &begin, &end);
     for (word phase = 0; phase < b[13]; phase++, p += 8) {
-      const word i0 = p[4] * part / parts, i1 = p[4] * (part + 1) / parts;
+      word i0 = p[4] * part / parts, i1 = p[4] * (part + 1) / parts;
+      if (b[30]) i0 = least(begin, p[4]), i1 = least(end, p[4]), begin -= i0, end -= i1;
       const word *po = (const word *)p[6], *places = (const word *)p[7];
       if (b[31]) {
         depthwise_T(i0, i1, p[0], (const word *)p[1], x, (const word *)p[5], (const T *)p[2], p[3],
@@ -344,7 +355,7 @@ EXPORT void conv_T(const word *b, word t, word threads) {
       pool[12] = (word)own;
       pool[17] = (word)out;
       if (pool[22]) pool[22] += n * pool[1] * pool[4] * pool[5];
-      pool_T(pool, 0, 1);
+      pool_T(pool, part, parts);
     }
   }
 }

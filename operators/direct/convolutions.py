@@ -125,7 +125,9 @@ def forward(
         into = _Target(image_of_one, x.shape[0], tail.relu, pool, memory, out, s.deep)
     plane = into.array.shape[2:]
     depth = w[0].size
-    parts = 1 if tail.pool is not None else _parts(x.shape[0], out[0].size * depth)
+    parts = _parts(x.shape[0], into.array[0].size * depth)
+    if tail.pool is not None:
+        parts = tail.parts(parts, max(threads() // x.shape[0], 1))
     ragged = s.deep and x.shape[1] % lanes(x.dtype) != 0  # vectors reach beyond the array
     seen = image(k, work, x, s.frame(plane), at_once=parts > 1, copy=ragged)
     panels = _pack(k, work, w, 0, np.arange(w[0, 0].size), keep=not k.train)
@@ -289,8 +291,10 @@ def _run(
     out, outs, dtype = into.array, into.array.shape[1], into.array.dtype
     sn, sc = steps(out)[:2]
     bias, b = ends.terms, ends.bias
-    if b is not None:
-        size = lanes(dtype)
+    size = lanes(dtype)
+    if b is not None and outs % size == 0 and b.flags.c_contiguous:
+        bias = work.keep(b)
+    elif b is not None:
         padded = k.scratch((-(-outs // size) * size,), dtype)
         work.add("pack", (outs, 1, 1, work.keep(b), *steps(b), 0, work.words([0]),
                           work.keep(padded), size, 0))  # fmt: skip

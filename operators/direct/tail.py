@@ -38,6 +38,16 @@ class Tail:
             return False
         return self.pool is None or (self._windows is not None and self._whole)
 
+    def parts(self, most: int, fewest: int) -> int:
+        """Into how many parts, of rows of windows, an image is cut: `most`, or so many fewer that
+        threads get equally many. Where windows overlap and parts compute rows twice, `fewest`.
+        """
+        assert self._windows is not None, "there is a pooling, and it fits"
+        down = self._windows[0]
+        rows = self.out.shape[2] if self.out.ndim > 3 else 1
+        parts = min(most if down.kernel <= down.stride else fewest, most, rows)
+        return parts - parts % fewest if parts > fewest else parts
+
     def words(self, work: Work, image: Any, out: Any) -> list[int]:
         """The words of the pooling of one image."""
         assert self._windows is not None, "there is a pooling, and it fits"

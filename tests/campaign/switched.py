@@ -48,7 +48,7 @@ _VARIABLES = {  # a switch: its variable, the value that is on, and the one that
     "amx": ("OPSCOPE_AMX", "1", "0"),
     "keep packed": ("OPSCOPE_KEEP_PACKED", "1", "0"),
 }
-_LIBRARIES = ("packed", "direct", "mkl", "blas")
+_LIBRARIES = ("packed", "direct", "native", "mkl", "blas")
 _THREADS = 2
 EVERYWHERE = (*_VARIABLES, *_LIBRARIES, "threads")
 """Switches that every kind of net has."""

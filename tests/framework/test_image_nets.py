@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import opscope
+from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.fusion import compiler
+from opscope.operators.direct import convolutions
 
 SWITCHES = {
     "OPSCOPE_LIBRARIES": ("packed,direct,mkl,blas,xp", "packed,mkl,blas,xp"),
@@ -222,6 +224,36 @@ def test_numbers_with_batch_norm_as_a_tail(
     assert np.abs(found["0"][0] - found["0"][1]).max() > 0.1
     bound = 1e-5 if dtype == "float32" else 1e-12
     assert np.abs(found["1"] - found["0"]).max() <= bound * np.abs(found["0"]).max()
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "before"), [(2, 2, 0), (3, 2, 1), (3, 1, 0), (2, 3, 0)]
+)
+def test_threads_share_an_image_with_a_pooling(
+    kernel: int, stride: int, before: int, padding: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of windows to each, whose pixels may be those of two."""
+    monkeypatch.setattr(threads, "usable_cores", lambda: 3)
+    monkeypatch.setattr(convolutions, "_PART", 1 << 8)
+    rng, found = np.random.default_rng(kernel), {}
+    given = rng.standard_normal((batch, 3, 31, 26)).astype("float32")
+    for count, tails in ((1, "0"), (3, "1"), (2, "1")):
+        monkeypatch.setenv("OPSCOPE_TAILS", tails)
+        with threads.threads_set(count):
+            b = opscope.NetBuilder("pooled")
+            x = b.conv2d(b.input("x", [-1, 3, 31, 26]), 16, 7, padding=padding, activation="relu")
+            x = b.max_pool2d(x, kernel=[kernel] * 2, stride=[stride] * 2, padding=[before] * 2)
+            x = b.max_pool2d(b.conv2d(x, 19, 3, padding="same"), kernel=[2, 2])
+            scope = opscope.Scope()
+            b.initialize(scope, opscope.OpContext(seed=2))
+            for used in range(1, count + 1):
+                threads.POOL[0] = used
+                run = b.run(scope, feed={"x": given}, fetch=[x], need_backward=False)
+                assert found.setdefault(tails, run[x.name]).shape == run[x.name].shape
+                np.testing.assert_array_equal(run[x.name], found[tails])
+    np.testing.assert_allclose(found["1"], found["0"], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")

@@ -77,6 +77,18 @@ class Counted:
         return int(self.counts[0, _PARTS])
 
 
+def run_until_shared(counted: Counted, times: int = 1) -> None:
+    """Run, so often at once, until threads share it: after late helpers that may take a second."""
+    end = time.monotonic() + 5
+    while counted.parts < 2:
+        assert time.monotonic() < end, "no run used threads"
+        time.sleep(0.01)
+        for _ in range(times):
+            counted.run()
+            if counted.parts > 1:
+                break
+
+
 def check(counted: Counted) -> None:
     """Every run has done each part of each item once, after all of the item before."""
     assert not counted.counts[:, _BROKEN].any()
@@ -90,13 +102,7 @@ def check(counted: Counted) -> None:
 @pytest.mark.parametrize("items", [1, 2, 7])
 def test_every_part_runs_once_and_in_order(items: int, several: int) -> None:
     counted = Counted(items)
-    shared = 0
-    for _ in range(300):
-        counted.run()
-        shared += counted.parts > 1
-        if shared:
-            break
-    assert shared, "no run used threads"
+    run_until_shared(counted)
     assert counted.parts % several == 0
     for _ in range(300):
         counted.run()
@@ -112,11 +118,7 @@ def test_little_work_runs_alone(several: int) -> None:
 def test_sleeping_threads_are_woken_for_enough_work(several: int) -> None:
     counted = Counted(1, work=pool.WAKE_WORK // 4)
     long = Counted(1, work=pool.WAKE_WORK)
-    for _ in range(300):
-        long.run()
-        if long.parts > 1:
-            break
-    assert long.parts > 1
+    run_until_shared(long)
     alone = 0
     for _ in range(5):
         time.sleep(0.05)  # the threads sleep
@@ -124,11 +126,7 @@ def test_sleeping_threads_are_woken_for_enough_work(several: int) -> None:
         alone += counted.parts == 1
     assert alone, "a thread is woken for too little"
     time.sleep(0.05)
-    for _ in range(3000):  # one after another they are enough
-        counted.run()
-        if counted.parts > 1:
-            break
-    assert counted.parts > 1, "no thread is woken for many short lists"
+    run_until_shared(counted, 100)  # one after another they are enough
     check(counted)
 
 
@@ -159,7 +157,7 @@ def test_several_callers_at_once(several: int) -> None:
 
 def test_late_helpers_are_left_out_for_a_while(several: int) -> None:
     late, prompt = Counted(1, nanoseconds=30_000_000), Counted(1)
-    for _ in range(20):  # until a helper takes the part that takes long, and not the caller
+    for _ in range(100):  # until a helper takes the part that takes long, and not the caller
         late.run()
         began = time.monotonic()
         prompt.run()
@@ -167,10 +165,7 @@ def test_late_helpers_are_left_out_for_a_while(several: int) -> None:
             break
         forget()
     assert prompt.parts == 1, "a late helper is asked again at once"
-    while time.monotonic() < began + 3 and prompt.parts == 1:
-        time.sleep(0.01)
-        prompt.run()
-    assert prompt.parts > 1, "helpers are never asked again"
+    run_until_shared(prompt)
     assert time.monotonic() - began > 0.005
     check(prompt)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import team
+from opscope.framework.fusion.prepared import Prepared
 from opscope.framework.runtime.plain_net import PlainNet
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
@@ -91,7 +93,7 @@ def test_a_team_computes_the_same(size: int) -> None:
 
 
 def test_prepared_arrays_are_told_by_their_memory() -> None:
-    prepared, held = team.Prepared(), np.zeros((4, 3))
+    prepared, held = Prepared(), np.zeros((4, 3))
     prepared.declare([held, np.zeros(0)])
     assert prepared.holds(held) and prepared.holds(held.T) and prepared.holds(held[:, :2])
     assert not prepared.holds(held[1:]) and not prepared.holds(held.copy())
@@ -117,3 +119,28 @@ def test_a_fork_forgets_lists_of_other_threads() -> None:
             os._exit(code)
     state[:] = before
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_check_ends_a_list() -> None:
+    """What comes behind a check runs after it, and not at all where it raises an error."""
+    target, log = np.zeros((4, 3)), []
+
+    def check() -> None:
+        log.append(float(target.sum()))
+        if len(log) > 2:
+            raise ValueError("refused")
+
+    fills = [team.run_together([team.fill_task(target, value)]) for value in (1.0, 2.0, 3.0)]
+    task = replace(team.task_of(fills[1]), check=check)
+    calls = [fills[0], team.run_together([task]), fills[2]]
+    for merge in (team.merge, lambda calls: team.in_blocks(calls)[0]):
+        merged = merge(calls)
+        assert [len(team.task_of(call).items) for call in merged] == [2, 1]
+        for call in merged:
+            call()
+        assert (target == 3).all()
+    together = team.in_order(*calls)
+    assert team.task_of(together) is None and log == [24.0, 24.0]
+    with pytest.raises(ValueError, match="refused"):
+        together()
+    assert (target == 2).all()

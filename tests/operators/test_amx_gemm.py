@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import team
+from opscope.framework.fusion.prepared import Prepared
 from opscope.operators.backends import amx_gemm, packed_gemm, parts
 from opscope.operators.linear import matmul
 
@@ -28,12 +29,12 @@ def in_threads(task: team.ParallelTask, threads: int) -> None:
             call(argument, thread, threads)
 
 
-def bound(prepared: team.Prepared, *given: Any, **how: Any) -> Any:
+def bound(prepared: Prepared, *given: Any, **how: Any) -> Any:
     return parts.by_task(partial(packed_gemm.task, prepared), matmul.product)(*given, **how)
 
 
 def product(a: Any, b: Any, out: Any, threads: int = 1, **how: Any) -> None:
-    prepared = team.Prepared()
+    prepared = Prepared()
     prepared.declare([b])
     call = bound(prepared, np, a, b, out, **how)
     for packing in prepared.calls():
@@ -98,7 +99,7 @@ def test_tiny_numbers(where: str, turned: tuple[bool, bool]) -> None:
 def test_products_of_several_blocks() -> None:
     a, b = factors(100, 256, 700, (True, False))
     out = np.full((100, 256), 7, "f4")
-    call = bound(team.Prepared(), np, a, b, out)
+    call = bound(Prepared(), np, a, b, out)
     call()
     np.testing.assert_allclose(out, a.astype("f8") @ b, rtol=0, atol=1e-4)
 
@@ -107,7 +108,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = factors(64, 64, 64, (False, False))
 
     def uses_tiles() -> bool:
-        prepared = team.Prepared()
+        prepared = Prepared()
         prepared.declare([b])
         bound(prepared, np, a, b, np.zeros((64, 64), "f4"))
         return team.task_of(prepared.calls()[0]).items[0][0] == amx_gemm.library().address(
@@ -117,7 +118,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert uses_tiles()
     monkeypatch.setenv("OPSCOPE_AMX", "0")
     assert amx_gemm.library() is None
-    prepared = team.Prepared()
+    prepared = Prepared()
     prepared.declare([b])
     out = np.zeros((64, 64), "f4")
     product(a, b, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
 
-product = parts.by_task(few_rows.task, matmul.product)
+product = parts.by_task(partial(few_rows.task, None), matmul.product)
 
 
 @pytest.mark.parametrize("layout_b", LAYOUTS)
@@ -68,3 +69,60 @@ def test_it_serves_and_can_be_switched_off(monkeypatch: Any) -> None:
         b.run(scope, feed=feed, fetch=[y], need_backward=False)
         results.append(len(served))
     assert results == [2, 2]
+
+
+class Row:
+    """A net of one product: of a row with weights, in packed blocks where these are kept."""
+
+    def __init__(self, sizes: tuple[int, int], dtype: str, *, turned: bool = False) -> None:
+        rng = np.random.default_rng(sizes[1])
+        self.b, (k, n) = NetBuilder("row", dtype), sizes
+        self.x, self.w = rng.normal(size=(1, k)).astype(dtype), rng.normal(size=(k, n))
+        w = self.b.parameter("w", [n, k] if turned else [k, n], init=self.w.T if turned else self.w)
+        x = self.b.input("x", [1, k])
+        self.b.matmul(x, w, transpose_y=turned, alpha=0.5, name="y")
+        self.scope = Scope()
+
+    def run(self) -> np.ndarray:
+        feed = {"x": self.x}
+        return self.b.run(self.scope, feed=feed, fetch=["y"], need_backward=False)["y"]
+
+    def frame(self) -> Any:
+        (frame,) = self.scope.bound["frames"].values()
+        return frame
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sizes", [(300, 517), (1003, 130), (65, 700), (700, 79), (129, 256)])
+def test_packed_blocks(sizes: tuple[int, int], dtype: str, turned: bool, monkeypatch: Any) -> None:
+    """In both directions, by every number of threads, and of weights that have changed."""
+    monkeypatch.setattr(threads, "usable_cores", lambda: 3)
+    monkeypatch.setattr(few_rows, "_READ", 100)
+    monkeypatch.setattr(few_rows, "_SHARED", 0)
+    near = 1e-5 if dtype == "float32" else 1e-12
+    with threads.threads_set(3):
+        net, found = Row(sizes, dtype, turned=turned), []
+        for number in (1, 2, 3, 1, 2):
+            threads.POOL[0] = number
+            found.append(net.run())
+        assert net.frame().kept._used.keys() == {"w"}
+        wanted = 0.5 * (net.x @ net.w)
+        np.testing.assert_allclose(found[0], wanted, rtol=near, atol=50 * near)
+        for other in found[1:]:
+            np.testing.assert_array_equal(other, found[0])
+        net.scope.var("w").set((net.w.T if turned else net.w).astype(dtype) * 2)
+        np.testing.assert_allclose(net.run(), 2 * wanted, rtol=near, atol=100 * near)
+
+
+def test_packed_blocks_can_be_switched_off(monkeypatch: Any) -> None:
+    """Neither are they where threads would get few of them each."""
+    for switch, shared, kept in (("1", 2, True), ("0", 2, False), ("1", 100, False)):
+        monkeypatch.setenv("OPSCOPE_KEEP_PACKED", switch)
+        monkeypatch.setattr(threads, "usable_cores", lambda: 2)
+        monkeypatch.setattr(few_rows, "_SHARED", shared)
+        with threads.threads_set(2):
+            net = Row((300, 517), "float32")
+            np.testing.assert_allclose(net.run(), 0.5 * (net.x @ net.w), rtol=1e-4, atol=1e-3)
+        frame = net.frame()
+        assert bool(frame.kept is not None and frame.kept._used) is kept

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import team
+from opscope.framework.fusion.prepared import Prepared
 from opscope.operators.backends import packed_gemm as _packed_gemm
 from opscope.operators.backends import parts
 from opscope.operators.linear import matmul
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def product(prepared: team.Prepared, *given: Any, **how: Any) -> Any:
+def product(prepared: Prepared, *given: Any, **how: Any) -> Any:
     return parts.by_task(partial(_packed_gemm.task, prepared), matmul.product)(*given, **how)
 
 
@@ -53,7 +54,7 @@ def test_products(sizes: tuple[int, int, int], dtype: Any, turned: bool, threads
     out = whole[1:-1, 2 : n + 2]
     for start in ("nothing", "bias", "out"):
         before = whole.copy()
-        prepared = team.Prepared()
+        prepared = Prepared()
         prepared.declare([b])
         how = {"bias": bias} if start == "bias" else {"by": out} if start == "out" else {}
         call = product(prepared, np, a, b, out, alpha=0.5, **how)
@@ -76,7 +77,7 @@ def test_large_products_in_blocks(start: str, turned: bool, threads: int, monkey
     a, b, bias = rng.normal(size=(50, 70)).T, rng.normal(size=(50, 41)), rng.normal(size=41)
     b = np.asfortranarray(b) if turned else b
     out = rng.normal(size=(70, 41))
-    before, prepared = out.copy(), team.Prepared()
+    before, prepared = out.copy(), Prepared()
     how = {"bias": bias} if start == "bias" else {"by": out} if start == "out" else {}
     call = product(prepared, np, a, b, out, alpha=2.0, **how)
     in_threads(team.task_of(call), threads)
@@ -87,7 +88,7 @@ def test_large_products_in_blocks(start: str, turned: bool, threads: int, monkey
 
 def test_other_products_where_the_factor_may_change() -> None:
     a, b, out = np.ones((2, 3)), np.ones((3, 4)), np.empty((2, 4))
-    prepared = team.Prepared()
+    prepared = Prepared()
     call = product(prepared, np, a, b, out)
     assert team.task_of(call) is None and not prepared.calls()
     call()
@@ -103,7 +104,7 @@ def test_other_products_where_memory_does_not_suit(unsuited: str) -> None:
         out = out.astype(np.float32)
     else:
         a, out = a[:0], out[:0]
-    prepared = team.Prepared()
+    prepared = Prepared()
     prepared.declare([b])
     serves = parts.by_task(partial(_packed_gemm.task, prepared), lambda *given, **how: len)
     call = serves(np, a, b, out)
@@ -111,7 +112,7 @@ def test_other_products_where_memory_does_not_suit(unsuited: str) -> None:
 
 
 def test_packed_once_for_all_who_ask() -> None:
-    b, prepared = np.ones((3, 4)), team.Prepared()
+    b, prepared = np.ones((3, 4)), Prepared()
     prepared.declare([b])
     for rows in (2, 5):
         product(prepared, np, np.ones((rows, 3)), b, np.empty((rows, 4)))
@@ -121,7 +122,7 @@ def test_packed_once_for_all_who_ask() -> None:
 def test_nan_and_infinity() -> None:
     a, b, out = np.ones((3, 2)), np.ones((2, 5)), np.empty((3, 5))
     a[1, 0], a[2, 1] = np.nan, np.inf
-    prepared = team.Prepared()
+    prepared = Prepared()
     prepared.declare([b])
     call = product(prepared, np, a, b, out)
     for packing in prepared.calls():

@@ -18,7 +18,7 @@ from ...base.backend import Place
 from ...base.scope import Scope
 from ...base.sequence import Schedule, runs
 from ...base.shape import ArraySpec, Levels
-from ...fusion.team import Prepared
+from ...fusion.prepared import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.plans.memory import ScratchPool
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ...fusion.team import Prepared
+from ...fusion.prepared import Prepared
 from ...ir.desc import INPUT
 from .plan import Plan
 

@@ -41,6 +41,8 @@ _RICH = (
     "spliced gradient",
     "pictures",
     "pictures, double",
+    "one row",
+    "one row, double",
     "few products",
     "folded norms",
     "folded norms, double",

@@ -219,6 +219,22 @@ def pictures(dtype: str) -> Work:
     return _training(b, feed)
 
 
+def one_row(dtype: str) -> Work:
+    """A net whose weights lie packed for products of one row, twice: in both directions."""
+    b = NetBuilder("row", dtype)
+    b.fc(b.fc(b.input("x", [-1, 300]), 600, activation="relu"), 20, name="y")
+    row = np.random.default_rng(19).normal(size=(1, 300)).astype(dtype)
+
+    def run() -> Results:
+        scope = Scope()
+        b.initialize(scope, OpContext(seed=9), share=True)
+        for _ in range(2):
+            found = b.run(scope, feed={"x": row}, fetch=["y"], need_backward=False)
+        return found
+
+    return run
+
+
 def few_products() -> Work:
     """Products of few rows: with a matrix that is packed for them, and with one in columns."""
     b = NetBuilder("products")
@@ -417,7 +433,7 @@ def sums_of_columns() -> Work:
             rows.call(*rows.moments(*given, (sums[0], sums[1]), (0.5, 2.0)))()
             found[dtype.__name__] = sums
             found[f"few {dtype.__name__}"] = out = np.empty((1, 192), dtype)
-            product = parts.by_task(few_rows.task, matmul.product)
+            product = parts.by_task(partial(few_rows.task, None), matmul.product)
             product(np, given[0][:1, :1].repeat(700, 1), given[1], out)()
         return found
 
@@ -447,6 +463,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     "convolutions, double": partial(convolutions, "float64"),
     "pictures": partial(pictures, "float32"),
     "pictures, double": partial(pictures, "float64"),
+    "one row": partial(one_row, "float32"),
+    "one row, double": partial(one_row, "float64"),
     "few products": few_products,
     "folded norms": partial(folded_norms, "float32"),
     "folded norms, double": partial(folded_norms, "float64"),
