@@ -24,7 +24,7 @@ from ...framework.fusion import team
 from ...framework.fusion.compiler import Library, address
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel
-from . import mkl, parts
+from . import amx, amx_gemm, mkl, parts
 
 LEAST = 16
 """Rows, columns and summands from which rounding both factors first is worth it."""
@@ -121,6 +121,8 @@ def product(
     if how is None or out.dtype != np.float32:
         return mkl.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
     beta = 0.0 if bias is None and by is None else 1.0
+    if amx_gemm.library(amx_gemm.ONE) is not None:
+        return team.run_together([amx.by_terms(amx_gemm.ONE, arrays, how, (alpha, beta), bias)])
     return team.run_together([parts.product(Gemm, arrays, how, (alpha, beta), bias)[-1]])
 
 
