@@ -41,7 +41,7 @@ typedef int64_t word;
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 64, INNER = 8, WIDE = 24 };
+enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 64, INNER = TERMS == 3 ? 8 : 16, WIDE = 24 };
 typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
 
 static word least(word a, word b) { return a < b ? a : b; }
@@ -204,14 +204,16 @@ static int split(const float *x, word step, word apart, word count, word more, w
 static int split_rows(word r0, word r1, word c0, word c1, word k, const float *a, word lda,
                       word next, char *to) {
   int unusual = 0;
-  for (word c = c0; c < c1; c++)
-    for (word i = r0; i < r1; i += 16) {
-      const float *x = a + i * lda + c * 32 * next;
-      const word rows = r1 - i, left = k - c * 32, above = (i - r0) / 32 * (c1 - c0);
-      char *own = to + (above + c - c0) * CHUNK + ((i - r0) / 16 & 1) * TILE;
-      unusual |= next == 1 ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
-                           : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
-    }
+  const word high = (r1 - r0 + 15) / 16, wide = c1 - c0;
+  for (word u = 0; u < high * wide; u++) {  /* along what lies side by side */
+    const word i = r0 + (next == 1 ? u / wide : u % high) * 16;
+    const word c = c0 + (next == 1 ? u % wide : u / high);
+    const float *x = a + i * lda + c * 32 * next;
+    const word rows = r1 - i, left = k - c * 32, above = (i - r0) / 32 * (c1 - c0);
+    char *own = to + (above + c - c0) * CHUNK + ((i - r0) / 16 & 1) * TILE;
+    unusual |= next == 1 ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
+                         : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
+  }
   return unusual;
 }
 
