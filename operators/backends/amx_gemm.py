@@ -224,17 +224,18 @@ EXPORT void pack_amx(const word *b, word t, word threads) {
   const word panels = (n + 31) / 32;
   const float *from = (const float *)b[2], alpha = *(const float *)b[6];
   word *unusual = (word *)(b[5] + panels * chunks * CHUNK);
-  for (word j = panels * t / threads; j < panels * (t + 1) / threads; j++) {
-    int found = 0;
-    for (word c = 0; c < chunks; c++)
-      for (int half = 0; half < 2; half++) {
-        const word col = j * 32 + half * 16, cols = n - col, left = k - c * 32;
-        const float *x = from + c * 32 * down + col * right;
-        char *to = (char *)b[5] + (j * chunks + c) * CHUNK + half * TILE;
-        found |= right == 1 ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
-                            : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
-      }
-    unusual[j] = found;
+  const word first = panels * t / threads, count = panels * (t + 1) / threads - first;
+  memset(unusual + first, 0, count * sizeof(word));
+  for (word u = 0; u < count * chunks; u++) {  /* along what lies side by side */
+    const word j = first + (right == 1 ? u % count : u / chunks);
+    const word c = right == 1 ? u / count : u % chunks, left = k - c * 32;
+    for (int half = 0; half < 2; half++) {
+      const word col = j * 32 + half * 16, cols = n - col;
+      const float *x = from + c * 32 * down + col * right;
+      char *to = (char *)b[5] + (j * chunks + c) * CHUNK + half * TILE;
+      unusual[j] |= right == 1 ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
+                               : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
+    }
   }
 }
 
