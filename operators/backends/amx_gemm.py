@@ -368,7 +368,7 @@ EXPORT void product_amx(const word *b, word t, word threads) {
   const word m = b[0], panels = (b[1] + 31) / 32, high = (m + 31) / 32;
   /* Rows to each thread, else columns. Where one has just packed its panels they are in its cache,
      and few rows take less long to split again than the others' panels to get. */
-  if (m >= ROWS * threads && (b[16] ? m >= 2 * b[1] : 2 * m >= b[1]))
+  if (m >= ROWS * threads && (b[16] && TERMS == 3 ? m >= 2 * b[1] : 2 * m >= b[1]))
     part_of(b, least(high * t / threads * 32, m), least(high * (t + 1) / threads * 32, m), 0,
             panels);
   else
