@@ -233,8 +233,9 @@ EXPORT void pack_amx(const word *b, word t, word threads) {
       const word col = j * 32 + half * 16, cols = n - col;
       const float *x = from + c * 32 * down + col * right;
       char *to = (char *)b[5] + (j * chunks + c) * CHUNK + half * TILE;
-      unusual[j] |= right == 1 ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
-                               : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
+      unusual[j] |= right == 1
+                        ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
+                        : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
     }
   }
 }
