@@ -297,11 +297,11 @@ def bind_tdnn(k: KernelArgs, product: Product = product) -> Call:
 def _written(k: KernelArgs) -> int | None:
     """The offset whose rows of the input's gradient are written; those of others are added to.
 
-    It is the last one: the others, span by span, then reach no row that it has yet to write. None
-    where there are rows between those of an offset.
+    It is the first one: the others, span by span from the last on, then reach no row that it has yet
+    to write. None where there are rows between those of an offset.
     """
     first = k.attrs["first"]
-    return int(np.argmax(first)) if k.attrs["stride"] == 1 and k.attrs["rows"] else None
+    return int(np.argmin(first)) if k.attrs["stride"] == 1 and k.attrs["rows"] else None
 
 
 def _cleared(k: KernelArgs, x_grad: Any) -> list[Call]:
@@ -332,10 +332,10 @@ def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
         by_rows = k.scratch((len(grad[spans[0]]), width), grad.dtype)
     if len(spans) > 1 and w_grad is not None and not narrow:
         by_weights = k.scratch((w.shape[0], width), grad.dtype)
-    for span in spans:
+    for span in reversed(spans):
         slopes = grad[span]
         if w_grad is not None and not narrow:
-            by = by_weights if span.start else None  # the first span sets what others add to
+            by = None if span is spans[-1] else by_weights  # one span sets what others add to
             parts = rows_of_offsets(k, k["x"])
             for part, block in zip(parts, _blocks(w_grad, width), strict=True):
                 calls.append(product(xp, slopes.T, part[span], block, by=by))
