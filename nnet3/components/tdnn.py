@@ -297,8 +297,8 @@ def bind_tdnn(k: KernelArgs, product: Product = product) -> Call:
 def _written(k: KernelArgs) -> int | None:
     """The offset whose rows of the input's gradient are written; those of others are added to.
 
-    It is the first one: the others, span by span from the last on, then reach no row that it has yet
-    to write. None where there are rows between those of an offset.
+    It is the first one: the others, span by span from the last on, then reach no row that it has
+    yet to write. None where there are rows between those of an offset.
     """
     first = k.attrs["first"]
     return int(np.argmin(first)) if k.attrs["stride"] == 1 and k.attrs["rows"] else None
