@@ -97,8 +97,8 @@ SWITCHES = {
         Switch(
             "OPSCOPE_AMX",
             "1",
-            "float32 products by AMX tiles of bf16 parts, as accurate as float32; needs its"
-            " instructions, Linux and a C compiler",
+            "float32 products by AMX tiles of bf16 parts, as accurate as float32, and those of"
+            " the library bf16; needs its instructions, Linux and a C compiler",
             _FLAG,
         ),
         Switch(

@@ -11,10 +11,11 @@ import numpy as np
 
 from ...framework.base.settings import is_on
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.fusion.row_copies import fill_call
 from ...framework.fusion.team import in_order, takes_blocks
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import reducing
+from ...operators.backends.column_sums import sum_of_rows
 from ...operators.linear.matmul import Product, product
 from ..index.indexes import IndexList
 from ..operators.product_kernels import register_product_kernels
@@ -293,6 +294,26 @@ def bind_tdnn(k: KernelArgs, product: Product = product) -> Call:
     return in_order(*(call for span in spans for call in in_span(span)))
 
 
+def _written(k: KernelArgs) -> int | None:
+    """The offset whose rows of the input's gradient are written; those of others are added to.
+
+    It is the first one: the others, span by span from the last on, then reach no row that it has
+    yet to write. None where there are rows between those of an offset.
+    """
+    first = k.attrs["first"]
+    return int(np.argmin(first)) if k.attrs["stride"] == 1 and k.attrs["rows"] else None
+
+
+def _cleared(k: KernelArgs, x_grad: Any) -> list[Call]:
+    """Calls that set to zero what is only added to."""
+    number = _written(k)
+    if number is None:
+        return [fill_call(x_grad, 0)]
+    begin = k.attrs["first"][number]
+    others = x_grad[:begin], x_grad[begin + k.attrs["rows"] :]
+    return [fill_call(rows, 0) for rows in others if len(rows)]
+
+
 @tdnn.backward("x", "w", "b")
 def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.tdnn_grad` on top of a product of two matrices."""
@@ -303,25 +324,28 @@ def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
         x, load = _spliced(k)
         calls += [*load, product(xp, grad.T, x, w_grad)]
     if k.get("b_grad") is not None:
-        calls.append(reducing(xp, grad, k["b_grad"]))
+        calls.append(sum_of_rows(k, grad, k["b_grad"]))
     if x_grad is not None:
-        calls.append(partial(x_grad.fill, 0))
+        calls += _cleared(k, x_grad)
     spans, by_rows, by_weights = _spans(k), None, None
     if x_grad is not None:
         by_rows = k.scratch((len(grad[spans[0]]), width), grad.dtype)
     if len(spans) > 1 and w_grad is not None and not narrow:
         by_weights = k.scratch((w.shape[0], width), grad.dtype)
-    for span in spans:
+    for span in reversed(spans):
         slopes = grad[span]
         if w_grad is not None and not narrow:
-            by = by_weights if span.start else None  # the first span sets what others add to
+            by = None if span is spans[-1] else by_weights  # one span sets what others add to
             parts = rows_of_offsets(k, k["x"])
             for part, block in zip(parts, _blocks(w_grad, width), strict=True):
                 calls.append(product(xp, slopes.T, part[span], block, by=by))
         if by_rows is not None:
-            by = by_rows[: len(slopes)]
-            for part, block in zip(rows_of_offsets(k, x_grad), _blocks(w, width), strict=True):
-                calls.append(product(xp, slopes, block, part[span], by=by))
+            first = k.attrs["first"]
+            written = _written(k)
+            parts, blocks = rows_of_offsets(k, x_grad), _blocks(w, width)
+            for number in sorted(range(len(first)), key=lambda one: one != written):
+                by = None if number == written else by_rows[: len(slopes)]
+                calls.append(product(xp, slopes, blocks[number], parts[number][span], by=by))
     return in_order(*calls)
 
 

@@ -1,12 +1,21 @@
-"""Matrices in fewer bits, between the forward and the backward part of a computation."""
+"""Matrices in fewer bits, between the forward and the backward part of a computation.
+
+What a rectified layer needs of its output, a byte a number that says whether it is above 0, has
+compiled functions that work in blocks of rows, so that the gradient behind them finds its numbers
+in the cache.
+"""
 
 from __future__ import annotations
 
+import functools
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion import row_blocks, team
+from ...framework.fusion.row_blocks import ByRows
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -14,6 +23,25 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 _SOURCE = "Kaldi: cudamatrix/cu-compressed-matrix.h"
 _NO_GRADIENT = "compiled computations hold it, whose backward part is compiled, too"
 _RANGE = AttrSpec("range", "float", "greatest magnitude; 0: only whether x is above 0", minimum=0.0)
+
+_CODE = """\
+typedef int64_t word;
+/* rows and columns; from and to, the distances of their rows in elements */
+EXPORT void nnet3_above_zero(const word *b, word t, word n) {
+  for (word r = b[0] * t / n; r < b[0] * (t + 1) / n; r++) {
+    const float *restrict x = (const float *)b[2] + r * b[3];
+    uint8_t *restrict out = (uint8_t *)b[4] + r * b[5];
+    for (word j = 0; j < b[1]; j++) out[j] = x[j] > 0;
+  }
+}
+EXPORT void nnet3_of_bytes(const word *b, word t, word n) {
+  for (word r = b[0] * t / n; r < b[0] * (t + 1) / n; r++) {
+    const uint8_t *restrict x = (const uint8_t *)b[2] + r * b[3];
+    float *restrict out = (float *)b[4] + r * b[5];
+    for (word j = 0; j < b[1]; j++) out[j] = x[j];
+  }
+}
+"""
 
 compress = operator(
     "nnet3.compress",
@@ -80,3 +108,36 @@ def decompress_kernel(k: KernelArgs) -> Call:
         return copy
     step = out.dtype.type(limit / np.iinfo(x.dtype).max)
     return in_order(copy, partial(xp.multiply, out, step, out))
+
+
+@functools.cache
+def _library() -> Any:
+    return team.load(_CODE)
+
+
+def _by_bytes(k: KernelArgs, name: str) -> Call | None:
+    """The call of a compiled function that takes x to `out`, one of them of bytes."""
+    arrays = x, out = k["x"], k["out"]
+    reads, writes = row_blocks.span(x), row_blocks.span(out)
+    dtypes = {array.dtype for array in arrays}
+    if k.attrs["range"] or dtypes != {np.dtype("uint8"), np.dtype("float32")} or not x.size:
+        return None
+    if _library() is None or reads is None or writes is None:
+        return None
+    places = (
+        word for array in arrays for word in (array.ctypes.data, array.strides[0] // array.itemsize)
+    )
+    argument = np.array([*x.shape, *places], np.int64)
+    item = (_library().address(name), argument.ctypes.data)
+    by = ByRows(len(x), (item,), (reads,), (writes,), (argument, arrays))
+    return team.run_together([team.rows_task(by, x.size)])
+
+
+@compress.kernel(device="cpu", dtypes=(np.float32,), library="native")
+def compress_to_bytes(k: KernelArgs) -> Call | None:
+    return _by_bytes(k, "nnet3_above_zero")
+
+
+@decompress.kernel(device="cpu", dtypes=(np.float32,), library="native")
+def decompress_bytes(k: KernelArgs) -> Call | None:
+    return _by_bytes(k, "nnet3_of_bytes")

@@ -44,16 +44,27 @@ def task(
         return None
     if out.dtype != np.float32 or amx_gemm.library() is None:
         return None
+    return by_terms(amx_gemm.THREE, arrays, how, factors, bias)
+
+
+def by_terms(
+    terms: int,
+    arrays: parts.Arrays,
+    how: parts.Layouts,
+    factors: tuple[float, float],
+    bias: Any,
+) -> team.ParallelTask:
+    """The product of numbers of so many terms, on a machine with AMX; arguments as of `task`."""
     begin: Any = None
     if bias is not None:
         begin = np.ascontiguousarray(bias)
     elif factors[1]:
-        begin = out
+        begin = arrays[2]
     if not how[0][0] and row_blocks.enabled():
-        found = _by_rows(arrays, how, factors[0], begin)
+        found = _by_rows(terms, arrays, how, factors[0], begin)
         if found is not None:
             return found
-    return _in_blocks(arrays, how, factors[0], begin)
+    return _in_blocks(terms, arrays, how, factors[0], begin)
 
 
 def _steps(how: parts.Layouts) -> tuple[int, int]:
@@ -62,15 +73,17 @@ def _steps(how: parts.Layouts) -> tuple[int, int]:
 
 
 def _by_rows(
-    arrays: parts.Arrays, how: parts.Layouts, alpha: float, begin: Any
+    terms: int, arrays: parts.Arrays, how: parts.Layouts, alpha: float, begin: Any
 ) -> team.ParallelTask | None:
     a, b, out = arrays
     reads, writes = row_blocks.span(a), row_blocks.span(out)
-    if reads is None or writes is None or amx_gemm.room(b) > _MOST:
+    if reads is None or writes is None or amx_gemm.room(b, terms) > _MOST:
         return None
-    panels = panel_memory(amx_gemm.room(b), in_turn=True)
-    packing = amx_gemm.pack(b, alpha, panels)
-    work = amx_gemm.multiply(a, _steps(how), b, alpha, panels, out, begin, by_rows=True)
+    panels = panel_memory(amx_gemm.room(b, terms), in_turn=True)
+    packing = amx_gemm.pack(b, alpha, panels, terms)
+    work = amx_gemm.multiply(
+        a, _steps(how), b, alpha, panels, out, begin, by_rows=True, terms=terms
+    )
     spans = [reads, row_blocks.whole(b)]  # the factor itself too: for what tiles cannot hold
     if begin is not None:
         spans.append(writes if begin is out else row_blocks.whole(begin))
@@ -83,23 +96,24 @@ def _by_rows(
 
 
 def _in_blocks(
-    arrays: parts.Arrays, how: parts.Layouts, alpha: float, begin: Any
+    terms: int, arrays: parts.Arrays, how: parts.Layouts, alpha: float, begin: Any
 ) -> team.ParallelTask:
     """The product over pieces of the inner dimension and of the columns, one after another."""
     a, b, out = arrays
     k, n = b.shape
-    panels = panel_memory(amx_gemm.room(b[:_DEEP, :_WIDE]))
+    deep = _DEEP * amx_gemm.THREE // terms
+    panels = panel_memory(amx_gemm.room(b[:deep, :_WIDE], terms))
     tasks = []
     for left in range(0, n, _WIDE):
         cols = slice(left, left + _WIDE)
         block = out[:, cols]
         first = None if begin is None else begin[..., cols]
-        for top in range(0, k, _DEEP):
-            rows = b[top : top + _DEEP, cols]
-            tasks.append(amx_gemm.pack(rows, alpha, panels))
-            factor = a[:, top : top + _DEEP]
+        for top in range(0, k, deep):
+            rows = b[top : top + deep, cols]
+            tasks.append(amx_gemm.pack(rows, alpha, panels, terms))
+            factor = a[:, top : top + deep]
             task = amx_gemm.multiply(
-                factor, _steps(how), rows, alpha, panels, block, first, fresh=True
+                factor, _steps(how), rows, alpha, panels, block, first, fresh=True, terms=terms
             )
             tasks.append(task)
             first = block

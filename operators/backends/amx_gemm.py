@@ -9,6 +9,9 @@ are split as a product goes on, 64 rows at a time. A chunk is 32 elements of the
 a lane of a tile holds a pair of them, j and j + 16. Values of 2^127 on, infinity and NaN cannot be
 split: parts of a product in which one occurs are computed as they are.
 
+The same code with one term for a number, its nearest bf16, computes the products of the library
+bf16 (see `bf16`): a sixth of the multiplications, and nothing is converted but what is packed.
+
 Source: Intel's manual of instruction set extensions, chapter 3 (AMX); Henry, Tang and Heinecke,
 "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", 2019.
 """
@@ -27,16 +30,18 @@ from ...framework.fusion import team
 FEWEST = 12
 """Rows of the first factor from which AMX is faster: below, reading the second one takes longest,
 and a packed element of it takes 6 bytes here."""
+THREE, ONE = 3, 1
+"""Terms of a number: bf16 numbers whose sum it is, or the one that is nearest to it."""
 
 _SOURCE = """\
 typedef int64_t word;
-#if defined(__AMX_BF16__) && defined(__AVX512F__) && defined(__linux__)
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
 #include <immintrin.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TILE = 1024, CHUNK = 6 * TILE, ROWS = 64, INNER = 8, WIDE = 24 };
+enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 64, INNER = TERMS == 3 ? 8 : 16, WIDE = 24 };
 typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
 
 static word least(word a, word b) { return a < b ? a : b; }
@@ -62,30 +67,30 @@ static void configure(word rows) {
 #define P(part)                                                                                  \\
   _tile_loadd(6, p + part * 2 * TILE, 64); _tile_loadd(7, p + part * 2 * TILE + TILE, 64);
 
+#if TERMS == 3
 /* After more than 5 chunks without one, the next stores of tiles took 300 ns where they were
    measured; with one that nobody reads, every other chunk, 10. */
 #define STORE if (chunks & 1) _tile_stored(0, aside, 64);
+#define BOTH                                                                                     \\
+  P(0) A2(0) UPPER LOWER A2(1) UPPER LOWER A2(2) UPPER LOWER P(1) A2(1) UPPER LOWER              \\
+  A2(0) UPPER LOWER P(2) UPPER LOWER STORE
+#define ONE_OF_BOTH                                                                              \\
+  P(0) A1(0) UPPER A1(1) UPPER A1(2) UPPER P(1) A1(1) UPPER A1(0) UPPER P(2) UPPER STORE
+#else
+#define BOTH P(0) A2(0) UPPER LOWER
+#define ONE_OF_BOTH P(0) A1(0) UPPER
+#endif
 
 /* 17 to 32 rows and 32 columns, over some chunks */
 static void both(word chunks, const char *a, const char *p) {
   char aside[TILE] __attribute__((aligned(64)));
-  for (; chunks--; a += CHUNK, p += CHUNK) {
-    P(0) A2(0) UPPER LOWER A2(1) UPPER LOWER A2(2) UPPER LOWER
-    P(1) A2(1) UPPER LOWER A2(0) UPPER LOWER
-    P(2) UPPER LOWER
-    STORE
-  }
+  for (; chunks--; a += CHUNK, p += CHUNK) { BOTH }
 }
 
 /* up to 16 rows */
 static void upper(word chunks, const char *a, const char *p) {
   char aside[TILE] __attribute__((aligned(64)));
-  for (; chunks--; a += CHUNK, p += CHUNK) {
-    P(0) A1(0) UPPER A1(1) UPPER A1(2) UPPER
-    P(1) A1(1) UPPER A1(0) UPPER
-    P(2) UPPER
-    STORE
-  }
+  for (; chunks--; a += CHUNK, p += CHUNK) { ONE_OF_BOTH }
 }
 
 /* a 16x16 matrix of 32 bits, transposed */
@@ -127,7 +132,27 @@ static inline __m512i rounded(__m512 *x) {
   return high;
 }
 
-/* The three parts of a tile: 16 vectors `step` apart, and 16 more `apart` from these. Of the first
+/* 16 pairs of numbers, term by term; of a pair the number of `a` is in the lower half */
+static inline __attribute__((always_inline)) void terms_of(__m512 a, __m512 b, __m512i *to) {
+#if TERMS == 3
+  for (int i = 0; i < 2; i++) {
+    const __m512i upper = rounded(&b);
+    to[i] = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), upper);
+  }
+  /* at most 8 bits are left, a bf16; of numbers below 2^-110 more, which count for nothing */
+  const __m512i upper = _mm512_set1_epi32(0xffff0000);
+  to[2] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16),
+                          _mm512_and_si512(_mm512_castps_si512(b), upper));
+#else
+  static const uint16_t in_turn[32] __attribute__((aligned(64))) = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+  to[0] = _mm512_permutexvar_epi16(_mm512_load_si512(in_turn), both);
+#endif
+}
+
+/* The terms of a tile: 16 vectors `step` apart, and 16 more `apart` from these. Of the first
    ones `count` are there, `more` of the others; `lanes` of the elements of a vector are there, and
    `further` of those of the others. Whether a number cannot be split. */
 static inline __attribute__((always_inline)) int parts_of(
@@ -137,7 +162,7 @@ static inline __attribute__((always_inline)) int parts_of(
   const __mmask16 second = (1u << (further < 0 ? 0 : least(further, 16))) - 1;
   const __m512 factor = _mm512_set1_ps(alpha);
   const __m512i sign = _mm512_set1_epi32(0x7fffffff);
-  __m512i parts[3][16], top = _mm512_setzero_si512();
+  __m512i parts[TERMS][16], terms[TERMS], top = _mm512_setzero_si512();
 #pragma GCC unroll 16
   for (int i = 0; i < 16; i++, x += step) {
     __m512 a, b;
@@ -150,29 +175,20 @@ static inline __attribute__((always_inline)) int parts_of(
     a = _mm512_mul_ps(a, factor), b = _mm512_mul_ps(b, factor);
     top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(a), sign));
     top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(b), sign));
-    __m512i one = rounded(&b);
-    one = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), one);
-    __m512i two = rounded(&b);
-    two = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), two);
-    /* at most 8 bits are left, a bf16; of numbers below 2^-110 more, which count for nothing */
-    const __m512i three = _mm512_or_si512(
-        _mm512_srli_epi32(_mm512_castps_si512(a), 16),
-        _mm512_and_si512(_mm512_castps_si512(b), _mm512_set1_epi32(0xffff0000)));
-    if (turned) {
-      parts[0][i] = one, parts[1][i] = two, parts[2][i] = three;
-    } else {
-      _mm512_store_si512(to + i * 64, one);
-      _mm512_store_si512(to + 2 * TILE + i * 64, two);
-      _mm512_store_si512(to + 4 * TILE + i * 64, three);
+    terms_of(a, b, terms);
+#pragma GCC unroll 3
+    for (int part = 0; part < TERMS; part++) {
+      if (turned) parts[part][i] = terms[part];
+      else _mm512_store_si512(to + part * 2 * TILE + i * 64, terms[part]);
     }
   }
-  for (int part = 0; turned && part < 3; part++) {
+  for (int part = 0; turned && part < TERMS; part++) {
     transpose(parts[part]);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; i++)
       _mm512_store_si512(to + part * 2 * TILE + i * 64, parts[part][i]);
   }
-  return _mm512_cmpge_epu32_mask(top, _mm512_set1_epi32(0x7f000000)) != 0;
+  return TERMS == 3 && _mm512_cmpge_epu32_mask(top, _mm512_set1_epi32(0x7f000000)) != 0;
 }
 
 static int split(const float *x, word step, word apart, word count, word more, word lanes,
@@ -188,14 +204,16 @@ static int split(const float *x, word step, word apart, word count, word more, w
 static int split_rows(word r0, word r1, word c0, word c1, word k, const float *a, word lda,
                       word next, char *to) {
   int unusual = 0;
-  for (word c = c0; c < c1; c++)
-    for (word i = r0; i < r1; i += 16) {
-      const float *x = a + i * lda + c * 32 * next;
-      const word rows = r1 - i, left = k - c * 32, above = (i - r0) / 32 * (c1 - c0);
-      char *own = to + (above + c - c0) * CHUNK + ((i - r0) / 16 & 1) * TILE;
-      unusual |= next == 1 ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
-                           : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
-    }
+  const word high = (r1 - r0 + 15) / 16, wide = c1 - c0;
+  for (word u = 0; u < high * wide; u++) {  /* along what lies side by side */
+    const word i = r0 + (next == 1 ? u / wide : u % high) * 16;
+    const word c = c0 + (next == 1 ? u % wide : u / high);
+    const float *x = a + i * lda + c * 32 * next;
+    const word rows = r1 - i, left = k - c * 32, above = (i - r0) / 32 * (c1 - c0);
+    char *own = to + (above + c - c0) * CHUNK + ((i - r0) / 16 & 1) * TILE;
+    unusual |= next == 1 ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
+                         : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
+  }
   return unusual;
 }
 
@@ -206,17 +224,19 @@ EXPORT void pack_amx(const word *b, word t, word threads) {
   const word panels = (n + 31) / 32;
   const float *from = (const float *)b[2], alpha = *(const float *)b[6];
   word *unusual = (word *)(b[5] + panels * chunks * CHUNK);
-  for (word j = panels * t / threads; j < panels * (t + 1) / threads; j++) {
-    int found = 0;
-    for (word c = 0; c < chunks; c++)
-      for (int half = 0; half < 2; half++) {
-        const word col = j * 32 + half * 16, cols = n - col, left = k - c * 32;
-        const float *x = from + c * 32 * down + col * right;
-        char *to = (char *)b[5] + (j * chunks + c) * CHUNK + half * TILE;
-        found |= right == 1 ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
-                            : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
-      }
-    unusual[j] = found;
+  const word first = panels * t / threads, count = panels * (t + 1) / threads - first;
+  memset(unusual + first, 0, count * sizeof(word));
+  for (word u = 0; u < count * chunks; u++) {  /* along what lies side by side */
+    const word j = first + (right == 1 ? u % count : u / chunks);
+    const word c = right == 1 ? u / count : u % chunks, left = k - c * 32;
+    for (int half = 0; half < 2; half++) {
+      const word col = j * 32 + half * 16, cols = n - col;
+      const float *x = from + c * 32 * down + col * right;
+      char *to = (char *)b[5] + (j * chunks + c) * CHUNK + half * TILE;
+      unusual[j] |= right == 1
+                        ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
+                        : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
+    }
   }
 }
 
@@ -349,7 +369,7 @@ EXPORT void product_amx(const word *b, word t, word threads) {
   const word m = b[0], panels = (b[1] + 31) / 32, high = (m + 31) / 32;
   /* Rows to each thread, else columns. Where one has just packed its panels they are in its cache,
      and few rows take less long to split again than the others' panels to get. */
-  if (m >= ROWS * threads && (b[16] ? m >= 2 * b[1] : 2 * m >= b[1]))
+  if (m >= ROWS * threads && (b[16] && TERMS == 3 ? m >= 2 * b[1] : 2 * m >= b[1]))
     part_of(b, least(high * t / threads * 32, m), least(high * (t + 1) / threads * 32, m), 0,
             panels);
   else
@@ -369,15 +389,15 @@ EXPORT void split_amx(const word *b, word t, word threads) {}
 #endif
 """
 
-_PANEL, _CHUNK, _CHUNK_BYTES = 32, 32, 6 * 1024
+_PANEL, _CHUNK, _CHUNK_BYTES = 32, 32, 2 * 1024
 _SPLIT, _SHARED = 256, 4 * team.ITEM_WORK
 """Rows up to which threads take columns each, and the work from which they do: the tiles of the
 first factor are made for all."""
 
 
 @functools.cache
-def _library() -> Any:
-    found = team.load(_SOURCE)
+def _library(terms: int) -> Any:
+    found = team.load(f"#define TERMS {terms}\n{_SOURCE}")
     if found is None:
         return None
     ready = np.zeros(1, np.int64)
@@ -385,27 +405,27 @@ def _library() -> Any:
     return found if ready[0] else None
 
 
-def library() -> Any:
+def library(terms: int = THREE) -> Any:
     """The compiled functions; None where compiler, processor or system have no AMX, or the switch
     OPSCOPE_AMX is off."""
-    return _library() if is_on("OPSCOPE_AMX") else None
+    return _library(terms) if is_on("OPSCOPE_AMX") else None
 
 
-def room(b: Any) -> int:
+def room(b: Any, terms: int = THREE) -> int:
     """Bytes that the packed tiles of b take."""
     k, n = b.shape
     panels = -(-n // _PANEL)
-    return panels * (-(-k // _CHUNK) * _CHUNK_BYTES + 8)
+    return panels * (-(-k // _CHUNK) * terms * _CHUNK_BYTES + 8)
 
 
-def pack(b: Any, alpha: float, panels: Any) -> team.ParallelTask:
+def pack(b: Any, alpha: float, panels: Any, terms: int = THREE) -> team.ParallelTask:
     """The task that fills `panels` with the tiles of alpha b."""
     factor = np.array([alpha], b.dtype)
     steps = (stride // b.itemsize for stride in b.strides)
     argument = np.array(
         [*b.shape, b.ctypes.data, *steps, panels.ctypes.data, factor.ctypes.data], np.int64
     )
-    item = (_library().address("pack_amx"), argument.ctypes.data)
+    item = (_library(terms).address("pack_amx"), argument.ctypes.data)
     return team.ParallelTask((item,), 4 * b.size, (argument, b, panels, factor))
 
 
@@ -419,6 +439,7 @@ def multiply(
     begin: Any,
     by_rows: bool = False,
     fresh: bool = False,
+    terms: int = THREE,
 ) -> team.ParallelTask:
     """The task out = alpha a b, plus `begin`: a row, an array like `out`, or None.
 
@@ -426,7 +447,7 @@ def multiply(
         steps: distances of a's elements along both axes, one of them 1.
         panels: the tiles of alpha b.
         by_rows: whether its item is for blocks of rows (see framework/fusion/row_blocks.py).
-        fresh: whether the panels are packed right before.
+        fresh: whether the panels are packed right before. terms: those of the panels.
     """
     first, step = 0, 0
     if begin is not None:
@@ -445,12 +466,12 @@ def multiply(
         np.int64,
     )
     names, tiles = ["rows_amx" if by_rows else "product_amx"], None
-    work = out.size * len(b) // 2
+    work = out.size * len(b) * terms // 6
     several = most_threads() > 1 and work >= _SHARED
     if several and not by_rows and not fresh and len(a) <= _SPLIT:
         high = -(-len(a) // _PANEL) * -(-len(b) // _CHUNK)
-        tiles = team.aligned(high * (_CHUNK_BYTES + 8))
+        tiles = team.aligned(high * (terms * _CHUNK_BYTES + 8))
         argument[-2] = tiles.ctypes.data
         names.insert(0, "split_amx")
-    items = tuple((_library().address(name), argument.ctypes.data) for name in names)
+    items = tuple((_library(terms).address(name), argument.ctypes.data) for name in names)
     return team.ParallelTask(items, work, (argument, a, b, panels, out, begin, factor, tiles))

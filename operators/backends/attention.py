@@ -105,7 +105,7 @@ def library() -> Any:
     return team.load(rows.for_types(rows.ROWS + _SOURCE))
 
 
-def _products(k: KernelArgs) -> parts.MakeGemm | None:
+def _products(k: KernelArgs) -> parts.MakeGemm[parts.Gemm] | None:
     """What makes products on one thread."""
     plan = getattr(k.frame, "plan", None)  # a kernel that is tried by itself has none
     libraries = ("mkl", "blas") if plan is None else plan.options.libraries
@@ -125,7 +125,9 @@ class _Heads:
         places: the index of each head. make: of products. dtype: of all arrays.
     """
 
-    def __init__(self, k: KernelArgs, make: parts.MakeGemm, lead: tuple[int, ...]) -> None:
+    def __init__(
+        self, k: KernelArgs, make: parts.MakeGemm[parts.Gemm], lead: tuple[int, ...]
+    ) -> None:
         self.places = list(np.ndindex(lead))
         self.make, self.dtype = make, k["out"].dtype
         self.memory: list[Any] = []

@@ -1,4 +1,4 @@
-"""Products of factors rounded to bfloat16, with sums in float32, by MKL.
+"""Products of factors rounded to bfloat16, with sums in float32.
 
 An option of a plan: bf16 before the other names in OPSCOPE_LIBRARIES. Processors with AMX compute
 such a product 3 to 5 times as fast as one of float32; each factor is off by up to 2^-9 of itself.
@@ -7,6 +7,10 @@ Values between operators, sums and parameters stay float32, so that a net trains
 
 Products of at least `LEAST` rows, columns and summands are rounded. Smaller ones, the steps of
 loops, convolutions and stacks of products are those of the next library.
+
+With AMX they are our own: numbers are rounded where tiles are packed (see `amx_gemm`), so there are
+no rounded copies of whole matrices, and what follows a product takes its rows from the cache.
+Processors that have AVX512-BF16 alone, and those where OPSCOPE_AMX is off, have MKL's, of copies.
 
 Source: Intel oneMKL, cblas_gemm_bf16bf16f32; the format is that of the upper half of a float32.
 """
@@ -24,7 +28,8 @@ from ...framework.fusion import team
 from ...framework.fusion.compiler import Library, address
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel
-from . import mkl, parts
+from ...framework.runtime.plans.memory import padded, panel_memory
+from . import amx, amx_gemm, blas, mkl, parts
 
 LEAST = 16
 """Rows, columns and summands from which rounding both factors first is worth it."""
@@ -66,9 +71,13 @@ EXPORT void opscope_bf16(const word *h, const float *a, const float *b, float *c
 """
 
 
-@functools.cache
 def missing() -> str:
     """What this machine lacks for these products; "" where they are there."""
+    return "" if amx_gemm.library(amx_gemm.ONE) is not None else _missing_for_mkls()
+
+
+@functools.cache
+def _missing_for_mkls() -> str:
     if mkl.library() is None or not hasattr(mkl.library(), "cblas_gemm_bf16bf16f32"):
         return "the package mkl"
     code = _code()
@@ -84,9 +93,10 @@ def _code() -> Library | None:
 
 
 class Gemm:
-    """A product of rounded factors as a function of four addresses; see `parts.Gemm`.
+    """MKL's product of rounded factors as a function of four addresses; see `parts.Gemm`.
 
-    It has memory for both factors, so that each part of a product wants one of its own.
+    Attributes:
+        room: bytes of memory for both factors, rounded, which it wants before it is called.
     """
 
     def __init__(
@@ -100,28 +110,57 @@ class Gemm:
         code = _code()
         assert code is not None, "the caller has seen that it is there"
         m, n, k = sizes[:3]
-        self._memory = team.aligned(2 * m * k), team.aligned(2 * k * n)
+        self._split, self.room = padded(2 * m * k), padded(2 * m * k) + padded(2 * k * n)
+        self._memory: Any = None
         self._words = np.zeros(_HANDLE, np.int64)
-        places = (memory.ctypes.data for memory in self._memory)
         function = address(mkl.library()["cblas_gemm_bf16bf16f32"])
-        self._words[:-2] = function, *transposed, *sizes, *places
+        self._words[:-4] = function, *transposed, *sizes
         self._words[-2:].view(np.float64)[:] = factors
         self.handle = self._words.ctypes.data
         self.address = code.address("opscope_bf16")
+
+    def put_at(self, memory: Any) -> None:
+        """Takes memory, for which nobody else has a use while the product runs."""
+        self._memory = memory
+        self._words[-4] = memory.ctypes.data
+        self._words[-3] = memory.ctypes.data + self._split
 
 
 def product(
     xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
 ) -> Call:
-    """See `matmul.product`; `mkl.product` serves small and empty sizes and unusual strides."""
+    """See `matmul.product`; small and empty sizes and unusual strides are served in float32."""
     arrays = a, b, out
     how = None
     if min(*out.shape, a.shape[1]) >= LEAST and (bias is None or by is None):
         how = parts.layouts(arrays)
     if how is None or out.dtype != np.float32:
-        return mkl.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
-    beta = 0.0 if bias is None and by is None else 1.0
-    return team.run_together([parts.product(Gemm, arrays, how, (alpha, beta), bias)[-1]])
+        other = blas.product if mkl.library() is None else mkl.product
+        return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
+    factors = alpha, 0.0 if bias is None and by is None else 1.0
+    if amx_gemm.library(amx_gemm.ONE) is not None:
+        return team.run_together([amx.by_terms(amx_gemm.ONE, arrays, how, factors, bias)])
+    return team.run_together([_by_mkl(arrays, how, factors, bias)])
+
+
+def _by_mkl(
+    arrays: parts.Arrays, how: parts.Layouts, factors: tuple[float, float], bias: Any
+) -> team.ParallelTask:
+    """The product in parts that run side by side, each with rounded copies of what it reads.
+
+    The copies of all products of a frame share memory, as packed factors do.
+    """
+    gemms, _, task = parts.product(Gemm, arrays, how, factors, bias)
+    memory = panel_memory(sum(gemm.room for gemm in gemms))
+    for gemm in gemms:
+        gemm.put_at(memory[: gemm.room])
+        memory = memory[gemm.room :]
+    return task
+
+
+def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
+    """See `calls.stacked`: in float32."""
+    return (blas.stacked if mkl.library() is None else mkl.stacked)(xp, a, b, out)
 
 
 def kernel(bind: Callable[..., Call | None], *products: Callable[..., Call]) -> Kernel:

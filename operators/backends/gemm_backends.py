@@ -2,7 +2,7 @@
 
     mkl     Intel's MKL, where the package `mkl` is installed
     blas    NumPy's OpenBLAS, large products in parts for the threads of compiled loops
-    bf16    MKL's, of factors rounded to bfloat16; only where it is asked for
+    bf16    of factors rounded to bfloat16, by AMX or MKL; only where it is asked for
     packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop.
             By AMX also elsewhere, of factors that several products of a net share; and of few
             rows with weights that stay packed from run to run
@@ -133,7 +133,7 @@ for _op_type, _bind in _MATRICES.items():
     _register(_op_type, "blas", _with_blas(_by_blas, *_products))
     _register(_op_type, "packed", _with_packing(_by_packing), in_loops=True)
     _register(
-        _op_type, "bf16", _bf16.kernel(_bind, _bf16.product, *([_mkl.stacked] if _both else []))
+        _op_type, "bf16", _bf16.kernel(_bind, _bf16.product, *([_bf16.stacked] if _both else []))
     )
 
 _register("affine", "packed", _with_kept(bind_affine, "w"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -37,7 +37,8 @@ class Gemm(Protocol):
     address: int
 
 
-MakeGemm = Callable[[str, tuple[int, int], tuple[float, float], tuple[int, ...]], Gemm]
+AnyGemm = TypeVar("AnyGemm", bound=Gemm)
+MakeGemm = Callable[[str, tuple[int, int], tuple[float, float], tuple[int, ...]], AnyGemm]
 """(dtype, whether a and b are stored transposed, alpha and beta, sizes) -> Gemm.
 
 The sizes are m, n, k and the distance of the rows (or columns) of a, b and c.
@@ -72,8 +73,8 @@ def _layout(array: Any) -> tuple[int, int] | None:
 
 
 def one(
-    make: MakeGemm, arrays: Arrays, how: Layouts, factors: tuple[float, float]
-) -> tuple[Gemm, tuple[int, ...]]:
+    make: MakeGemm[AnyGemm], arrays: Arrays, how: Layouts, factors: tuple[float, float]
+) -> tuple[AnyGemm, tuple[int, ...]]:
     """The code of a product of `layouts` how, and the four addresses that it is called with."""
     transposed, steps = how
     sizes = (*arrays[2].shape, arrays[0].shape[1], *steps)
@@ -82,8 +83,12 @@ def one(
 
 
 def product(
-    make: MakeGemm, arrays: Arrays, how: Layouts, factors: tuple[float, float], bias: Any
-) -> tuple[list[Gemm], list[tuple[int, ...]], team.ParallelTask]:
+    make: MakeGemm[AnyGemm],
+    arrays: Arrays,
+    how: Layouts,
+    factors: tuple[float, float],
+    bias: Any,
+) -> tuple[list[AnyGemm], list[tuple[int, ...]], team.ParallelTask]:
     """A product in as many parts as there may be threads, where these gain by it: their code, the
     addresses that it is called with, and the task of all."""
     a, b, out = arrays
@@ -102,7 +107,7 @@ def product(
     return memory, places, task
 
 
-def stacked(make: MakeGemm, most: int | None, a: Any, b: Any, out: Any) -> Call | None:
+def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) -> Call | None:
     """A call for the products of two stacks of matrices, shared between threads one by one.
 
     Args:

@@ -24,6 +24,7 @@ class TestTdnn(OpTest):
         }
         yield Case(given, {"first": [1, 4], "stride": 2, "rows": 4})
         yield Case(given, {"first": [0, 2], "stride": 1, "rows": 9})
+        yield Case(given, {"first": [4, 1], "stride": 1, "rows": 5})
         one = {"x": given["x"], "w": given["w"][:, :3]}
         yield Case(one, {"first": [2], "stride": 1, "rows": 9})
 

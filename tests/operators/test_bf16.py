@@ -12,7 +12,8 @@ import opscope
 from kaldi_data import need
 from opscope import NetBuilder, OpContext, OpscopeError, Scope
 from opscope.framework.base.cpu.threads import threads_set
-from opscope.operators.backends import bf16
+from opscope.framework.runtime.plans import memory
+from opscope.operators.backends import amx_gemm, bf16, mkl
 
 with_bf16 = pytest.mark.skipif(
     bool(bf16.missing()), reason=f"products of bfloat16 want {bf16.missing()}"
@@ -20,6 +21,15 @@ with_bf16 = pytest.mark.skipif(
 FIRST = "bf16,packed,direct,native,mkl,blas"
 ROUNDING = 2.0**-8
 """Of a product of two factors that are each off by at most 2^-9."""
+
+
+@pytest.fixture(params=["1", "0"], ids=["tiles", "mkl"])
+def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Products by AMX, then as processors without it have them."""
+    monkeypatch.setenv("OPSCOPE_AMX", request.param)
+    if bf16.missing() or (request.param == "1" and amx_gemm.library() is None):
+        pytest.skip(f"these products want {bf16.missing() or 'AMX'}")
+    return request.param
 
 
 def rounded(array: np.ndarray) -> np.ndarray:
@@ -30,8 +40,8 @@ def made(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-@with_bf16
-@pytest.mark.parametrize("m, k, n", [(16, 16, 16), (33, 70, 17), (300, 64, 500)])
+@pytest.mark.usefixtures("by")
+@pytest.mark.parametrize("m, k, n", [(16, 16, 16), (33, 70, 17), (300, 64, 500), (200, 1700, 600)])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
 def test_the_product_of_what_ml_dtypes_rounds(
@@ -52,7 +62,7 @@ def test_the_product_of_what_ml_dtypes_rounds(
     np.testing.assert_array_equal(whole[:, 3 + n :], borders[1])
 
 
-@with_bf16
+@pytest.mark.usefixtures("by")
 def test_half_way_numbers_infinity_and_nan() -> None:
     bits = np.array([0x3F808000, 0x3F818000, 0x7F7FFFFF, 0x7F800000, 0x7F800001], np.uint32)
     special = bits.view(np.float32)
@@ -67,7 +77,7 @@ def test_half_way_numbers_infinity_and_nan() -> None:
     assert np.isnan(out[3, 4]) and (out[5:, 5:] == 0).all()
 
 
-@with_bf16
+@pytest.mark.usefixtures("by")
 @pytest.mark.parametrize("m, k, n", [(15, 40, 40), (40, 15, 40), (40, 40, 15), (0, 20, 20)])
 def test_small_products_are_those_of_float32(m: int, k: int, n: int) -> None:
     a, b, out = made(m, k), made(k, n, seed=1), np.empty((m, n), np.float32)
@@ -93,7 +103,7 @@ def _trained(steps: int) -> dict[str, Any]:
     }
 
 
-@with_bf16
+@pytest.mark.usefixtures("by")
 def test_a_net_trains_as_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     want = _trained(60)
     monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
@@ -102,6 +112,61 @@ def test_a_net_trains_as_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
         error = np.abs(found[name] - array).max() / np.abs(array).max()
         assert 0 < error < 4 * ROUNDING, name
     assert found["costs"][-1] < 0.5 * found["costs"][0]
+
+
+def _deep(layers: int) -> np.ndarray:
+    """A gradient through many layers."""
+    b = NetBuilder("deep")
+    hidden = b.input("x", [-1, 64])
+    for number in range(layers):
+        hidden = b.fc(hidden, size=64 if number % 3 else 96, activation="tanh")
+    b.backward_from(b.mean(b.square(hidden), name="cost"), wrt="x")
+    scope = Scope()
+    b.initialize(scope, OpContext(seed=7))
+    return b.run(scope, feed={"x": made(512, 64)}, fetch=["x@GRAD"])["x@GRAD"]
+
+
+def test_memory_does_not_grow_with_the_products(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounded factors lie in memory that all products of a frame share."""
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
+    monkeypatch.setenv("OPSCOPE_REUSE", "0")
+    want = _deep(30)
+    monkeypatch.setenv("OPSCOPE_REUSE", "1")
+    taken: set[int] = set()
+    take = memory.Panels.take
+
+    def recorded(own: memory.Panels, size: int, *, in_turn: bool) -> Any:
+        found = take(own, size, in_turn=in_turn)
+        taken.add(found.ctypes.data)
+        return found
+
+    monkeypatch.setattr(memory.Panels, "take", recorded)
+    np.testing.assert_array_equal(_deep(30), want)
+    found = len(taken)
+    taken.clear()
+    _deep(60)
+    assert 0 < len(taken) <= found < 60
+
+
+def test_without_mkl_tiles_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So do stacks and small products, in float32."""
+    if amx_gemm.library() is None:
+        pytest.skip("there is no AMX")
+    monkeypatch.setattr(mkl, "library", lambda: None)
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
+    assert not bf16.missing()
+    b = NetBuilder("plain")
+    x, y = b.input("x", [3, 40, 40]), b.input("y", [3, 40, 40])
+    b.matmul(x, y, name="stack")
+    b.matmul(b.input("u", [40, 10]), b.input("v", [10, 40]), name="small")
+    b.matmul(b.input("a", [40, 40]), b.input("b", [40, 40]), name="rounded")
+    feed = {name: made(3, 40, 40, seed=i) for i, name in enumerate("xy")}
+    feed |= {"u": made(40, 10), "v": made(10, 40), "a": made(40, 40), "b": made(40, 40, seed=1)}
+    found = b.run(Scope(), feed=feed, fetch=["stack", "small", "rounded"], need_backward=False)
+    np.testing.assert_allclose(found["stack"], feed["x"] @ feed["y"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found["small"], feed["u"] @ feed["v"], rtol=1e-5, atol=1e-5)
+    want = rounded(feed["a"]) @ rounded(feed["b"])
+    np.testing.assert_allclose(found["rounded"], want, rtol=1e-5, atol=1e-4)
 
 
 @with_bf16

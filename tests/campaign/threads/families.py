@@ -120,7 +120,8 @@ def missing() -> list[str]:
     absent = {"mkl"} if mkl.library() is None else set()
     if bf16.missing():
         absent.add("bf16")
-        functions.discard("opscope_bf16")
+    if bf16.missing() or amx_gemm.library() is not None:
+        functions.discard("opscope_bf16")  # these products are by AMX
     if amx_gemm.library() is None:
         functions = {name for name in functions if not name.endswith("_amx")}
     asked = {key for key in recorder.asked if key[1] not in absent}
