@@ -77,9 +77,11 @@ def reads_further(
         return False
     frames = -(-_FEW_FRAMES // modulus) * modulus
     times = np.arange(frames)
-    furthest = 0
+    furthest, ivector = 0, topology.index.get("ivector")
     for node in range(len(topology)):
-        for _, t, _ in topology.dependencies(node, times, times * 0):
+        for read, t, _ in topology.dependencies(node, times, times * 0):
+            if np.any((np.asarray(read) == ivector) & (t != 0)):
+                return True  # a chunk is given the iVector at time 0 only
             furthest = max(furthest, int((abs(t - times) if back else t - times).max()))
     source, target = topology.number("input"), topology.number("output")
     found = []

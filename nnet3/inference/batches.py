@@ -97,7 +97,7 @@ class BatchComputer(ChunkComputer):
         Others, and errors: as of `ChunkComputer`.
 
     Attributes:
-        counts: what was computed: (input frames, output frames, size of minibatches) -> counts.
+        counts: what was computed: (shape of chunks, size of minibatches) -> counts.
     """
 
     options: BatchOptions
@@ -118,7 +118,7 @@ class BatchComputer(ChunkComputer):
         super().__init__(
             model, options or BatchOptions(), *how, test_mode=test_mode, collapse=collapse
         )
-        self.counts: dict[tuple[int, int, int], BatchCount] = {}
+        self.counts: dict[tuple[Shape, int], BatchCount] = {}
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, in their order.
@@ -128,7 +128,7 @@ class BatchComputer(ChunkComputer):
         Raises:
             ShapeError: as `compute`; the utterance is named.
         """
-        waiting, alike = _Waiting(), dict[Shape, list[Chunk]]()
+        waiting, alike = _Waiting(), dict[tuple[Shape, int], list[Chunk]]()
         factor = self.options.frame_subsampling_factor
         for number, utterance in enumerate(self.checked(utterances)):
             total = -(-len(utterance.features) // factor)
@@ -137,21 +137,22 @@ class BatchComputer(ChunkComputer):
             waiting.results[number] = np.empty((total, self.output_dim), np.float32)
             waiting.chunks[number] = len(chunks)
             for chunk in chunks:
-                batch = alike.setdefault(chunk.shape, [])
+                group = chunk.shape, self._full(chunk.shape, self._free(utterance))
+                batch = alike.setdefault(group, [])
                 batch.append(chunk)
-                if len(batch) == self._full(chunk.shape):
-                    self._compute_together(alike.pop(chunk.shape), waiting)
+                if len(batch) == group[1]:
+                    self._compute_together(*group, alike.pop(group), waiting)
             yield from waiting.done()
         while alike:  # those first that utterances in front wait for
-            shape = min(alike, key=lambda shape: alike[shape][0].utterance)
-            self._compute_together(alike.pop(shape), waiting)
+            group = min(alike, key=lambda group: alike[group][0].utterance)
+            self._compute_together(*group, alike.pop(group), waiting)
             yield from waiting.done()
 
     # Cutting
 
     def chunks(self, number: int, utterance: Utterance) -> Iterator[Chunk]:
         """The chunks of an utterance."""
-        if utterance.online_ivectors is None and self._any_length:
+        if self._free(utterance):
             yield from super().chunks(number, utterance)
             return
         factor = self.options.frame_subsampling_factor
@@ -163,6 +164,16 @@ class BatchComputer(ChunkComputer):
             skipped = size - count if first else 0
             shape = self._shape(first == 0, first - skipped + frames >= total, frames)
             yield Chunk(number, first, count, shape, skipped)
+
+    def _free(self, utterance: Utterance) -> bool:
+        """Whether its chunks may be of any length."""
+        return utterance.online_ivectors is None and self._any_length
+
+    @cached_property
+    def _any_length(self) -> bool:
+        # Kaldi's last chunk ends with the utterance: it begins at any multiple of the factor.
+        options, modulus = self.options, self.nnet.modulus()
+        return options.frame_subsampling_factor % modulus == 0 and super()._any_length
 
     def _shape(self, begins: bool, ends: bool, frames: int) -> Shape:
         """Of chunks of so many output frames, which are at the ends of an utterance or are not."""
@@ -189,27 +200,27 @@ class BatchComputer(ChunkComputer):
 
     # Computing
 
-    def _full(self, shape: Shape) -> int:
+    def _full(self, shape: Shape, free: bool) -> int:
         """How many chunks of a shape make a full minibatch."""
-        if self._any_length:
+        if free:
             return self._most(shape)
         if shape.output_frames < self._inner.output_frames:
             return 1  # one of its own, of an utterance that is computed as it is
         options = self.options
         return options.chunks_per_batch if shape == self._inner else options.edge_chunks_per_batch
 
-    def _compute_together(self, chunks: list[Chunk], waiting: _Waiting) -> None:
+    def _compute_together(
+        self, shape: Shape, size: int, chunks: list[Chunk], waiting: _Waiting
+    ) -> None:
         """Compute chunks of one shape in a minibatch, which may not be full."""
-        begin, shape = time.perf_counter(), chunks[0].shape
-        size, factor = self._full(shape), self.options.partial_batch_factor
-        while len(chunks) < int(factor * size):
-            size = int(factor * size)
+        begin = time.perf_counter()
+        factor = np.float32(self.options.partial_batch_factor)
+        while len(chunks) < (smaller := int(factor * np.float32(size))):  # rounded as by Kaldi
+            size = smaller
         self._compute_batch(shape, chunks, waiting.utterances, waiting.results, size)
         for chunk in chunks:
             waiting.chunks[chunk.utterance] -= 1
-        count = self.counts.setdefault(
-            (shape.input_frames, shape.output_frames, size), BatchCount()
-        )
+        count = self.counts.setdefault((shape, size), BatchCount())
         count.done += 1
         count.chunks += len(chunks)
         count.seconds += time.perf_counter() - begin

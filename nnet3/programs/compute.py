@@ -133,17 +133,19 @@ def nnet3_compute_batch(options: SimpleNamespace, model: str, features: str, out
     inputs = Utterances(options, features)
     done = _compute_all(options, computer, inputs, output)
     options.program.log(f"Time taken {time.perf_counter() - start:g}s")
-    _tell_batches(options, computer)
-    _finish(options, done, inputs)
+    try:
+        _finish(options, done, inputs)
+    finally:
+        _tell_batches(options, computer)
 
 
 def _tell_batches(options: SimpleNamespace, computer: BatchComputer) -> None:
     """Log the sizes of minibatches, those first that took longest."""
     counts = sorted(computer.counts.items(), key=lambda entry: -entry[1].seconds)
     listed = [
-        f"{count.seconds:.2f},{given}:{frames}*{size}={count.done}"
+        f"{count.seconds:.2f},{shape.input_frames}:{shape.output_frames}*{size}={count.done}"
         f"({100 * count.chunks // (size * count.done)}%)"
-        for (given, frames, size), count in counts[:_MOST_SIZES]
+        for (shape, size), count in counts[:_MOST_SIZES]
     ]
     options.program.log(
         "Minibatch stats: seconds-taken,frames-in:frames-out*minibatch-size=num-done(percent-full%)"

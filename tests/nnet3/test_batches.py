@@ -124,7 +124,10 @@ def test_without_options_it_computes_what_chunks_do() -> None:
 
 
 def sizes(computer: BatchComputer) -> dict[tuple[int, int, int], tuple[int, int]]:
-    return {key: (one.done, one.chunks) for key, one in computer.counts.items()}
+    return {
+        (shape.input_frames, shape.output_frames, size): (one.done, one.chunks)
+        for (shape, size), one in computer.counts.items()
+    }
 
 
 def test_sizes_of_minibatches() -> None:
@@ -164,6 +167,14 @@ def test_utterances_come_as_soon_as_they_are_done() -> None:
     drawn = count()
     listed = (Utterance(f"u{next(drawn)}", x) for x in FEATURES[1:2] * 20)  # three chunks each
     assert next(computer.compute_all(listed))[0] == "u0" and next(drawn) == 2
+
+
+def test_online_ivectors_wait_for_no_minibatch_of_others() -> None:
+    nnet = Nnet.from_config_text(IVECTOR, 1)
+    options = BatchOptions(ensure_exact_final_context=True, partial_batch_factor=0.0)
+    computer = BatchComputer(nnet, options)
+    computer.compute(FEATURES[4], online_ivectors=np.ones((2, 2)), ivector_period=10)
+    assert sizes(computer) == {(10, 10, 1): (1, 1)}
 
 
 def test_ivectors() -> None:

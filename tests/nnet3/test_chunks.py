@@ -292,3 +292,12 @@ def test_online_ivectors_keep_the_chunks_of_kaldi():
     computer = ChunkComputer(nnet)
     assert {chunk.count for chunk in computer.chunks(0, online)} == {50}
     assert max(chunk.count for chunk in computer.chunks(0, one)) > 50
+
+
+def test_an_ivector_that_is_read_where_it_is_given_only():
+    """It stands at the first frame of each chunk, so chunks are as long as Kaldi's."""
+    text = IVECTOR.replace("ReplaceIndex(ivector, t, 0)", "IfDefined(ivector)")
+    computer = ChunkComputer(Nnet.from_config_text(text, 1))
+    features = np.zeros((101, 3), np.float32)
+    given = computer.compute(features, np.ones(2)) - computer.compute(features, np.zeros(2))
+    assert np.flatnonzero(abs(given).max(axis=1) > 1e-6).tolist() == [0, 50, 100]
