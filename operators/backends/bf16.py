@@ -28,8 +28,7 @@ from ...framework.fusion import team
 from ...framework.fusion.compiler import Library, address
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel
-from ...framework.runtime.plans.memory import padded, panel_memory
-from . import amx, amx_gemm, blas, mkl, parts
+from . import blas, mkl, parts
 
 LEAST = 16
 """Rows, columns and summands from which rounding both factors first is worth it."""
@@ -73,7 +72,14 @@ EXPORT void opscope_bf16(const word *h, const float *a, const float *b, float *c
 
 def missing() -> str:
     """What this machine lacks for these products; "" where they are there."""
-    return "" if amx_gemm.library(amx_gemm.ONE) is not None else _missing_for_mkls()
+    return "" if _by_tiles() else _missing_for_mkls()
+
+
+def _by_tiles() -> bool:
+    """Whether AMX is there."""
+    from . import amx_gemm  # a program that computes nothing starts without it
+
+    return amx_gemm.library(amx_gemm.ONE) is not None
 
 
 @functools.cache
@@ -106,6 +112,8 @@ class Gemm:
         factors: tuple[float, float],
         sizes: tuple[int, ...],
     ) -> None:
+        from ...framework.runtime.plans.memory import padded
+
         assert dtype == "float32", "registered for it alone"
         code = _code()
         assert code is not None, "the caller has seen that it is there"
@@ -138,7 +146,9 @@ def product(
         other = blas.product if mkl.library() is None else mkl.product
         return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
     factors = alpha, 0.0 if bias is None and by is None else 1.0
-    if amx_gemm.library(amx_gemm.ONE) is not None:
+    if _by_tiles():
+        from . import amx, amx_gemm
+
         return team.run_together([amx.by_terms(amx_gemm.ONE, arrays, how, factors, bias)])
     return team.run_together([_by_mkl(arrays, how, factors, bias)])
 
@@ -150,6 +160,8 @@ def _by_mkl(
 
     The copies of all products of a frame share memory, as packed factors do.
     """
+    from ...framework.runtime.plans.memory import panel_memory
+
     gemms, _, task = parts.product(Gemm, arrays, how, factors, bias)
     memory = panel_memory(sum(gemm.room for gemm in gemms))
     for gemm in gemms:

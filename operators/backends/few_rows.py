@@ -20,16 +20,18 @@ import ctypes
 import functools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.runtime.plans.kept_factors import Kept
 from ..linear.matmul import affine, bind_affine, bind_matmul, matmul
 from . import blas, mkl, parts, rows
+
+if TYPE_CHECKING:
+    from ...framework.runtime.plans.kept_factors import Kept
 
 _MOST = 4
 """Rows up to which a product is one of few."""
