@@ -72,8 +72,13 @@ class Times:
 
 
 def environment(threads: int, without: str) -> dict[str, str]:
-    """Of a process that computes on so many threads, without something of the machine."""
-    return dict(os.environ) | dict.fromkeys(THREADS, str(threads)) | settings(without)
+    """Of a process that computes on so many threads, without something of the machine.
+
+    Python keeps compiled modules, as it does for users: compiling them is not what is measured.
+    """
+    env = dict(os.environ) | dict.fromkeys(THREADS, str(threads)) | settings(without)
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    return env
 
 
 class Worker:

@@ -21,7 +21,6 @@ from opscope.speech.lattice.phone_determinise import determinised, phone_starts
 from opscope.speech.lattice.plain import from_raw, to_lattice
 from opscope.speech.lattice.word_align import word_aligned
 from opscope.speech.lattice.word_boundary import WordBoundaries
-from opscope.speech.search import compiled
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
 from opscope.speech.search.raw_lattice import RawLattice, raw_lattice
@@ -311,7 +310,6 @@ def test_lattices_of_a_search_in_kaldis_files() -> None:
             assert got[words][2] == ids
 
 
-@pytest.mark.skipif(not compiled.available(), reason="no compiler: the search takes a minute")
 def test_from_log_likelihoods_to_vosks_words() -> None:
     model = TransitionModel.read_from(Reader(str(vosk_model("am", "final.mdl"))))
     graph = load_graph(vosk_model("graph"))

@@ -17,7 +17,6 @@ from opscope.nnet3.tables.tables import read_table
 from opscope.python_api.cli.main import main
 from opscope.speech import Audio, Model, Recogniser, read_audio, recognised, transcribe
 from opscope.speech.recognise.whole import whole_utterance
-from opscope.speech.search import compiled
 from speech_data import reference, vosk_model
 from speech_decoding import MFCC, recordings, write_decoding
 
@@ -52,8 +51,6 @@ def costs(lattice: CompactLattice) -> tuple[list[int], float, float, int]:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    if not compiled.available():
-        pytest.skip("no compiler: the search takes a minute")
     return Model(vosk_model(), dither=0.0)
 
 

@@ -21,15 +21,10 @@ from opscope.speech import KaldiRecognizer, Mfcc, Model
 from opscope.speech.fst.grammar import grammar_fst, phrase_labels
 from opscope.speech.fst.graph import LookaheadGraph
 from opscope.speech.fst.graph_folder import load_graph
-from opscope.speech.search import compiled
 from own_sentences import Case
 from speech_data import vosk_model
 from speech_graphs import const_bytes, expanded
 from vosk_beside import skip_without_vosk, vosk_beside
-
-pytestmark = pytest.mark.skipif(
-    not compiled.available(), reason="no compiler: the search takes a minute"
-)
 
 PHRASES = ("오후 시 하죠", "아 유영 봐왔 으니", "하죠 유영 오후 시", "이유가 로이드 와 다")
 _NODES = """component name=cepstra type=FixedAffineComponent matrix={matrix}

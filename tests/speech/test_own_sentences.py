@@ -11,14 +11,9 @@ from typing import Any
 import pytest
 
 from opscope.speech import KaldiRecognizer, Model
-from opscope.speech.search import compiled
 from own_sentences import CASES, QUICK, Case
 from speech_data import vosk_model
 from vosk_beside import vosk_beside
-
-pytestmark = pytest.mark.skipif(
-    not compiled.available(), reason="no compiler: the search takes a minute"
-)
 
 IN_CI = ("slow", "telephone, noise", "grammar, noise")
 """Where tests must be over in minutes: each case takes some four seconds, most of them Vosk's."""

@@ -25,13 +25,8 @@ from opscope.speech import (
     resample,
     transcribe,
 )
-from opscope.speech.search import compiled
 from speech_data import SENTENCES, reference, vosk_model
 from vosk_beside import vosk_beside
-
-pytestmark = pytest.mark.skipif(
-    not compiled.available(), reason="no compiler: the search takes a minute"
-)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ from opscope.speech import (
     SpkModel,
     read_audio,
 )
-from opscope.speech.search import compiled
 from speech_data import reference, vosk_model
 from speech_models import RATE, small_files, speech, write_files
 from vosk_beside import skip_without_vosk
@@ -156,7 +155,6 @@ print(recogniser.FinalResult(), end="")
 """
 
 
-@pytest.mark.skipif(not compiled.available(), reason="no compiler: the search takes a minute")
 def test_subtitles_and_nlsml_beside_vosk(tmp_path_factory: pytest.TempPathFactory) -> None:
     skip_without_vosk()
     folder = tmp_path_factory.mktemp("vosk")
