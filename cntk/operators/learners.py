@@ -19,15 +19,19 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying
 from .learning import (
-    CONTROL_SLOT,
+    COLUMNS_SLOT,
     RATE_ATTR,
+    RATE_SLOT,
     ROWS_SLOT,
     SOURCE,
     Learner,
     check_control,
-    control_of,
+    number,
     register,
 )
+
+_STEP = "(1 - momentum) * (rate * rate_factor) * grad"
+"""What a dense gradient adds to a velocity: the rate goes into the state."""
 
 _AVERAGE = AttrSpec("average", "bool", "divide by the average factor of the gradient", True)
 
@@ -44,16 +48,10 @@ def _work(k: KernelArgs, shape: Any) -> Callable[[Any], Any]:
 
 
 def _momentum(k: KernelArgs, shape: Any) -> Callable[..., None]:
-    xp, factor, dense = k.xp, k.attrs["rate_factor"], shape is not None
+    xp, factor = k.xp, k.attrs["rate_factor"]
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         rate, m, (s,) = control[0] * factor, control[1], states
-        if dense:  # the rate goes into the state
-            xp.multiply(g, (1 - m) * rate, g)
-            xp.multiply(s, m, s)
-            xp.add(s, g, s)
-            xp.subtract(p, s, p)
-            return
         if m:
             xp.multiply(g, 1 - m, g)
             xp.multiply(s, m, s)
@@ -67,18 +65,16 @@ def _momentum(k: KernelArgs, shape: Any) -> Callable[..., None]:
 
 
 def _nesterov(k: KernelArgs, shape: Any) -> Callable[..., None]:
-    xp, factor, dense = k.xp, k.attrs["rate_factor"], shape is not None
-    work = _work(k, shape)
+    xp, factor = k.xp, k.attrs["rate_factor"]
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         rate, m, (s,) = control[0] * factor, control[1], states
-        xp.multiply(g, (1 - m) * rate if dense else 1 - m, g)
+        xp.multiply(g, 1 - m, g)
         xp.multiply(s, m, s)
         xp.add(s, g, s)
-        step = xp.multiply(s, m, work(g))
+        step = xp.multiply(s, m)
         xp.add(step, g, step)
-        if not dense:
-            xp.multiply(step, rate, step)
+        xp.multiply(step, rate, step)
         xp.subtract(p, step, p)
 
     return update
@@ -172,6 +168,10 @@ momentum_sgd = register(
         " rows: s = (1 - m) grad + m s; param_out = param - rate s.",
         ("velocity",),
         _momentum,
+        scalar={
+            "velocity_out": f"{_STEP} + momentum * velocity",
+            "param_out": "param - velocity_out",
+        },
     )
 )
 nesterov = register(
@@ -181,6 +181,10 @@ nesterov = register(
         " param_out = param - m s - (1 - m) rate grad. With rows the rate is outside of s.",
         ("velocity",),
         _nesterov,
+        scalar={
+            "velocity_out": f"{_STEP} + momentum * velocity",
+            "param_out": f"param - (momentum * velocity_out + {_STEP})",
+        },
     )
 )
 adagrad = register(
@@ -251,7 +255,7 @@ clip_gradient = operator(
         "Gradient that is not larger than `threshold` N: every element, or with `norm` the root of"
         " the sum of all squares."
     ),
-    inputs=[Slot("grad", "any shape"), CONTROL_SLOT],
+    inputs=[Slot("grad", "any shape"), COLUMNS_SLOT],
     outputs=[Slot("out", "shape of grad", inplace="grad")],
     attrs=[
         AttrSpec("threshold", "float", "for one sample", minimum=0),
@@ -269,11 +273,11 @@ def clip_gradient_kernel(k: KernelArgs) -> Call:
     threshold = k.attrs["threshold"]
 
     def truncate() -> None:
-        most = threshold * control_of(k)[2]
+        most = threshold * number(k, "columns")
         xp.clip(grad, -most, most, out=out)
 
     def scale() -> None:
-        most, norm = threshold * control_of(k)[2], float(xp.sqrt((grad * grad).sum()))
+        most, norm = threshold * number(k, "columns"), float(xp.sqrt((grad * grad).sum()))
         if norm > most:
             xp.multiply(grad, most / norm, out)
         elif out is not grad:
@@ -285,11 +289,12 @@ def clip_gradient_kernel(k: KernelArgs) -> Call:
 l2_gradient = operator(
     "cntk.l2_gradient",
     doc="Gradient with that of a square penalty: out = grad + weight N param.",
-    inputs=[Slot("grad", "any shape"), Slot("param", "shape of grad"), CONTROL_SLOT],
+    inputs=[Slot("grad", "any shape"), Slot("param", "shape of grad"), COLUMNS_SLOT],
     outputs=[Slot("out", "shape of grad", inplace="grad")],
     attrs=[AttrSpec("weight", "float", "of the penalty, for one sample", minimum=0)],
     source=SOURCE,
     no_gradient="it serves updates of parameters",
+    scalar="grad + weight * columns * param",
 )
 
 
@@ -305,7 +310,7 @@ def l2_gradient_kernel(k: KernelArgs) -> Call:
     weight, work = k.attrs["weight"], k.scratch(param.shape, param.dtype)
 
     def run() -> None:
-        xp.multiply(param, weight * control_of(k)[2], work)
+        xp.multiply(param, weight * number(k, "columns"), work)
         xp.add(grad, work, out)
 
     return run
@@ -315,9 +320,9 @@ soft_threshold = operator(
     "cntk.soft_threshold",
     doc=(
         "Step of an absolute penalty: every element moves towards 0 by weight rate N, and stops"
-        " there. rate = control[0] rate_factor, N = control[2]."
+        " there. Here rate has the factor rate_factor, and N is columns."
     ),
-    inputs=[Slot("param", "any shape"), CONTROL_SLOT],
+    inputs=[Slot("param", "any shape"), RATE_SLOT, COLUMNS_SLOT],
     outputs=[Slot("param_out", "shape of param", inplace="param")],
     attrs=[AttrSpec("weight", "float", "of the penalty, for one sample", minimum=0), RATE_ATTR],
     source=SOURCE,
@@ -332,8 +337,7 @@ def soft_threshold_kernel(k: KernelArgs) -> Call:
     factor, work = k.attrs["weight"] * k.attrs["rate_factor"], k.scratch(param.shape, param.dtype)
 
     def run() -> None:
-        rate, _, columns = control_of(k)
-        most = factor * rate * columns
+        most = factor * number(k, "rate") * number(k, "columns")
         xp.clip(param, -most, most, out=work)
         xp.subtract(param, work, out)
 
@@ -343,7 +347,7 @@ def soft_threshold_kernel(k: KernelArgs) -> Call:
 weight_noise = operator(
     "cntk.weight_noise",
     doc="Normally distributed noise on a parameter, or with `rows` on the rows named there.",
-    inputs=[Slot("param", "any shape"), CONTROL_SLOT, ROWS_SLOT],
+    inputs=[Slot("param", "any shape"), ROWS_SLOT],
     outputs=[Slot("param_out", "shape of param", inplace="param")],
     attrs=[AttrSpec("deviation", "float", "standard deviation", minimum=0)],
     source=SOURCE,

@@ -1,13 +1,14 @@
 """A learner: how a parameter follows its gradient, the operator that it becomes, and its names.
 
 `learners` has CNTK's own. Others are added by `add_learner`, or by entry points of the group
-`opscope.learners`. All read the numbers of a minibatch from one variable, `control`: the learning
-rate per sample, the momentum of this minibatch, and its columns N (gaps count). A gradient with
+`opscope.learners`. All read three numbers of a minibatch: `rate`, the learning rate per sample,
+`momentum`, that of this minibatch, and `columns`, its columns N (gaps count). A gradient with
 `rows` changes these rows of the parameter and of its states only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,21 +17,27 @@ from typing import Any
 from ...framework.base.errors import OpscopeError
 from ...framework.base.plugins import Plugins
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.expression import names, parse
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator, unregister
 from ...operators.base.calls import copying
-from ...operators.optim.updates import merge_rows
+from ...operators.optim.updates import Method, dense_calls, merge_rows, prepare
 
 SOURCE = "CNTK: Source/SGDLib/SGD.cpp"
-CONTROL_SLOT = Slot("control", "rate per sample, momentum, columns of the minibatch, float64 [3]")
+RATE_SLOT = Slot("rate", "learning rate per sample, []")
+COLUMNS_SLOT = Slot("columns", "N, columns of the minibatch, []")
+CONTROL_SLOTS = (RATE_SLOT, Slot("momentum", "of this minibatch, []"), COLUMNS_SLOT)
 ROWS_SLOT = Slot("rows", "the parameter's rows that grad holds, [R]; -1: none", optional=True)
 RATE_ATTR = AttrSpec("rate_factor", "float", "multiplies the learning rate of this parameter", 1.0)
 
 
 def check_control(s: ShapeArgs) -> None:
-    """That `control` has its three numbers."""
-    s.same("numbers in control and 3", s.rank("control", 1)[0], 3)
+    """That what is there of rate, momentum and columns are numbers."""
+    for slot in CONTROL_SLOTS:
+        if s.has(slot.name):
+            s.rank(slot.name, 0)
+            s.floats(slot.name)
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,10 @@ class Learner:
             in place; g is scratch; `control` is rate per sample, momentum, columns. It gets arrays
             of `shape`, or for sparse gradients rows of them, where `shape` is None. `k.attrs` has
             the attributes, `rate_factor` of the parameter among them.
+        scalar: output -> expression of one element over slots and attributes, where an update by
+            a dense gradient is such: it becomes a part of compiled loops, and `bind` serves
+            gradients with rows only. Of `control` it reads what the expressions mention; the rest
+            is NaN.
         attrs: attributes, which a config gives in a section that is called as the learner is.
         initial: first values of states, where not 0.
     """
@@ -60,6 +71,7 @@ class Learner:
     counted: bool = False
     attrs: tuple[AttrSpec, ...] = ()
     initial: Mapping[str, float] = field(default_factory=dict)
+    scalar: Mapping[str, str] = field(default_factory=dict)
     counts: bool = True
     grows: bool = False
 
@@ -126,11 +138,11 @@ def _operator_of(learner: Learner) -> OperatorDef:
     docs["count"] = "how much went into the states, float64 []"
     entry = operator(
         learner.type,
-        doc=f"{learner.doc} With rate = control[0] rate_factor, m = control[1], N = control[2].",
+        doc=f"{learner.doc} Here rate has the factor rate_factor, m is momentum, N columns.",
         inputs=[
             Slot("param", "any shape"),
             Slot("grad", "its gradient, or with `rows` some rows of it"),
-            CONTROL_SLOT,
+            *_control_slots(learner),
             ROWS_SLOT,
             *(Slot(name, docs[name]) for name in state_slots),
         ],
@@ -143,9 +155,18 @@ def _operator_of(learner: Learner) -> OperatorDef:
         source=SOURCE,
         shape=partial(_rule, learner),
         no_gradient="an update of parameters",
+        scalar=learner.scalar,
     )
     entry.kernel(partial(_kernel, learner))
     return entry
+
+
+def _control_slots(learner: Learner) -> tuple[Slot, ...]:
+    """Those that a learner reads: a loop's operands are what its expressions mention."""
+    if not learner.scalar:
+        return CONTROL_SLOTS
+    read = set().union(*(names(parse(text)) for text in learner.scalar.values()))
+    return tuple(slot for slot in CONTROL_SLOTS if slot.name in read)
 
 
 def _rule(learner: Learner, s: ShapeArgs) -> None:
@@ -167,6 +188,11 @@ def _rule(learner: Learner, s: ShapeArgs) -> None:
 
 
 def _kernel(learner: Learner, k: KernelArgs) -> Call:
+    if learner.scalar and "rows" not in k.op.inputs:
+        method = Method(learner.type, learner.doc, learner.scalar, shared=_control_slots(learner))
+        pairs = [(k[name], k[f"{name}_out"]) for name in ("param", *learner.states)]
+        before, update = prepare(method, k, list(learner.states))
+        return in_order(*before, *dense_calls(k, update, pairs))
     written = ["param", *learner.states, *(["count"] if learner.counted else [])]
     copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in written]
     param, *states = (k[f"{name}_out"] for name in ("param", *learner.states))
@@ -186,14 +212,16 @@ def _kernel(learner: Learner, k: KernelArgs) -> Call:
     return in_order(*copies, run)
 
 
-def control_of(k: KernelArgs) -> list[float]:
-    """Rate per sample, momentum and columns of the minibatch."""
-    return k.state.fetched(k["control"]).tolist()
+def number(k: KernelArgs, slot: str) -> float:
+    """Rate, momentum or columns of this minibatch."""
+    return float(k.state.fetched(k[slot]))
 
 
 def _numbers(k: KernelArgs, dtype: Any) -> list[float]:
     """Rate, momentum and columns; CNTK rounds the momentum before it takes 1 - m."""
-    rate, momentum, columns = control_of(k)
+    rate, momentum, columns = (
+        number(k, slot.name) if slot.name in k.op.inputs else math.nan for slot in CONTROL_SLOTS
+    )
     return [rate, float(dtype.type(momentum)), columns]
 
 

@@ -43,7 +43,7 @@ from .measure import (
 )
 from .options import SgdOptions
 from .report import Say, Total, Totals, number_text, percent_digits, to_stderr, totals_text
-from .updates import CONTROL, Updates
+from .updates import Updates
 
 Prepare = Callable[[Minibatch], None]
 _Values: TypeAlias = list[tuple[float, int]]
@@ -322,8 +322,7 @@ class EpochRunner:
 
     def _control(self, step: _Step, columns: int) -> None:
         """Tell the updates rate, momentum and columns of a minibatch."""
-        control = np.array([step.rate, step.momentum**columns, columns], np.float64)
-        self.net.scope.var(CONTROL).set(control)
+        self.updates.control(self.net.scope, step.rate, step.momentum**columns, columns)
 
     def _columns(self, minibatch: Minibatch) -> int:
         """The N of learners: columns, or where the criterion has an axis its samples."""

@@ -13,6 +13,7 @@ from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OPTIMIZE, STATE, make_op, make_var
 from ...framework.ir.names import DENSE_OP, MERGE_OP, grad_name, rows_name, state_name
 from ...framework.ir.op_list import OpList
+from ...framework.ir.registry import lookup
 from ..models.checkpoint import Checkpoint
 from ..network.network import Network
 from ..network.nodes import rules
@@ -20,8 +21,8 @@ from ..network.nodes.node import Node
 from ..operators.learning import Learner, find_learner
 from .options import SgdOptions
 
-CONTROL = "sgd@CONTROL"
-"""The variable that updates read: rate per sample, momentum, columns of the minibatch."""
+CONTROL = {"rate": "sgd@RATE", "momentum": "sgd@MOMENTUM", "columns": "sgd@COLUMNS"}
+"""What updates read, by slot: rate per sample, momentum, and columns of the minibatch."""
 
 
 @dataclass(eq=False)
@@ -61,7 +62,7 @@ class Updates:
 
     def reset(self, scope: Scope) -> None:
         """Give all states their first values."""
-        scope.var(CONTROL).set(np.zeros(3))
+        self.control(scope, 0.0, 0.0, 0)
         for node in self.parameters:
             shape = tuple(reversed(node.shape or ()))
             for name in self.learner.states:
@@ -69,6 +70,15 @@ class Updates:
                 scope.var(state_name(node.name, name)).set(np.full(shape, first, self.dtype))
             if self.learner.counted:
                 scope.var(state_name(node.name, "count")).set(np.zeros(()))
+
+    def control(self, scope: Scope, rate: float, momentum: float, columns: float) -> None:
+        """Tell the updates rate per sample, momentum and columns of a minibatch.
+
+        CNTK rounds the momentum before it takes 1 - m.
+        """
+        values = rate, float(self.dtype.type(momentum)), columns
+        for name, value in zip(CONTROL.values(), values, strict=True):
+            scope.var(name).set(np.array(value, np.float64))
 
     def save(self, scope: Scope, checkpoint: Checkpoint) -> None:
         """Put the states into a checkpoint, as CNTK's matrices of them."""
@@ -131,7 +141,8 @@ class _Builder:
         self.op_list = net
         self._declared = {var.name for var in net.vars}
         self._known = self._declared | {name for op in net.ops for name in op.output_names()}
-        self._declare(CONTROL, (3,), np.float64, INPUT)
+        for name in CONTROL.values():
+            self._declare(name, (), np.float64, INPUT)
 
     def has(self, name: str) -> bool:
         """Whether the net has a variable."""
@@ -144,7 +155,8 @@ class _Builder:
         return name
 
     def _op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any = None) -> None:
-        inputs = {**inputs, "control": CONTROL} if op_type.startswith("cntk.") else inputs
+        slots = lookup(op_type).input_slots
+        inputs = {**inputs, **{slot: CONTROL[slot] for slot in CONTROL if slot in slots}}
         self.op_list.ops.append(make_op(op_type, inputs, outputs, attrs, role=OPTIMIZE))
 
     def update(self, node: Node, grad: str) -> None:
@@ -181,7 +193,7 @@ class _Builder:
 
     def _learn(self, node: Node, grad: str, rows: str | None, rate: dict[str, Any]) -> None:
         learner = self.updates.learner
-        reads = {"param": node.name, "grad": grad, "control": CONTROL}
+        reads = {"param": node.name, "grad": grad}
         writes = {"param_out": node.name}
         if rows:
             reads["rows"] = rows

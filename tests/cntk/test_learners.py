@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
-from opscope.framework.ir.desc import INPUT, PARAMETER
+from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.ir.op_list import OpList
+from opscope.framework.ir.registry import lookup
 from opscope.testing import Case, OpTest
 
 RATE, MOMENTUM, COLUMNS = 0.02, 0.8, 6.0
-CONTROL = np.array([RATE, MOMENTUM, COLUMNS])
+CONTROL = {
+    "rate": np.array(RATE),
+    "momentum": np.array(MOMENTUM),
+    "columns": np.array(COLUMNS),
+}
 
 
 def parameter(rng, *states, shape=(4, 3), count=None):
-    inputs = {"param": rng.normal(size=shape), "grad": rng.normal(size=shape), "control": CONTROL}
+    inputs = {"param": rng.normal(size=shape), "grad": rng.normal(size=shape), **CONTROL}
     inputs.update({name: rng.random(size=shape) for name in states})
     if count is not None:
         inputs["count"] = np.array(count)
@@ -55,12 +60,18 @@ class LearnerTest(OpTest):
         attrs = {"rate_factor": 0.5, **self.attrs}
         held = ["param", *self.states, *(["count"] if self.count is not None else [])]
         share = {f"{slot}_out": slot for slot in held}
-        yield Case(parameter(rng, *self.states, count=self.count), attrs, share=share)
-        yield Case(parameter(rng, *self.states, shape=(5,), count=self.count))
-        yield Case(some_rows(rng, *self.states, count=self.count), attrs)
+        every = [
+            Case(parameter(rng, *self.states, count=self.count), attrs, share=share),
+            Case(parameter(rng, *self.states, shape=(5,), count=self.count)),
+            Case(some_rows(rng, *self.states, count=self.count), attrs),
+        ]
+        for case in every:
+            for slot in CONTROL.keys() - lookup(self.type).input_slots.keys():
+                del case.inputs[slot]
+            yield case
 
     def reference(self, inputs, attrs):
-        rate = RATE * attrs.get("rate_factor", 1.0)
+        rate = inputs["rate"] * attrs.get("rate_factor", 1.0)
         return by_rows(lambda i: self.update(i, attrs, rate), inputs, self.states)
 
 
@@ -69,9 +80,9 @@ class TestMomentum(LearnerTest):
     states = ("velocity",)
 
     def update(self, i, attrs, rate):
-        factor = 1 if "rows" in i else rate  # the rate is outside of sparse states
-        s = MOMENTUM * i["velocity"] + (1 - MOMENTUM) * factor * i["grad"]
-        return {"param_out": i["param"] - s * rate / factor, "velocity_out": s}
+        sparse, m = "rows" in i, i["momentum"]  # the rate is outside of sparse states
+        s = m * i["velocity"] + (1 - m) * (1 if sparse else rate) * i["grad"]
+        return {"param_out": i["param"] - s * (rate if sparse else 1), "velocity_out": s}
 
 
 class TestNesterov(LearnerTest):
@@ -79,13 +90,11 @@ class TestNesterov(LearnerTest):
     states = ("velocity",)
 
     def update(self, i, attrs, rate):
-        factor = 1 if "rows" in i else rate
-        g = (1 - MOMENTUM) * factor * i["grad"]
-        s = MOMENTUM * i["velocity"] + g
-        return {
-            "param_out": i["param"] - (MOMENTUM * s + g) * rate / factor,
-            "velocity_out": s,
-        }
+        sparse, m = "rows" in i, i["momentum"]
+        g = (1 - m) * (1 if sparse else rate) * i["grad"]
+        s = m * i["velocity"] + g
+        step = (m * s + g) * (rate if sparse else 1)
+        return {"param_out": i["param"] - step, "velocity_out": s}
 
 
 class TestAdaGrad(LearnerTest):
@@ -159,7 +168,7 @@ class TestClipGradient(OpTest):
     type = "cntk.clip_gradient"
 
     def cases(self, rng):
-        inputs = {"grad": rng.normal(size=(3, 4)), "control": CONTROL}
+        inputs = {"grad": rng.normal(size=(3, 4)), "columns": CONTROL["columns"]}
         yield Case(inputs, {"threshold": 0.05})
         yield Case(inputs, {"threshold": 0.05, "norm": True})
         yield Case(inputs, {"threshold": 10.0, "norm": True})
@@ -177,17 +186,18 @@ class TestL2Gradient(OpTest):
 
     def cases(self, rng):
         inputs = {"grad": rng.normal(size=(3, 4)), "param": rng.normal(size=(3, 4))}
-        yield Case({**inputs, "control": CONTROL}, {"weight": 0.1})
+        yield Case({**inputs, "columns": CONTROL["columns"]}, {"weight": 0.1})
 
     def reference(self, inputs, attrs):
-        return {"out": inputs["grad"] + attrs["weight"] * COLUMNS * inputs["param"]}
+        return {"out": inputs["grad"] + attrs["weight"] * inputs["columns"] * inputs["param"]}
 
 
 class TestSoftThreshold(OpTest):
     type = "cntk.soft_threshold"
 
     def cases(self, rng):
-        inputs = {"param": rng.normal(size=(3, 4)), "control": CONTROL}
+        inputs = {"param": rng.normal(size=(3, 4)), **CONTROL}
+        del inputs["momentum"]
         yield Case(inputs, {"weight": 3.0, "rate_factor": 0.7})
 
     def reference(self, inputs, attrs):
@@ -203,12 +213,11 @@ def test_noise_has_the_deviation_asked_for():
 
     net = OpList()
     net.vars.append(make_var("w", (200, 50), np.float32, PARAMETER))
-    net.vars.append(make_var("c", (3,), np.float64, INPUT))
-    reads = {"param": "w", "control": "c"}
-    net.ops.append(make_op("cntk.weight_noise", reads, {"param_out": "w"}, {"deviation": 0.3}))
+    net.ops.append(
+        make_op("cntk.weight_noise", {"param": "w"}, {"param_out": "w"}, {"deviation": 0.3})
+    )
     scope = Scope()
     scope.var("w").set(np.ones((200, 50), np.float32))
-    scope.var("c").set(CONTROL)
     PlainNet(net).run(scope, OpContext(train=True, seed=1))
     assert scope.numpy("w").mean() == pytest.approx(1, abs=0.02)
     assert scope.numpy("w").std() == pytest.approx(0.3, rel=0.03)

@@ -11,7 +11,7 @@ from opscope.cntk.network.network import Network
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.run.runtime import CntkNet
 from opscope.cntk.sgd.options import SgdOptions
-from opscope.cntk.sgd.updates import CONTROL, Updates, learning_parameters
+from opscope.cntk.sgd.updates import Updates, learning_parameters
 from opscope.framework.base.context import OpContext
 from opscope.framework.ir.names import grad_name, rows_name
 
@@ -51,7 +51,7 @@ def trained(kind: str, sgd: str, words: int, numbers: np.ndarray):
     parameters = learning_parameters(network, criterion)
     updates = Updates(options, parameters, np.dtype(np.float32))
     updates.reset(net.scope)
-    net.scope.var(CONTROL).set(np.array([0.05, 0.5, len(numbers) / parts]))
+    updates.control(net.scope, 0.05, 0.5, len(numbers) / parts)
     bound = net.bound_net([criterion], criterion, extend=updates.extend, key=updates)
     rows = len(numbers) // parts
     begin = np.arange(rows + 1)

@@ -27,7 +27,7 @@ from opscope.cntk.models.v1 import read_model
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.sgd.options import SgdOptions
-from opscope.cntk.sgd.updates import CONTROL, Updates, learning_parameters
+from opscope.cntk.sgd.updates import Updates, learning_parameters
 from opscope.framework.base.context import OpContext
 from opscope.framework.ir.names import state_name
 
@@ -220,7 +220,7 @@ class Ours:
         for name, weight, velocity in zip(NAMES, *state, strict=True):
             self.net.set(name, weight)
             self.net.scope.var(state_name(name, "velocity")).set(velocity.T)
-        self.net.scope.var(CONTROL).set(np.array([rate, MOMENTUM, SIZE]))
+        self.updates.control(self.net.scope, rate, MOMENTUM, SIZE)
         begin = np.arange(SIZE + 1)
         streams = {"features": Samples(begin, x), "labels": Samples(begin, y)}
         self.bound.run(Minibatch(streams), OpContext(train=True))

@@ -147,8 +147,9 @@ def read_phones(
     found: dict[str, np.ndarray] = {}
     for block in _blocks(path, wanted):
         start, stop = block.times(frame)
-        at = np.flatnonzero([bool(word) for word in block.phones])
-        numbers = np.array([phones.get(block.phones[row], -1) for row in at.tolist()], np.int64)
+        said = block.column(_PHONE)
+        at = np.flatnonzero([bool(word) for word in said])
+        numbers = np.array([phones.get(said[row], -1) for row in at.tolist()], np.int64)
         bounds = np.searchsorted(at, block.first)
         for number, name in enumerate(block.names):
             own = at[bounds[number] : bounds[number + 1]]
@@ -156,7 +157,7 @@ def read_phones(
                 continue
             kinds = numbers[bounds[number] : bounds[number + 1]]
             if kinds.min() < 0:
-                unknown = block.phones[own[kinds.argmin()]]
+                unknown = said[own[kinds.argmin()]]
                 _log.debug("%s: the phone %s of %s is not known", path, unknown, name)
                 continue
             ends = np.append(start[own[1:]], stop[block.first[number + 1] - 1])
@@ -166,6 +167,7 @@ def read_phones(
 
 _BLOCK = 1 << 16  # labels that are taken together
 _LATEST = 1 << 20  # frames; almost three hours of speech in one utterance are a mistake
+_BEGIN, _END, _STATE, _NUMBER, _PHONE = range(5)  # words of a label
 _OF_A_BYTE = 64  # bytes of frames that a byte of a file may stand for without a limit
 
 
@@ -179,7 +181,7 @@ class _Block:
         first: the first label of each utterance, [utterances + 1].
         lines: of each label.
         size: characters of the labels' lines.
-        starts, stops, states, numbers, phones: the words of each label; "" where there is none.
+        rows: the words of each label.
     """
 
     path: PathLike
@@ -188,33 +190,22 @@ class _Block:
     first: list[int] = field(default_factory=lambda: [0])
     lines: list[int] = field(default_factory=list)
     size: int = 0
-    starts: list[str] = field(default_factory=list)
-    stops: list[str] = field(default_factory=list)
-    states: list[str] = field(default_factory=list)
-    numbers: list[str] = field(default_factory=list)
-    phones: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
 
-    def add(self, line: int, words: list[str]) -> None:
-        """Add a label."""
-        if len(words) < 5:
-            words += ("",) * (5 - len(words))
-        self.lines.append(line)
-        self.starts.append(words[0])
-        self.stops.append(words[1])
-        self.states.append(words[2])
-        self.numbers.append(words[3])
-        self.phones.append(words[4])
+    def column(self, at: int) -> list[str]:
+        """One of the words of each label; "" where there is none."""
+        return [words[at] if len(words) > at else "" for words in self.rows]
 
     def _error(self, row: int, text: str) -> FormatError:
         return FormatError(f"{self.path}:{self.lines[row]}: {text}")
 
     def times(self, frame: float) -> tuple[np.ndarray, np.ndarray]:
         """First frame of each label and the one behind its last, int64 [labels]."""
-        start, stop = (self._parsed(words, float) for words in (self.starts, self.stops))
+        start, stop = (self._parsed(at, float) for at in (_BEGIN, _END))
         with np.errstate(invalid="ignore"):
             wrong = np.flatnonzero(~((start >= 0) & (start <= stop) & (stop < 1e15)))
         if len(wrong):
-            begin, end = self.starts[wrong[0]], self.stops[wrong[0]]
+            begin, end = self.rows[wrong[0]][:2]
             raise self._error(wrong[0], f"the label ends at {end}, before it begins at {begin}")
         long = stop - start >= frame - 1
         start, stop = (np.where(long, time / frame + 0.5, time) for time in (start, stop))
@@ -224,7 +215,8 @@ class _Block:
             raise self._error(late[0], text)
         return start.astype(np.int64), stop.astype(np.int64)
 
-    def _parsed(self, words: list[str], kind: type) -> np.ndarray:
+    def _parsed(self, at: int, kind: type) -> np.ndarray:
+        words = self.column(at)
         dtype = np.float64 if kind is float else np.int32
         try:
             return np.array(list(map(kind, words)), dtype)
@@ -235,7 +227,7 @@ class _Block:
                 np.array(kind(word), dtype)
             except (ValueError, OverflowError):
                 text = f"a number was expected, not {shown(word)}"
-                if not self.states[row]:
+                if len(self.rows[row]) <= _STATE:
                     text = "times and a state were expected"
                 raise self._error(row, text) from None
         raise AssertionError("all are numbers")
@@ -243,12 +235,13 @@ class _Block:
     def numbered(self, states: Mapping[str, int] | None) -> np.ndarray:
         """The state of each label, int32: by its name, or the number behind it."""
         if states is None:
-            return self._parsed(self.numbers, int)
+            return self._parsed(_NUMBER, int)
+        named = self.column(_STATE)
         try:
-            return np.array([states[name] for name in self.states], np.int32)
+            return np.array([states[name] for name in named], np.int32)
         except KeyError:
-            row = next(row for row, name in enumerate(self.states) if name not in states)
-        name = self.states[row]
+            row = next(row for row, name in enumerate(named) if name not in states)
+        name = named[row]
         text = f"there is no state {name!r}{nearest(name, states)}"
         raise self._error(row, text if name else "times and a state were expected")
 
@@ -297,7 +290,8 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                         yield block
                         block = _Block(path)
                 elif taken:
-                    block.add(number, words)
+                    block.lines.append(number)
+                    block.rows.append(words)
                     block.size += len(line)
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror}") from error
