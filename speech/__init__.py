@@ -40,10 +40,11 @@ _HOMES = {
     **dict.fromkeys(
         (
             *("SetLogLevel", "GpuInit", "GpuThreadInit", "list_models", "list_languages"),
-            *("SpkModel", "BatchModel", "BatchRecognizer", "Processor"),
+            *("BatchModel", "BatchRecognizer", "Processor"),
         ),
         ".recognise.vosk_names",
     ),
+    **dict.fromkeys(("SpkModel", "SpeakerVector"), ".recognise.speaker_model"),
     "align": ".alignment.align",
     "AlignOptions": ".alignment.path",
     **dict.fromkeys(("Alignment", "AlignedWord", "AlignedPhone"), ".alignment.result"),

@@ -50,6 +50,8 @@ from .recognise.kaldi_recognizer import EndpointerMode as EndpointerMode
 from .recognise.kaldi_recognizer import KaldiRecognizer as KaldiRecognizer
 from .recognise.model import Model as Model
 from .recognise.recogniser import Recogniser as Recogniser
+from .recognise.speaker_model import SpeakerVector as SpeakerVector
+from .recognise.speaker_model import SpkModel as SpkModel
 from .recognise.transcript import Spoken as Spoken
 from .recognise.transcript import Transcript as Transcript
 from .recognise.transcript import recognised as recognised
@@ -64,7 +66,6 @@ from .recognise.vosk_names import GpuInit as GpuInit
 from .recognise.vosk_names import GpuThreadInit as GpuThreadInit
 from .recognise.vosk_names import Processor as Processor
 from .recognise.vosk_names import SetLogLevel as SetLogLevel
-from .recognise.vosk_names import SpkModel as SpkModel
 from .recognise.vosk_names import list_languages as list_languages
 from .recognise.vosk_names import list_models as list_models
 from .search.decoder import BestPath as BestPath

@@ -23,6 +23,23 @@ def vosk_model(*parts: str) -> Path:
     return Path(spec.submodule_search_locations[0]).joinpath("model", *parts)
 
 
+def undithered(folder: Path) -> Path:
+    """The model in a new folder, without the noise that Vosk adds to samples."""
+    source = vosk_model()
+    for path in sorted(source.rglob("*")):
+        target = folder / path.relative_to(source)
+        if path.is_dir():
+            target.mkdir(parents=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(path)
+    config = folder / "conf" / "mfcc.conf"
+    text = config.read_text()
+    config.unlink()
+    config.write_text(f"{text}\n--dither=0\n")
+    return folder
+
+
 def reference(name: str) -> Path:
     """A file of the reference results; the test is skipped where it is absent."""
     path = SPEECH / "vosk_ko" / name

@@ -28,7 +28,7 @@ def skip_without_vosk() -> None:
 
 
 class Vosk:
-    """What tests use of the module: `Model` and `KaldiRecognizer`, with their methods."""
+    """What tests use of the module: models and `KaldiRecognizer`, with their methods."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -50,6 +50,9 @@ class Vosk:
 
     def Model(self, folder: str) -> Remote:
         return Remote(self, self.call(None, "Model", [folder]))
+
+    def SpkModel(self, folder: str) -> Remote:
+        return Remote(self, self.call(None, "SpkModel", [folder]))
 
     def KaldiRecognizer(self, *arguments: Any) -> Remote:
         return Remote(self, self.call(None, "KaldiRecognizer", list(arguments)))

@@ -163,7 +163,7 @@ class StatisticsPoolingComponent(Component):
         )
 
     def reads(self) -> Reads:
-        steps = range(-self.left_context, self.right_context + 1, self.input_period)
+        steps = tuple(range(-self.left_context, self.right_context + 1, self.input_period))
 
         def columns(t: Any, x: Any) -> list[Column]:
             return [(t + step, x) for step in steps]
@@ -171,7 +171,7 @@ class StatisticsPoolingComponent(Component):
         def allowed(t: Any) -> Any:
             return t % self.input_period == 0
 
-        return Reads(columns, None, allowed)
+        return Reads(columns, None, allowed, steps)
 
     def reorder(self, inputs: Columns, outputs: Columns) -> tuple[Columns, Columns]:
         return _sorted(inputs), _sorted(outputs)

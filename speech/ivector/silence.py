@@ -12,6 +12,7 @@ import numpy as np
 from ...framework.base.errors import OpscopeError
 
 _BACK = 100  # decoder frames whose weights may still change
+_SPOKEN = 500  # decoder frames, of which those with speech are told
 
 
 class SilenceWeights:
@@ -119,6 +120,19 @@ class SilenceWeights:
         told[-1] = True  # so that the last frame with a weight is known
         frames = first_frame + factor * (begin + np.flatnonzero(told))[:, None] + np.arange(factor)
         return frames.ravel(), np.repeat(moved[told], factor)
+
+    def spoken(self, frames_ready: int, first_frame: int = 0) -> np.ndarray:
+        """Frames of the decoder, of the last 500, that the traceback does not take for silence.
+
+        Args:
+            frames_ready, first_frame: see `changes`.
+
+        Source: `GetNonsilenceFrames`, which Vosk adds to Kaldi.
+        """
+        begin = max(len(self._ids) - _SPOKEN, 0)
+        self._grow(-(-(frames_ready - first_frame) // self._subsampling))
+        ids = self._ids[begin:]
+        return begin + np.flatnonzero((ids >= 0) & ~self._silent[np.maximum(ids, 0)])
 
     def _grow(self, count: int) -> None:
         new = max(count - len(self._ids), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from ...framework.base.errors import OpscopeError
 from .batch import Batch, targets_of
 from .formats import ENDINGS, FORMATS, spoken_json
 from .model import Model
+from .speaker_model import SpkModel
 from .transcript import MODES, recognised
 from .transcript import transcribe as transcribed
 
@@ -31,6 +33,7 @@ class _Job:
     phones: bool
     channel: int
     mode: str
+    speakers: str | None = None
 
     def __call__(self, path: str, model: Model) -> str:
         found = transcribed(
@@ -41,8 +44,15 @@ class _Job:
             alternatives=self.alternatives,
             phones=self.phones,
             mode=self.mode,
+            speakers=_speaker_model(self.speakers),
         )
         return FORMATS[self.form](found)
+
+
+@functools.cache
+def _speaker_model(folder: str | None) -> SpkModel | None:
+    """The model in a folder, read once by each process."""
+    return None if folder is None else SpkModel(folder)
 
 
 @click.command()
@@ -64,6 +74,12 @@ class _Job:
 @click.option("--alternatives", type=click.IntRange(0), default=0, help="List so many; json.")
 @click.option("--phones", is_flag=True, help="List phones, too; json or textgrid.")
 @click.option(
+    "--speakers",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="A speaker model of Vosk's: utterances tell their speaker by a vector; json.",
+)
+@click.option(
     "--mode",
     type=click.Choice(MODES),
     default="steady",
@@ -84,6 +100,7 @@ def transcribe(
     phrase: tuple[str, ...],
     alternatives: int,
     phones: bool,
+    speakers: str | None,
     mode: str,
     dither: float | None,
 ) -> None:
@@ -96,6 +113,8 @@ def transcribe(
         raise click.UsageError("--alternatives are listed in --format=json alone")
     if phones and form not in ("json", "textgrid"):
         raise click.UsageError("--phones are listed in --format=json or textgrid alone")
+    if speakers is not None and form != "json":
+        raise click.UsageError("--speakers are told in --format=json alone")
     streamed = stream or "-" in files
     if streamed and (form not in ("txt", "json") or output is not None or jobs > 1):
         raise click.UsageError("a stream goes with --format=txt or json, without -o and --jobs")
@@ -106,7 +125,8 @@ def transcribe(
     if streamed and mode == "kaldi":
         raise click.UsageError("--mode=kaldi is for whole recordings: there is no stream of them")
     chosen = -1 if channel is None else channel
-    job = _Job(form, phrase or None, alternatives, phones, chosen, mode)
+    job = _Job(form, phrase or None, alternatives, phones, chosen, mode, speakers)
+    _speaker_model(speakers)  # what is wrong with it is told once
     if streamed:
         _stream(Model(model, dither=dither), files, job, rate or 16000)
         return
@@ -136,6 +156,7 @@ def _stream(model: Model, files: tuple[str, ...], job: _Job, rate: int) -> None:
             alternatives=job.alternatives,
             phones=job.phones,
             mode=job.mode,
+            speakers=_speaker_model(job.speakers),
         )
         for each in found:
             if job.form == "json":

@@ -14,6 +14,7 @@ from .utterance import Phone, Word
 _MOST_WORDS, _MOST_LETTERS = 12, 42  # of a subtitle
 _LONG_GAP = 1.0  # seconds of silence that part two subtitles
 _DIGITS = 3
+_SPEAKER_DIGITS = 6  # of the numbers of a speaker's vector, as in Vosk
 _PRECISION = 6  # digits of a TextGrid's times
 _AUDIO = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64", ".m4a")
 
@@ -42,6 +43,11 @@ def spoken_json(each: Spoken) -> dict[str, Any]:
             }
             for one in each.alternatives
         ]
+    if each.speaker is not None:
+        made["speaker"] = {
+            "frames": each.speaker.frames,
+            "vector": [round(value, _SPEAKER_DIGITS) for value in each.speaker.values.tolist()],
+        }
     return made
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from ...framework.base.errors import OpscopeError
 from .model import Model
 from .recogniser import Recogniser
+from .speaker_model import SpkModel
 from .utterance import Alternative, Utterance, Word
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class KaldiRecognizer:
     Args:
         model: see `Model`. rate: of the samples, in Hz.
         grammar: JSON list of phrases, e.g. '["one two", "[unk]"]'; None: whatever the model knows.
+            Or, as in Vosk, a model of speakers, see `SetSpkModel`.
         mode: "vosk": results hang on how the signal is cut into calls, as in Vosk; "steady": they
             do not, see `Recogniser`.
 
@@ -65,10 +67,18 @@ class KaldiRecognizer:
     """
 
     def __init__(
-        self, model: Model, rate: float, grammar: str | None = None, *, mode: str = "vosk"
+        self,
+        model: Model,
+        rate: float,
+        grammar: str | SpkModel | None = None,
+        *,
+        mode: str = "vosk",
     ) -> None:
+        speakers: SpkModel | None = None
+        if isinstance(grammar, SpkModel):
+            speakers, grammar = grammar, None
         phrases = None if grammar is None else _phrases(grammar)
-        self._recogniser = Recogniser(model, rate, phrases, mode=mode)
+        self._recogniser = Recogniser(model, rate, phrases, mode=mode, speakers=speakers)
         self._words = self._partial_words = self._nlsml = False
         self._alternatives = 0
 
@@ -94,13 +104,17 @@ class KaldiRecognizer:
         """Whether results with alternatives are NLSML, an XML, in place of JSON."""
         self._nlsml = bool(enable_nlsml)
 
-    def SetSpkModel(self, spk_model: object) -> None:
-        """Models of speakers are not read.
+    def SetSpkModel(self, spk_model: SpkModel) -> None:
+        """Let results tell the speaker: "spk", a vector, and "spk_frames", the frames of speech
+        that it was made of; nothing where these are fewer than 50.
 
         Raises:
-            OpscopeError: always, see `SpkModel`.
+            OpscopeError: an utterance is under way, the sampling rate does not go with the model,
+                or it has other frames than the recogniser's.
         """
-        raise OpscopeError("SetSpkModel: models of speakers are not read")
+        if not isinstance(spk_model, SpkModel):
+            raise TypeError(f"a speaker model is an SpkModel, not {spk_model!r}")
+        self._recogniser.set_speakers(spk_model)
 
     def SetGrammar(self, grammar: str) -> None:
         """Recognise only these phrases; "[]": whatever the model knows.
@@ -218,7 +232,7 @@ class KaldiRecognizer:
             return self._empty()
         if not self._alternatives:
             words = utterance.words()
-            return _json(self._entry(words) | {"text": _text(words)})
+            return _json(self._entry(words) | {"text": _text(words)} | _speaker(utterance))
         if self._nlsml:
             return _nlsml(utterance.alternatives(self._alternatives))
         return _json(
@@ -230,12 +244,21 @@ class KaldiRecognizer:
                         "text": each.text,
                     }
                     for each in utterance.alternatives(self._alternatives)
-                ]
+                ],
+                **_speaker(utterance),
             }
         )
 
     def _entry(self, words: list[Word]) -> dict[str, Any]:
         return {"result": [_word(word) for word in words]} if self._words and words else {}
+
+
+def _speaker(utterance: Utterance) -> dict[str, Any]:
+    found = utterance.speaker
+    if found is None:
+        return {}
+    values = [round(value, _DIGITS) for value in found.values.tolist()]
+    return {"spk": values, "spk_frames": found.frames}
 
 
 def _nlsml(found: list[Alternative]) -> str:

@@ -19,6 +19,7 @@ from ..search.decoder import Decoder
 from .endpoint import EndpointOptions, endpoint_detected
 from .front_end import FrontEnd
 from .model import Model
+from .speaker_model import SpeakerStream, SpeakerVector, SpkModel
 from .traced_silence import TracedSilence
 from .utterance import Utterance
 
@@ -40,10 +41,11 @@ class Recogniser:
             "steady": samples are gathered to blocks of 0.2 s, and the end is looked for behind
             each: the same signal gives the same words.
         decoder: of another graph, in place of that of the model.
+        speakers: tells utterances' speakers; None: nothing does.
 
     Raises:
-        OpscopeError: the sampling rate does not go with the model, no word of the grammar is in
-            it, or the mode is none.
+        OpscopeError: the sampling rate does not go with a model, no word of the grammar is in it,
+            or the mode is none.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Recogniser:
         *,
         mode: str = "vosk",
         decoder: Decoder | None = None,
+        speakers: SpkModel | None = None,
     ) -> None:
         if mode == "kaldi":
             raise OpscopeError(
@@ -68,6 +71,8 @@ class Recogniser:
         self._samples_before = self._samples = 0  # of earlier front ends, of this one
         self.running = False
         self._front: FrontEnd | None = None
+        self._speakers = speakers
+        self._speaking: SpeakerStream | None = None
         self._take(self._searching(grammar) if decoder is None else decoder)
 
     @property
@@ -84,6 +89,20 @@ class Recogniser:
         if self.running:
             raise OpscopeError("a grammar cannot be set while an utterance is under way")
         self._take(self._searching(grammar))
+
+    def set_speakers(self, speakers: SpkModel | None) -> None:
+        """Tell utterances' speakers by this model; None: not at all. A new signal begins.
+
+        Raises:
+            OpscopeError: an utterance is under way, the sampling rate does not go with the model,
+                or it has other frames than the recogniser's.
+        """
+        if self.running:
+            raise OpscopeError("a speaker model cannot be set while an utterance is under way")
+        self._speaker_stream(speakers)  # what is wrong is told before anything changes
+        self._speakers = speakers
+        self._decoder.reset()
+        self._take(self._decoder)
 
     def accept(self, samples: np.ndarray) -> bool:
         """Take samples, [count], on the scale of 16-bit integers.
@@ -165,6 +184,7 @@ class Recogniser:
     def _start_front(self) -> None:
         self._samples_before += self._samples
         self._front = FrontEnd(self.model, self.rate, cmvn=self.model.cmvn())
+        self._speaking = self._speaker_stream(self._speakers)
         self._samples, self._offset = 0, 0
 
     def _start_utterance(self) -> None:
@@ -186,6 +206,8 @@ class Recogniser:
             self._offset += self.frames_decoded
             if self._front is None or self._offset > _MOST_FRAMES:
                 self._start_front()
+            if self._speaking is not None:
+                self._speaking.forget(self._offset * self._factor)
             self._start_utterance()
             self._decoder.reset()
             self._lattice.reset()
@@ -208,6 +230,8 @@ class Recogniser:
     def _block(self, samples: np.ndarray) -> None:
         assert self._front is not None
         self._front.accept(samples)
+        if self._speaking is not None:
+            self._speaking.accept(samples)
         self._samples += len(samples)
         self._advance()
 
@@ -216,8 +240,7 @@ class Recogniser:
         front = self._front
         assert front is not None
         if front.takes_weights and self.model.config.endpoint.silence_phones:
-            factor = self.model.config.network.frame_subsampling_factor
-            self._weights.weigh(front, self._decoder, self._offset * factor)
+            self._weights.weigh(front, self._decoder, self._offset * self._factor)
         loglikes = front.loglikes()
         if len(loglikes):
             self._decoder.accept(loglikes)
@@ -231,7 +254,24 @@ class Recogniser:
     def _ended(self) -> Utterance:
         if self.frames_decoded:
             self._decoder.finalise()
-        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
+        speaker = self._speaker()
+        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time, speaker)
+
+    def _speaker(self) -> SpeakerVector | None:
+        """What tells the speaker of an utterance that is over."""
+        front, known = self._front, self.model.config.endpoint.silence_phones
+        if self._speaking is None or front is None or not (known and self.frames_decoded):
+            return None
+        spoken = self._weights.spoken(front, self._decoder, self._offset * self._factor)
+        return self._speaking.vector(spoken, self._factor)
+
+    @property
+    def _factor(self) -> int:
+        return self.model.config.network.frame_subsampling_factor
+
+    def _speaker_stream(self, speakers: SpkModel | None) -> SpeakerStream | None:
+        shift = self.model.features.options.frame_shift
+        return None if speakers is None else speakers.stream(self.rate, shift)
 
 
 def graph_of(model: Model, grammar: Sequence[str] | None) -> Graph:

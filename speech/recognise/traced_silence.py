@@ -32,12 +32,17 @@ class TracedSilence:
         self._trace_back(decoder)
         front.weigh(self._weights, first_frame)
 
-    def _trace_back(self, decoder: Decoder) -> None:
+    def spoken(self, front: FrontEnd, decoder: Decoder, first_frame: int = 0) -> np.ndarray:
+        """Frames of a decoder that is finalised, with speech on its best path; see `weigh`."""
+        self._trace_back(decoder, use_final=True)
+        return self._weights.spoken(front.frames_ready, first_frame)
+
+    def _trace_back(self, decoder: Decoder, use_final: bool = False) -> None:
         """Give the weights the best path, back to the token where it meets the one before."""
         ids: list[int] = []
         tokens: list[int] = []
         begin, known = 0, self._known
-        for frame, number, token in decoder.trace_back():
+        for frame, number, token in decoder.trace_back(use_final):
             if frame < len(known) and known[frame] == token:
                 begin = frame + 1
                 break

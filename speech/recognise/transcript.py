@@ -14,6 +14,7 @@ from ..audio.read import read_audio
 from ..audio.wav import Audio
 from .model import Model
 from .recogniser import Recogniser
+from .speaker_model import SpeakerVector, SpkModel
 from .utterance import Alternative, Phone, Utterance, Word
 from .whole import whole_utterance
 
@@ -30,7 +31,8 @@ class Spoken:
     """An utterance of a recording; times are in seconds from the recording's beginning.
 
     Attributes:
-        words: with confidences. phones, alternatives: where they were asked for.
+        words: with confidences. phones, alternatives: where they were asked for. speaker: what
+            tells the speaker, where a model of speakers was given and enough was said.
     """
 
     start: float
@@ -38,6 +40,7 @@ class Spoken:
     words: list[Word]
     phones: list[Phone] = field(default_factory=list)
     alternatives: list[Alternative] = field(default_factory=list)
+    speaker: SpeakerVector | None = None
 
     @property
     def text(self) -> str:
@@ -83,6 +86,7 @@ def transcribe(
     alternatives: int = 0,
     phones: bool = False,
     mode: str = "steady",
+    speakers: SpkModel | str | os.PathLike[str] | None = None,
 ) -> Transcript:
     """The words of a recording, with times and confidences.
 
@@ -105,17 +109,20 @@ def transcribe(
             `Recogniser`. "vosk": as Vosk's examples have it, which read 4000 samples at once.
             "kaldi": the recording is one utterance and its iVector that of all of it, as in
             Kaldi's offline programs.
+        speakers: a model of speakers, or the path of its folder: utterances tell their speaker.
 
     Raises:
-        FormatError: the recording or the model cannot be read.
-        OpscopeError: samples are NaN or infinite, or the sampling rate does not go with the model.
+        FormatError: the recording or a model cannot be read.
+        OpscopeError: samples are NaN or infinite, or the sampling rate does not go with a model.
     """
+    if speakers is not None and not isinstance(speakers, SpkModel):
+        speakers = SpkModel(speakers)
     model = model if isinstance(model, Model) else Model(model)
     name, samples, rate = samples_of(source, model, rate, channel)
     step = _VOSK_BLOCK if mode == "vosk" else _BLOCK
     blocks = (samples[at : at + step] for at in range(0, len(samples), step))
     wanted = {"grammar": grammar, "alternatives": alternatives, "phones": phones}
-    found = list(recognised(blocks, model, rate, mode=mode, **wanted))
+    found = list(recognised(blocks, model, rate, mode=mode, speakers=speakers, **wanted))
     duration = len(samples) / rate
     if not found:
         _log.warning("%s: no words in %.2f seconds", name, duration)
@@ -131,6 +138,7 @@ def recognised(
     alternatives: int = 0,
     phones: bool = False,
     mode: str = "steady",
+    speakers: SpkModel | None = None,
 ) -> Iterator[Spoken]:
     """The utterances of a signal that have words, each as soon as it is over.
 
@@ -151,13 +159,14 @@ def recognised(
                 words,
                 utterance.phones() if phones else [],
                 utterance.alternatives(alternatives) if alternatives else [],
+                utterance.speaker,
             )
 
     if mode == "kaldi":
         whole = np.concatenate([nothing, *(np.asarray(block) for block in blocks)])
-        yield from spoken(whole_utterance(model, whole, rate, grammar))
+        yield from spoken(whole_utterance(model, whole, rate, grammar, speakers))
         return
-    recogniser = Recogniser(model, rate, grammar, mode=mode)
+    recogniser = Recogniser(model, rate, grammar, mode=mode, speakers=speakers)
     for block in blocks:
         over = recogniser.accept(block)
         while over:

@@ -19,6 +19,7 @@ from ..lattice.incremental import IncrementalLattice
 from ..lattice.word_align import word_aligned
 from ..search.decoder import Decoder
 from .model import Model
+from .speaker_model import SpeakerVector
 
 _log = logging.getLogger(__name__)
 _GRAPH_SCALE = 0.9  # Vosk's
@@ -74,9 +75,10 @@ class Utterance:
         ids: transition-ids of the best path. start: seconds before the first frame.
         unfinished: the utterance goes on, so that its last word may be a part of one.
         graph_scale: factor of graph costs, in what counts for words and alternatives.
+        speaker: what tells its speaker.
 
     Attributes:
-        start, end: in seconds.
+        start, end: in seconds. speaker: None where nobody asked, or too little was said.
     """
 
     def __init__(
@@ -88,14 +90,21 @@ class Utterance:
         *,
         unfinished: bool = False,
         graph_scale: float = _GRAPH_SCALE,
+        speaker: SpeakerVector | None = None,
     ) -> None:
         self._model, self._lattice, self._ids = model, lattice, ids
         self._unfinished, self._graph_scale = unfinished, graph_scale
+        self.speaker = speaker
         self.start, self.end = start, start + len(ids) * model.frame_shift
 
     @classmethod
     def of(
-        cls, model: Model, decoder: Decoder, lattice: IncrementalLattice, start: float
+        cls,
+        model: Model,
+        decoder: Decoder,
+        lattice: IncrementalLattice,
+        start: float,
+        speaker: SpeakerVector | None = None,
     ) -> Utterance:
         """What a decoder has heard; costs of ending count once it is finalised."""
         if not decoder.frames_decoded:
@@ -103,7 +112,7 @@ class Utterance:
         final = decoder.finalised
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
         found = lattice.finished() if final else lattice.partial()
-        return cls(model, found, ids, start, unfinished=not final)
+        return cls(model, found, ids, start, unfinished=not final, speaker=speaker)
 
     @property
     def frames(self) -> int:

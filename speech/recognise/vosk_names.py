@@ -66,16 +66,6 @@ class _Absent:
         raise OpscopeError(f"{type(self).__name__}: {self.told}")
 
 
-class SpkModel(_Absent):
-    """Speaker models, which are not read.
-
-    Raises:
-        OpscopeError: always.
-    """
-
-    told = "models of speakers are not read; opscope nnet3-xvector-compute gives x-vectors"
-
-
 class BatchModel(_Absent):
     """Batches on a GPU, which are not there.
 

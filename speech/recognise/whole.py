@@ -23,6 +23,7 @@ from ..search.raw_lattice import raw_lattice
 from .front_end import FrontEnd
 from .model import Model
 from .recogniser import graph_of
+from .speaker_model import SpkModel
 from .utterance import Utterance
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,11 @@ class _Parts:
 
 
 def whole_utterance(
-    model: Model, samples: np.ndarray, rate: float, grammar: Sequence[str] | None = None
+    model: Model,
+    samples: np.ndarray,
+    rate: float,
+    grammar: Sequence[str] | None = None,
+    speakers: SpkModel | None = None,
 ) -> Utterance:
     """A recording as one utterance, which all of it is known of before the first frame.
 
@@ -47,12 +52,14 @@ def whole_utterance(
     Args:
         model: a folder of Kaldi or Vosk. samples: [count], on the scale of 16-bit integers.
         rate: in Hz. grammar: phrases that are the only ones to be recognised.
+        speakers: tells the speaker by all that is no silence; None: nothing does.
 
     Raises:
         ShapeError: there are several channels.
         OpscopeError: samples are NaN or infinite, the rate does not go with the model, or no word
             of the grammar is in it.
     """
+    stream = speakers and speakers.stream(rate, model.features.options.frame_shift)
     parts = _Parts(model.features, model.network, _ivectors(model))
     front = FrontEnd(parts, rate, cmvn=model.cmvn(OnlineCmvnOptions.cmn_min_energy))
     front.accept(samples)
@@ -69,7 +76,12 @@ def whole_utterance(
     ids = decoder.best_path().transition_ids.tolist()
     beam, starts = search.lattice_beam, model.starts
     found = determinised(raw_lattice(decoder), beam, starts, config.lattice, _log.warning)
-    return Utterance(model, found.lattice, ids, 0.0, graph_scale=1.0)
+    speaker = None
+    if stream is not None:
+        stream.accept(samples)
+        spoken = ~np.isin(model.phones[ids], config.endpoint.silence_phones)
+        speaker = stream.vector(spoken.nonzero()[0], config.network.frame_subsampling_factor)
+    return Utterance(model, found.lattice, ids, 0.0, graph_scale=1.0, speaker=speaker)
 
 
 def _ivectors(model: Model) -> IvectorModel | None:

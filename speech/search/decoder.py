@@ -195,8 +195,11 @@ class Decoder:
             final=reached,
         )
 
-    def trace_back(self) -> Iterator[tuple[int, int, int]]:
-        """The frames of the best path so far, whether it ends or not, from the newest one back.
+    def trace_back(self, use_final: bool = False) -> Iterator[tuple[int, int, int]]:
+        """The frames of the best path so far, from the newest one back.
+
+        Args:
+            use_final: the costs of ending count, as in `best_path`.
 
         Yields:
             The frame, its transition-id, and the token that the arc leaves: a number that no other
@@ -206,7 +209,8 @@ class Decoder:
             RunError: a loop of epsilons is on the path.
         """
         number, steps = len(self.frames) - 1, 0
-        at = int(np.argmin(self.frames[-1].tokens["cost"]))
+        costs = self.frames[-1].tokens["cost"]
+        at = int(np.argmin(costs + self.end_costs() if use_final else costs))
         while at >= 0:
             _, _, back, ilabel, *_ = self.frames[number].tokens[at].item()
             steps += 1

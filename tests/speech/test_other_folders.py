@@ -22,7 +22,7 @@ from opscope.speech.fst.grammar import grammar_fst, phrase_labels
 from opscope.speech.fst.graph import LookaheadGraph
 from opscope.speech.fst.graph_folder import load_graph
 from own_sentences import Case
-from speech_data import vosk_model
+from speech_data import undithered
 from speech_graphs import const_bytes, expanded
 from vosk_beside import skip_without_vosk, vosk_beside
 
@@ -50,19 +50,9 @@ def matrix(values: np.ndarray) -> bytes:
 
 def static_folder(folder: Path) -> Path:
     """The model with a static graph, without dither."""
-    source = vosk_model()
-    folder.mkdir()
-    for path in sorted(source.rglob("*")):
-        target = folder / path.relative_to(source)
-        if path.is_dir():
-            target.mkdir()
-        elif path.name not in _DYNAMIC:
-            target.symlink_to(path)
-    config = folder / "conf/mfcc.conf"
-    text = config.read_text()
-    config.unlink()
-    config.write_text(f"{text}\n--dither=0\n")
-    found = load_graph(source / "graph")
+    found = load_graph(undithered(folder) / "graph")
+    for name in _DYNAMIC:
+        (folder / "graph" / name).unlink()
     assert isinstance(found.graph, LookaheadGraph)
     labels = phrase_labels(PHRASES, found.words)
     graph = expanded(found.graph.with_grammar(grammar_fst(labels)))

@@ -25,27 +25,14 @@ from opscope.speech import (
     resample,
     transcribe,
 )
-from speech_data import SENTENCES, reference, vosk_model
+from speech_data import SENTENCES, reference, undithered, vosk_model
 from vosk_beside import vosk_beside
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model without dither, as the reference was computed."""
-    made = tmp_path_factory.mktemp("vosk") / "model"
-    source = vosk_model()
-    made.mkdir()
-    for path in sorted(source.rglob("*")):
-        target = made / path.relative_to(source)
-        if path.is_dir():
-            target.mkdir()
-        else:
-            target.symlink_to(path)
-    config = made / "conf" / "mfcc.conf"
-    text = config.read_text()
-    config.unlink()
-    config.write_text(f"{text}\n--dither=0\n")
-    return made
+    return undithered(tmp_path_factory.mktemp("vosk") / "model")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from opscope.speech import (
     KaldiRecognizer,
     Model,
     SetLogLevel,
-    SpkModel,
     read_audio,
 )
 from speech_data import reference, vosk_model
@@ -78,16 +77,12 @@ def test_what_is_not_there_is_told(small: Model) -> None:
         with pytest.raises(OpscopeError, match="nothing is downloaded here"):
             call()
     for name, told in (
-        ("SpkModel", "models of speakers are not read"),
         ("BatchModel", "opscope transcribe --jobs N"),
         ("BatchRecognizer", "opscope transcribe --jobs N"),
         ("Processor", "not rewritten"),
     ):
         with pytest.raises(OpscopeError, match=f"{name}: .*{told}"):
             getattr(module, name)("folder")
-    recognizer = KaldiRecognizer(small, RATE)
-    with pytest.raises(OpscopeError, match="speakers"):
-        recognizer.SetSpkModel(object.__new__(SpkModel))
     with pytest.raises(TypeError, match="a grammar is a text"):
         KaldiRecognizer(small, RATE, 5)  # pyright: ignore
 
