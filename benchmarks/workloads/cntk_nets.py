@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 import pathlib
-import tempfile
 
 import numpy as np
 
-from .workload import OURS, Step, Workload, eager
+from .workload import OURS, Step, Workload, eager, scratch
 
 SAMPLES, INPUTS, HIDDEN, CLASSES, BATCH = 10_240, 440, 512, 132, 256
 
@@ -48,7 +47,7 @@ def _corpus() -> pathlib.Path:
     """A folder with the config, HTK features with their labels, and the same as arrays."""
     from opscope.cntk.readers.base.htk_files import write_htk
 
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="opscope-bench-"))
+    folder = scratch()
     rng = np.random.default_rng(0)
     x = rng.standard_normal((SAMPLES, INPUTS), np.float32)
     y = rng.integers(0, CLASSES, SAMPLES)

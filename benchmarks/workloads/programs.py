@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import pathlib
 import sys
-import tempfile
 from collections.abc import Mapping
 
 import numpy as np
 
 from .onnx_models import vosk_model
-from .workload import OURS, Workload
+from .workload import OURS, Workload, scratch
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 UTTERANCES = 300
@@ -42,11 +41,6 @@ with np.load({features!r}) as utterances:
 
 
 @functools.cache
-def _folder() -> pathlib.Path:
-    return pathlib.Path(tempfile.mkdtemp(prefix="opscope-bench-"))
-
-
-@functools.cache
 def corpus() -> tuple[pathlib.Path, pathlib.Path]:
     """A TDNN and features of 300 utterances of 2 to 12 s, written once."""
     import opscope
@@ -54,7 +48,7 @@ def corpus() -> tuple[pathlib.Path, pathlib.Path]:
 
     from .nnet3_nets import TDNN, count_statistics
 
-    folder = _folder()
+    folder = scratch()
     nnet = nnet3.Nnet.from_config_text(nnet3.xconfig_to_config(TDNN), 0)
     count_statistics(nnet)
     nnet.write(folder / "tdnn.raw")

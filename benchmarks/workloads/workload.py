@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -38,6 +40,16 @@ class Workload:
     sides: Mapping[str, Maker] = field(default_factory=dict)
     operations: Callable[[], float] | None = None
     processes: Callable[[], Mapping[str, list[str]]] | None = None
+
+
+_folders: list[tempfile.TemporaryDirectory[str]] = []
+"""They go when the process ends."""
+
+
+def scratch() -> pathlib.Path:
+    """A new folder for what a workload reads and writes, as long as the process lives."""
+    _folders.append(tempfile.TemporaryDirectory(prefix="opscope-bench-"))
+    return pathlib.Path(_folders[-1].name)
 
 
 def torch_threads(threads: int) -> None:
