@@ -71,6 +71,9 @@ EXPORT void opscope_forget_pool(const word *b) {}
 #else
 enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
 enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  /* ns */
+/* ns: two short lists that are late so far apart tell of a neighbour. Nearer ones have one reason, a
+   lone one is a tick of the system. */
+enum { APART_LEAST = 1000000, APART_MOST = 100000000 };
 enum { GOOD = 50 };  /* regions */
 #define READ(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define WRITE(x, value) __atomic_store_n(&(x), value, __ATOMIC_SEQ_CST)
@@ -96,7 +99,7 @@ struct worker {
 static struct region regions[REGIONS];
 static struct worker workers[MOST];
 static uint32_t hired, hiring;
-static int64_t quiet_until, quiet_for = FIRST;
+static int64_t quiet_until, quiet_for = FIRST, late_at;
 static int64_t alone, alone_until;
 static uint32_t good;
 
@@ -190,7 +193,11 @@ static struct region *next_job(struct worker *me) {
    work takes */
 static void judge(int64_t lost, int64_t whole, int brief) {
   if (lost > (brief ? LATE : LONG) && lost > (whole - lost) / 2) {
-    WRITE(quiet_until, now() + (lost > LONG ? quiet_for : FIRST));
+    const int64_t at = now(), since = at - READ(late_at);
+    if (lost <= LONG && since < APART_LEAST) return;
+    WRITE(late_at, at);
+    if (lost <= LONG && since > APART_MOST) return;
+    WRITE(quiet_until, at + (lost > LONG ? quiet_for : FIRST));
     if (lost <= LONG) return;
     WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
     WRITE(good, 0);
@@ -310,7 +317,7 @@ EXPORT void opscope_region(const word *list, word work) {
 EXPORT void opscope_forget_pool(const word *b) {
   memset(regions, 0, sizeof regions);
   memset(workers, 0, sizeof workers);
-  hired = hiring = good = 0, quiet_until = alone = alone_until = 0, quiet_for = FIRST;
+  hired = hiring = good = 0, quiet_until = late_at = alone = alone_until = 0, quiet_for = FIRST;
 }
 #endif
 """
