@@ -71,8 +71,8 @@ EXPORT void opscope_forget_pool(const word *b) {}
 #else
 enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
 enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  /* ns */
-/* ns: two short lists that are late so far apart tell of a neighbour. Nearer ones have one reason, a
-   lone one is a tick of the system. */
+/* ns: two short lists that are late so far apart tell of a neighbour. Nearer ones have one reason,
+   and a lone one is a tick of the system. */
 enum { APART_LEAST = 1000000, APART_MOST = 100000000 };
 enum { GOOD = 50 };  /* regions */
 #define READ(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
