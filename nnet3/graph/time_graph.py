@@ -10,6 +10,7 @@ before the first input nothing can be computed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -43,6 +44,21 @@ class _Jump:
     sources: list[tuple[int, np.ndarray, np.ndarray]]
 
 
+@dataclass(frozen=True)
+class _UsedRun:
+    """What rows of a unit use of a run of candidates.
+
+    Attributes:
+        rows: those that can be computed. there: the rows of the run's node that they may read.
+    """
+
+    rows: int
+    there: int
+
+
+_EVERY = _UsedRun(-1, -1)
+
+
 class TimeRows:
     """The rows that outputs need, as sets of times.
 
@@ -69,7 +85,7 @@ class TimeRows:
         if not self._lay_out(given, outputs):
             return
         with suppress(_TooManyTimesError):
-            self._reached = self._spread({})
+            self._reached = self._spread({}, {})
             self._compute()
             wanted = zip(self.wanted, self._computable, strict=True)
             self.state = not any(bits & ~there for bits, there in wanted)
@@ -157,11 +173,12 @@ class TimeRows:
             return [self._read(jump, sets) for jump in self._jumps[unit]]
         return [sets[node] << left >> right for node, left, right in self.units.reads[unit]]
 
-    def _spread(self, used: Masks) -> list[int]:
+    def _spread(self, used: Masks, used_runs: Mapping[int, _UsedRun]) -> list[int]:
         """The rows that the outputs reach; given rows and those outside are not followed.
 
         Args:
             used: for a unit, for which rows each candidate is followed; if not there, for all.
+            used_runs: the same for units whose candidates are a run.
         """
         reached, outside, reads = self.wanted.copy(), ~self._inside, self.units.reads
         done = [bits | outside for bits in self.given]
@@ -178,7 +195,11 @@ class TimeRows:
                     done[unit] |= new
                     again = is_loop
                     masks = used.get(unit)
-                    if unit in self._jumps:
+                    run = self.units.runs.get(unit)
+                    if run is not None:
+                        known = used_runs.get(unit, _EVERY)
+                        reached[run.node] |= run.read(new & known.rows) & known.there
+                    elif unit in self._jumps:
                         self._follow(unit, new, masks, reached)
                     elif masks is None:
                         for node, left, right in reads[unit]:
@@ -204,6 +225,7 @@ class TimeRows:
         given = [bits | outside for bits in self.given]
         computable = [a | b for a, b in zip(reached, given, strict=True)]
         self._used: Masks = {}
+        self._used_runs: dict[int, _UsedRun] = {}
         for node in units.inputs:
             computable[node] = given[node]
         for members, is_loop in units.stages:
@@ -213,8 +235,13 @@ class TimeRows:
                 for unit in members:
                     if not reached[unit]:
                         continue
-                    present = self._present(unit, computable)
-                    if needs_all[unit]:
+                    run = units.runs.get(unit)
+                    present = [] if run is not None else self._present(unit, computable)
+                    if run is not None:
+                        there = computable[run.node]
+                        ok = run.readers(there) & allowed.get(unit, -1)
+                        self._used_runs[unit] = _UsedRun(ok, there)
+                    elif needs_all[unit]:
                         ok = -1
                         for there in present:
                             ok &= there
@@ -234,11 +261,16 @@ class TimeRows:
         missing = [a & ~b for a, b in zip(new, self._computable, strict=True)]
         self.all_computable = not any(missing)
         used = self._used.items()
-        simple = self.all_computable and not any(
-            new[unit] & ~mask for unit, masks in used for mask in masks
+        simple = (
+            self.all_computable
+            and not any(new[unit] & ~mask for unit, masks in used for mask in masks)
+            and not any(
+                new[unit] & ~known.rows or self.units.runs[unit].read(new[unit]) & ~known.there
+                for unit, known in self._used_runs.items()
+            )
         )
         if not simple:
-            reached = self._spread(self._used)
+            reached = self._spread(self._used, self._used_runs)
             new = [a & ~b for a, b in zip(reached, self.given, strict=True)]
         outside = ~self._inside
         if any(bits & outside for bits in new):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..components.base.dependence import SAME
+from .offset_run import OffsetRun
 from .topology_node import TopologyNode
 
 Shift: TypeAlias = tuple[int, int, int]
@@ -50,6 +51,7 @@ class Units:
         needs_all: for every unit whether its rows need every candidate.
         stages: the units of every epoch that read others, and whether they form a loop.
         loops: the loops by epoch.
+        runs: the candidates of units outside of loops that have many of which one must be there.
     """
 
     def __init__(
@@ -88,9 +90,19 @@ class Units:
             for members, is_loop in stages
         ]
         self.stages = [stage for stage in of_units if stage[0]]
+        self.runs = {
+            members[0]: run
+            for members, is_loop in self.stages
+            if not is_loop and (run := self._run(nodes[members[0]], candidates[members[0]]))
+        }
         self.loops = {
             epochs[members[0]]: self._loop(members) for members, is_loop in self.stages if is_loop
         }
+
+    def _run(self, node: TopologyNode, candidates: list[Candidate] | None) -> OffsetRun | None:
+        if candidates is None or node.kind != "component" or node.reads.required is not None:
+            return None
+        return OffsetRun.of(candidates)
 
     def _loop(self, members: list[int]) -> Loop:
         inputs_of, inside = self._inputs_of, set(members)

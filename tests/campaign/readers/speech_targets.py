@@ -17,10 +17,12 @@ from opscope.speech import (
     IvectorModel,
     Mfcc,
     OnlineIvector,
+    SpkModel,
     read_audio,
 )
 from opscope.speech.audio.segments import segmented
 from opscope.speech.audio.wav import WAVE, write_wav
+from speaker_models import write_speaker_model
 
 from ..limits import Target
 from .mutate import BYTES, TEXT
@@ -135,6 +137,33 @@ def _reads_state(path: Path) -> None:
     _estimates(IvectorModel.from_folder(path.parent), state)
 
 
+_SPEAKER_FILES = ("mfcc.conf", "final.ext.raw", "mean.vec", "transform.mat")
+
+
+def _speaker_model(name: str) -> Target:
+    """A file of a speaker model that is damaged among whole ones."""
+
+    def folder(above: Path) -> Path:
+        made = above / "speakers"
+        return made if made.is_dir() else write_speaker_model(made)
+
+    def whole(above: Path) -> Sequence[bytes]:
+        return [(folder(above) / name).read_bytes()]
+
+    def read(path: Path) -> None:
+        place = folder(path.parent)
+        kept = (place / name).read_bytes()
+        (place / name).write_bytes(path.read_bytes())
+        try:
+            stream = SpkModel(place).stream(16000.0, 10.0)
+            stream.accept(np.tile(_SAMPLES, 6))
+            stream.vector(np.arange(30), 2)
+        finally:
+            (place / name).write_bytes(kept)
+
+    return Target(f"speakers: {name}", ".part", whole, read, (*BYTES, *TEXT))
+
+
 def _both(make: Callable[[bool], bytes]) -> Callable[[], Sequence[bytes]]:
     return lambda: [make(True), make(False)]
 
@@ -167,4 +196,5 @@ TARGETS = (
     _model_part("global_cmvn.stats", _both(_stats)),
     _model_part("online_cmvn.conf", lambda: [_CMVN]),
     _model_part("splice.conf", lambda: [_SPLICE]),
+    *map(_speaker_model, _SPEAKER_FILES),
 )
