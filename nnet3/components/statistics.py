@@ -73,6 +73,7 @@ class StatisticsExtractionComponent(Component):
             f"input-period={period} does not divide output-period={output}",
         )
         self.check_window(output // period)
+        self.within("period", output)
 
     def reads(self) -> Reads:
         period = self.output_period

@@ -117,7 +117,7 @@ LIMITS = {
             "period",
             1000,
             "frames",
-            "frames after which an nnet3 network repeats itself, by `Round` and `Switch`",
+            "frames after which an nnet3 network repeats itself: `Round`, `Switch`, statistics",
         ),
         Limit(
             "descriptor",
