@@ -52,9 +52,13 @@ def write_speaker_model(folder: Path, mfcc: str = MFCC) -> Path:
         ("mean.vec", rng.normal(size=XVECTOR)),
         ("transform.mat", rng.normal(size=(DIM, XVECTOR))),
     ):
-        writer = Writer()
-        (writer.write_vector if values.ndim == 1 else writer.write_matrix)(
-            values.astype(np.float32)
-        )
-        (folder / name).write_bytes(writer.getvalue())
+        (folder / name).write_bytes(array_file(values))
     return folder
+
+
+def array_file(values: np.ndarray) -> bytes:
+    """A vector or a matrix in a file."""
+    writer = Writer()
+    write = writer.write_vector if values.ndim == 1 else writer.write_matrix
+    write(values.astype(np.float32))
+    return writer.getvalue()

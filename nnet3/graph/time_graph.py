@@ -220,8 +220,7 @@ class TimeRows:
 
     def _compute(self) -> None:
         """Which rows can be computed; `_used` says which candidates they then use."""
-        topology, units, outside = self.topology, self.units, ~self._inside
-        reached, needs_all, allowed = self._reached, units.needs_all, self._allowed
+        units, outside, reached = self.units, ~self._inside, self._reached
         given = [bits | outside for bits in self.given]
         computable = [a | b for a, b in zip(reached, given, strict=True)]
         self._used: Masks = {}
@@ -235,25 +234,30 @@ class TimeRows:
                 for unit in members:
                     if not reached[unit]:
                         continue
-                    run = units.runs.get(unit)
-                    present = [] if run is not None else self._present(unit, computable)
-                    if run is not None:
-                        there = computable[run.node]
-                        ok = run.readers(there) & allowed.get(unit, -1)
-                        self._used_runs[unit] = _UsedRun(ok, there)
-                    elif needs_all[unit]:
-                        ok = -1
-                        for there in present:
-                            ok &= there
-                    else:
-                        node = units.rule[unit]
-                        ok, masks = topology.combine(node, present, allowed.get(unit, -1), -1)
-                        self._used[unit] = [mask & ok for mask in masks]
-                    now = reached[unit] & ok | given[unit]
+                    now = reached[unit] & self._allows(unit, computable) | given[unit]
                     if now != computable[unit]:
                         computable[unit] = now
                         again = is_loop
         self._computable = computable
+
+    def _allows(self, unit: int, computable: list[int]) -> int:
+        """The rows of a unit whose candidates are there; notes which candidates they use."""
+        units, allowed = self.units, self._allowed.get(unit, -1)
+        run = units.runs.get(unit)
+        if run is not None:
+            there = computable[run.node]
+            ok = run.readers(there) & allowed
+            self._used_runs[unit] = _UsedRun(ok, there)
+            return ok
+        present = self._present(unit, computable)
+        if units.needs_all[unit]:
+            ok = -1
+            for there in present:
+                ok &= there
+            return ok
+        ok, masks = self.topology.combine(units.rule[unit], present, allowed, -1)
+        self._used[unit] = [mask & ok for mask in masks]
+        return ok
 
     def _use(self) -> bool:
         """Set the results; False where a row uses one outside, or rows wait for each other."""

@@ -62,6 +62,14 @@ IVECTORS = (
     Option("online-ivectors", "", "Rspecifier of iVectors estimated online, as matrices"),
     Option("online-ivector-period", 0, "Frames between two iVectors of --online-ivectors"),
 )
+COMPUTING = (
+    *IVECTORS,
+    GPU,
+    *DEBUG,
+    *optimization_options(),
+    Option("apply-exp", False, "Write the exponential function of the output"),
+    Option("use-priors", False, "Subtract the logarithms of the priors in the model, an .mdl file"),
+)
 
 
 @program(
@@ -70,12 +78,7 @@ IVECTORS = (
     ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
     *CHUNKS,
     Option("looped", False, "Compute every frame once, chunk after chunk, as online decoding does"),
-    *IVECTORS,
-    GPU,
-    *DEBUG,
-    *optimization_options(),
-    Option("apply-exp", False, "Write the exponential function of the output"),
-    Option("use-priors", False, "Subtract the logarithms of the priors in the model, an .mdl file"),
+    *COMPUTING,
 )
 def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()
@@ -116,12 +119,7 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
         "Minibatches that do not get full are computed for int(factor^n * minibatch-size) chunks,"
         " n = 0, 1, 2 ...; 0: for full ones only",
     ),
-    *IVECTORS,
-    GPU,
-    *DEBUG,
-    *optimization_options(),
-    Option("apply-exp", False, "Write the exponential function of the output"),
-    Option("use-priors", False, "Subtract the logarithms of the priors in the model, an .mdl file"),
+    *COMPUTING,
 )
 def nnet3_compute_batch(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()

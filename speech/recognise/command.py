@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import click
 import numpy as np
@@ -40,13 +41,19 @@ class _Job:
             path,
             model,
             channel=self.channel,
-            grammar=self.grammar,
-            alternatives=self.alternatives,
-            phones=self.phones,
-            mode=self.mode,
-            speakers=_speaker_model(self.speakers),
+            **self.asked(),
         )
         return FORMATS[self.form](found)
+
+    def asked(self) -> dict[str, Any]:
+        """What utterances are asked for, however their samples come."""
+        return {
+            "grammar": self.grammar,
+            "alternatives": self.alternatives,
+            "phones": self.phones,
+            "mode": self.mode,
+            "speakers": _speaker_model(self.speakers),
+        }
 
 
 @functools.cache
@@ -148,17 +155,7 @@ def _stream(model: Model, files: tuple[str, ...], job: _Job, rate: int) -> None:
         else:
             audio = read_audio(name)
             blocks, hertz = iter([audio.channel(job.channel, name)]), audio.rate
-        found = recognised(
-            blocks,
-            model,
-            hertz,
-            grammar=job.grammar,
-            alternatives=job.alternatives,
-            phones=job.phones,
-            mode=job.mode,
-            speakers=_speaker_model(job.speakers),
-        )
-        for each in found:
+        for each in recognised(blocks, model, hertz, **job.asked()):
             if job.form == "json":
                 click.echo(json.dumps({"name": name, **spoken_json(each)}, ensure_ascii=False))
             else:

@@ -1,17 +1,18 @@
-"""The options in a model folder's `conf/model.conf`, with Kaldi's names."""
+"""The configs of a model folder: `conf/model.conf`, with Kaldi's names, and those of features."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.base.untrusted.values import whole_number
 from ...nnet3 import LoopedOptions
 from ...nnet3.programs.base.program import Option
+from ..features.computers import Fbank, Mfcc
 from ..features.options import config_lines
 from ..lattice.determinise import DeterminiseOptions
 from ..lattice.incremental import ChunkOptions
@@ -19,6 +20,7 @@ from ..search.options import MOST_ACTIVE, SearchOptions
 from .endpoint import DEFAULT_RULES, EndpointOptions, EndpointRule
 
 _log = logging.getLogger(__name__)
+_Features = TypeVar("_Features", bound=Mfcc | Fbank)
 _PRUNE_SCALE = 0.01  # of Kaldi's incremental decoder
 _MOST_PHONE = 1 << 20
 
@@ -147,3 +149,16 @@ def _phones(text: str) -> tuple[int, ...]:
     """The numbers of a list like 1:2:3."""
     parts = [part for part in text.replace(",", ":").split(":") if part]
     return tuple(whole_number(part, f"--{_PHONES}", 1, _MOST_PHONE) for part in parts)
+
+
+def features_of(kind: type[_Features], config: str, dither: float | None = None) -> _Features:
+    """The features of a config, as recognisers compute them: see `Model` for dither.
+
+    Raises:
+        FormatError: the config is wrong.
+    """
+    told = dither is not None or any(name == "dither" for name, *_ in config_lines(config))
+    changed = {} if dither is None else {"dither": dither}
+    # Vosk allows it, whatever the file says.
+    options = replace(kind(config=config).options, allow_downsample=True, **changed)
+    return kind(options, dither_still=not told)

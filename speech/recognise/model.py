@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +20,13 @@ from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.lattices.transition_ids import TransitionIds
 from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
 from ..features.computers import Fbank, Mfcc
-from ..features.options import config_lines
 from ..fst.graph_folder import load_graph
 from ..fst.words import Words
 from ..ivector.model import VOSK_MIN_ENERGY, IvectorModel
 from ..lattice.align_lexicon import AlignLexicon
 from ..lattice.phone_determinise import phone_starts
 from ..lattice.word_boundary import WordBoundaries
-from .config import ModelConfig
+from .config import ModelConfig, features_of
 
 _log = logging.getLogger(__name__)
 
@@ -205,15 +204,10 @@ class Model:
 
     def _features(self, dither: float | None) -> Mfcc | Fbank:
         layout = self._layout
-        changed = {} if dither is None else {"dither": dither}
         for name, kind in ((layout.mfcc, Mfcc), (layout.fbank, Fbank)):
             if not (self.path / name).is_file():
                 continue
-            config = str(self.path / name)
-            told = dither is not None or any(each == "dither" for each, *_ in config_lines(config))
-            # Vosk allows it, whatever the file says.
-            options = replace(kind(config=config).options, allow_downsample=True, **changed)
-            made = kind(options, dither_still=not told)
+            made = features_of(kind, str(self.path / name), dither)
             if made.dim != self.network.input_dim:
                 raise FormatError(
                     f"{self.path / name}: {made.dim} features, but the network of"

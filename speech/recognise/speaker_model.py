@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,8 @@ from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.inference.xvector import xvector
 from ...nnet3.network.for_inference import for_inference
 from ..features.computers import Mfcc
-from ..features.options import config_lines
 from ..features.sliding import SlidingCmvnOptions, sliding_cmvn
+from .config import features_of
 
 LEAST_FRAMES = 50
 """Frames of speech without which there is no vector."""
@@ -74,7 +74,7 @@ class SpkModel:
                 f"{path}: no speaker model: {', '.join(missing)} not found (looked for"
                 f" {', '.join(wanted)})"
             )
-        self.features = self._features()
+        self.features = features_of(Mfcc, str(path / _MFCC))
         nnet = for_inference(str(path / _NETWORK))
         self._cache = ComputerCache(nnet)
         self._computing = new_lock()
@@ -106,12 +106,6 @@ class SpkModel:
             OpscopeError: the rate does not go with the model, or frames are as far apart.
         """
         return SpeakerStream(self, rate, frame_shift)
-
-    def _features(self) -> Mfcc:
-        config = str(self.path / _MFCC)
-        told = any(name == "dither" for name, *_ in config_lines(config))
-        options = replace(Mfcc(config=config).options, allow_downsample=True)  # as Vosk does
-        return Mfcc(options, dither_still=not told)
 
     def _check(self, inputs: int, outputs: int) -> None:
         path, network = self.path, self.path / _NETWORK

@@ -7,6 +7,7 @@ from itertools import count
 import numpy as np
 import pytest
 
+from chunk_nets import FRAMES, IVECTOR, RECURRENT
 from opscope.framework.base.errors import OpscopeError, ShapeError
 from opscope.nnet3 import (
     BatchComputer,
@@ -20,29 +21,7 @@ from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
 from opscope.nnet3.inference.chunks import ChunkComputer
 from opscope.nnet3.inference.pieces import ChunkOptions
 
-FRAMES = """\
-input-node name=input dim=3
-component name=affine type=AffineComponent input-dim=9 output-dim=4
-component-node name=affine component=affine \
-input=Append(Offset(input, -1), input, Offset(input, 2))
-output-node name=output input=affine
-"""
-IVECTOR = """\
-input-node name=input dim=3
-input-node name=ivector dim=2
-component name=affine type=AffineComponent input-dim=5 output-dim=4
-component-node name=affine component=affine input=Append(input, ReplaceIndex(ivector, t, 0))
-output-node name=output input=affine
-"""
-FORWARDS = """\
-input-node name=input dim=3
-component name=affine type=AffineComponent input-dim=5 output-dim=2
-component name=tanh type=TanhComponent dim=2
-component-node name=affine component=affine input=Append(input, IfDefined(Offset(tanh, -1)))
-component-node name=tanh component=tanh input=affine
-output-node name=output input=tanh
-"""
-BACKWARDS = FORWARDS.replace("-1)", "1)")
+BACKWARDS = RECURRENT.replace("-1)", "1)")
 RNG = np.random.default_rng(1)
 LENGTHS = 1, 9, 4, 23, 10, 9, 40, 8
 FEATURES = [RNG.normal(size=(n, 3)).astype(np.float32) for n in LENGTHS]
@@ -96,7 +75,7 @@ def by_hand(nnet: Nnet, x: np.ndarray, options: BatchOptions) -> np.ndarray:
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("factor", [1, 3])
 @pytest.mark.parametrize("extra", [(0, 0, -1, -1), (4, 2, -1, -1), (5, 3, 0, 0), (0, 6, 2, 1)])
-@pytest.mark.parametrize("text", [FRAMES, FORWARDS, BACKWARDS])
+@pytest.mark.parametrize("text", [FRAMES, RECURRENT, BACKWARDS])
 def test_cut_as_kaldi_cuts(text: str, extra: tuple[int, ...], factor: int, exact: bool) -> None:
     nnet = Nnet.from_config_text(text, 1)
     options = BatchOptions(9, *extra, factor, ensure_exact_final_context=exact, chunks_per_batch=3)
@@ -131,7 +110,7 @@ def sizes(computer: BatchComputer) -> dict[tuple[int, int, int], tuple[int, int]
 
 
 def test_sizes_of_minibatches() -> None:
-    nnet = Nnet.from_config_text(FORWARDS, 1)
+    nnet = Nnet.from_config_text(RECURRENT, 1)
     features = [np.ones((n, 3), np.float32) for n in (12,) * 10]
     computer = BatchComputer(
         nnet, BatchOptions(4, 2, 0, 0, 0, chunks_per_batch=16, edge_chunks_per_batch=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from chunk_nets import FRAMES, IVECTOR, RECURRENT
 from opscope.framework.base.errors import OpscopeError, ShapeError
 from opscope.nnet3.cache.computers import ComputerCache
 from opscope.nnet3.graph.context import reads_further
@@ -15,28 +16,6 @@ from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import xconfig_to_config
 
-FRAMES = """\
-input-node name=input dim=3
-component name=affine type=AffineComponent input-dim=9 output-dim=4
-component-node name=affine component=affine \
-input=Append(Offset(input, -1), input, Offset(input, 2))
-output-node name=output input=affine
-"""
-IVECTOR = """\
-input-node name=input dim=3
-input-node name=ivector dim=2
-component name=affine type=AffineComponent input-dim=5 output-dim=4
-component-node name=affine component=affine input=Append(input, ReplaceIndex(ivector, t, 0))
-output-node name=output input=affine
-"""
-RECURRENT = """\
-input-node name=input dim=3
-component name=affine type=AffineComponent input-dim=5 output-dim=2
-component name=tanh type=TanhComponent dim=2
-component-node name=affine component=affine input=Append(input, IfDefined(Offset(tanh, -1)))
-component-node name=tanh component=tanh input=affine
-output-node name=output input=tanh
-"""
 RNG = np.random.default_rng(1)
 LENGTHS = (1, 9, 4, 23, 10, 9)
 FEATURES = [RNG.normal(size=(n, 3)).astype(np.float32) for n in LENGTHS]

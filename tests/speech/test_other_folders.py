@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ivector_models import matrix
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.language.config import split_lines
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.speech import KaldiRecognizer, Mfcc, Model
@@ -40,12 +41,6 @@ _FBANK = """--use-energy=false
 --dither=0
 """
 _DYNAMIC = ("HCLr.fst", "Gr.fst", "disambig_tid.int")
-
-
-def matrix(values: np.ndarray) -> bytes:
-    writer = Writer()
-    writer.write_matrix(values)
-    return writer.getvalue()
 
 
 def static_folder(folder: Path) -> Path:

@@ -12,10 +12,11 @@ from click.testing import CliRunner
 
 from opscope.framework.base.errors import FormatError, OpscopeError
 from opscope.nnet3.files.kaldi_io import Writer
-from opscope.speech import KaldiRecognizer, Model, SpeakerVector, SpkModel, transcribe
+from opscope.speech import Audio, KaldiRecognizer, Model, SpeakerVector, SpkModel, transcribe
+from opscope.speech.audio.wav import write_wav
 from opscope.speech.recognise.command import transcribe as command
 from own_sentences import Case
-from speaker_models import DIM, INPUTS, MFCC, XVECTOR, write_speaker_model
+from speaker_models import DIM, INPUTS, MFCC, XVECTOR, array_file, write_speaker_model
 from speech_data import undithered, vosk_model
 from speech_models import RATE, small_files, speech, write_files
 from vosk_beside import skip_without_vosk, vosk_beside
@@ -115,11 +116,9 @@ def test_transcripts_tell_speakers(mode: str, folder: Path, small: Model) -> Non
 
 def test_the_command_tells_speakers(folder: Path, tmp_path: Path) -> None:
     made = write_files(small_files(tmp_path / "work"), tmp_path / "model")
-    run, wav = CliRunner(), tmp_path / "talk.wav"
-    header = np.frombuffer(b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0", np.uint8).tobytes()
-    data = speech(TEXT).tobytes()
-    sizes = np.array([RATE, 2 * RATE], "<u4").tobytes() + b"\x02\0\x10\0data"
-    wav.write_bytes(header + sizes + np.uint32(len(data)).tobytes() + data)
+    run, wav, writer = CliRunner(), tmp_path / "talk.wav", Writer(header=False)
+    write_wav(writer, Audio(speech(TEXT)[None].astype(np.float32), RATE))
+    wav.write_bytes(writer.getvalue())
     asked = [str(made), str(wav), "--speakers", str(folder)]
     found = run.invoke(command, [*asked, "--format", "json"], catch_exceptions=False)
     speaker = json.loads(found.output.splitlines()[-1])["utterances"][0]["speaker"]
@@ -132,20 +131,21 @@ def test_the_command_tells_speakers(folder: Path, tmp_path: Path) -> None:
     assert "--speakers are told in --format=json alone" in refused.output
 
 
-def matrix(*shape: int) -> bytes:
-    writer = Writer()
-    rows = np.ones(shape, np.float32)
-    (writer.write_matrix if len(shape) > 1 else writer.write_vector)(rows)
-    return writer.getvalue()
-
-
 @pytest.mark.parametrize(
     ("name", "data", "told"),
     [
         ("mean.vec", None, "no speaker model: mean.vec not found"),
-        ("mean.vec", matrix(9), f"mean.vec: 9 elements, but x-vectors of .* have {XVECTOR}"),
+        (
+            "mean.vec",
+            array_file(np.ones(9)),
+            f"mean.vec: 9 elements, but x-vectors of .* have {XVECTOR}",
+        ),
         ("mean.vec", b"\0B", "mean.vec"),
-        ("transform.mat", matrix(4, 7), f"a matrix of 4 x 7, but x-vectors .* have {XVECTOR} el"),
+        (
+            "transform.mat",
+            array_file(np.ones((4, 7))),
+            f"a matrix of 4 x 7, but x-vectors .* have {XVECTOR} el",
+        ),
         ("final.ext.raw", b"\0B<Nnet3>", "final.ext.raw"),
         (
             "mfcc.conf",
@@ -175,7 +175,7 @@ def test_rates_and_frames_that_do_not_fit(small: Model, folder: Path, tmp_path: 
 
 def test_vectors_of_no_length_stay_so(tmp_path: Path) -> None:
     folder = write_speaker_model(tmp_path / "speakers")
-    (folder / "transform.mat").write_bytes(matrix(DIM, XVECTOR).replace(b"\x80\x3f", b"\0\0"))
+    (folder / "transform.mat").write_bytes(array_file(np.zeros((DIM, XVECTOR))))
     found = SpkModel(folder).vector(np.ones((60, INPUTS), np.float32))
     assert found.tolist() == [0.0] * DIM
     assert SpeakerVector(found, 60).distance(SpeakerVector(found, 60)) == 1.0
@@ -183,11 +183,11 @@ def test_vectors_of_no_length_stay_so(tmp_path: Path) -> None:
 
 def test_the_korean_model_hears_speakers(folder: Path) -> None:
     model = Model(vosk_model(), dither=0.0)
-    found = [
-        transcribe(Case((name,)).samples(), model, speakers=folder).utterances[0].speaker
-        for name in ("u1", "u1", "u2")
-    ]
-    assert all(each is not None for each in found)
-    same, other = (found[0].distance(each) for each in found[1:])  # type: ignore[union-attr,arg-type]
-    assert same == pytest.approx(0, abs=1e-6)
-    assert other > 1e-3
+    found: list[SpeakerVector] = []
+    for name in ("u1", "u1", "u2"):
+        spoken = transcribe(Case((name,)).samples(), model, speakers=folder).utterances[0]
+        assert spoken.speaker is not None
+        found.append(spoken.speaker)
+    first, same, other = found
+    assert first.distance(same) == pytest.approx(0, abs=1e-6)
+    assert first.distance(other) > 1e-3
