@@ -11,6 +11,7 @@ import numpy as np
 from ...framework.base.errors import AttributeTypeError, GradientError, VariableError, format_shape
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
+from ...framework.ir.registry import lookup
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
 from .calls import no_variable, where
@@ -90,6 +91,9 @@ def add_optimization(
 ) -> None:
     """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`.
 
+    It lowers the costs of `backward_from`. Without these it lowers the one single number that the
+    net computes from its parameters and no operator reads, as if `backward_from` had named it.
+
     Several calls give groups of parameters optimizers of their own, each with its own learning
     rate, schedule, step counter and clipping:
 
@@ -120,16 +124,42 @@ def add_optimization(
         attrs: attributes of the optimizer (`beta1`, `momentum`, `weight_decay`, ...).
 
     Raises:
-        GradientError: no `backward_from` before, or a parameter without gradient.
+        GradientError: no `backward_from` before, and several costs or none to begin from; or a
+            parameter without gradient.
         VariableError: a parameter that does not exist, is named twice, or is updated by an earlier
             call already.
         AttributeTypeError: unknown optimizer, schedule or attribute; no number as the rate;
             two different loss scales.
     """
     _check_order(learning_rate, type)
-    if not builder.objective.costs:
-        raise GradientError(f"{where()}: add_optimization needs backward_from(cost) first")
-    names = None if parameters is None else _names(parameters, REST)
+    before = builder.objective
+    if not before.costs:
+        backward_from(builder, _only_cost(builder))
+    try:
+        _optimize(
+            builder,
+            OptimizerAttrs(
+                type=type,
+                learning_rate=learning_rate,
+                attrs=attrs,
+                schedule=schedule,
+                schedule_attrs={} if schedule_attrs is None else schedule_attrs,
+                clip_value=clip_value,
+                clip_norm=clip_norm,
+                parameters=None if parameters is None else _names(parameters, REST),
+                master=master,
+            ),
+            as_loss_scale(loss_scale),
+        )
+    except Exception:
+        if builder.objective is not before:
+            builder.set_objective(before)
+        raise
+
+
+def _optimize(builder: NetBuilder, wanted: OptimizerAttrs, scale: LossScale | None) -> None:
+    """Add an optimizer, and the loss scale of the net where it brings one, to the objective."""
+    names = wanted.parameters
     if not any(builder.declared(name).kind == PARAMETER for name in builder.gradients):
         if names is None or names == REST:
             raise GradientError(
@@ -137,18 +167,7 @@ def add_optimization(
                 f" {', '.join(builder.gradients)} and of no parameter; leave wrt out, or name"
                 " parameters in it"
             )
-    wanted = OptimizerAttrs(
-        type=type,
-        learning_rate=learning_rate,
-        attrs=attrs,
-        schedule=schedule,
-        schedule_attrs={} if schedule_attrs is None else schedule_attrs,
-        clip_value=clip_value,
-        clip_norm=clip_norm,
-        parameters=names,
-        master=master,
-    )
-    before, scale = builder.objective, as_loss_scale(loss_scale)
+    before = builder.objective
     if scale is not None and before.loss_scale not in (None, scale):
         raise AttributeTypeError(
             f"{where()}: a net has one loss scale; {before.loss_scale} came before {scale}"
@@ -157,6 +176,43 @@ def add_optimization(
     builder.set_objective(
         replace(before, optimizers=(*before.optimizers, wanted), loss_scale=scale)
     )
+
+
+def _only_cost(builder: NetBuilder) -> str:
+    """The one single number that depends on a parameter and that no operator reads.
+
+    Raises:
+        GradientError: there is none, or several; the message names them.
+    """
+    operators = builder.forward_net.op_list.ops
+    flows = {
+        var.name
+        for var in builder.forward_net.vars.values()
+        if var.kind == PARAMETER and not var.stop_gradient
+    }
+    for op in operators:
+        if not lookup(op.type).no_gradient and not flows.isdisjoint(op.input_names()):
+            flows.update(
+                name for name in op.output_names() if not builder.declared(name).stop_gradient
+            )
+    read = {name for op in operators for name in op.input_names()}
+    written = dict.fromkeys(name for op in operators for name in op.output_names())
+    ends = {
+        name: shape
+        for name in written
+        if name in flows and name not in read and (shape := builder.shape_of(name)) is not None
+    }
+    costs = [name for name, shape in ends.items() if all(dim == 1 for dim in shape)]
+    if len(costs) == 1:
+        return costs[0]
+    if costs:
+        why = f"{len(costs)} single numbers depend on parameters: {', '.join(costs)}"
+    else:
+        listed = ", ".join(f"{name} {format_shape(shape)}" for name, shape in ends.items())
+        why = "no single number depends on a parameter" + (
+            f"; the net ends in {listed}: take a mean or a sum of it" if ends else ""
+        )
+    raise GradientError(f"{where()}: add_optimization needs backward_from(cost) first: {why}")
 
 
 def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) -> None:

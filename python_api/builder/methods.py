@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import UnknownOperatorError
 from ...framework.ir.registry import OperatorDef, lookup
 from .calls import all_or_nothing, checked, elsewhere
@@ -51,19 +52,21 @@ class BuilderMethods:
         return sorted({*super().__dir__(), *method_types()})
 
     def layer_for(
-        self, entry: OperatorDef, positional: int, given: dict[str, Any]
+        self, entry: OperatorDef, inputs: Sequence[Any], given: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """The layer that `add_op` should call; None where there is none or parameters are given.
 
         Args:
-            positional: how many positional arguments the call has.
+            inputs: the positional arguments of the call. Numbers where the operator has its
+                parameter belong to the layer: `add_op("fc", x, 100, "sigmoid")`.
             given: its keyword arguments.
         """
         slot = _PARAMETERS.get(entry.type)
         if slot is None or slot in given:
             return None
-        if positional > list(entry.input_slots).index(slot):
-            return None
+        for value in inputs[list(entry.input_slots).index(slot) :][:1]:
+            if not all(map(is_whole, value if isinstance(value, (list, tuple)) else [value])):
+                return None
         return getattr(self, entry.type)
 
 

@@ -45,8 +45,8 @@ class BuilderMethods:
     def layer_for(
         self,
         entry: OperatorDef,
-        positional: int,
-        given: dict[str, Any],
+        inputs: Sequence[Any],
+        given: Mapping[str, Any],
     ) -> Callable[..., Any] | None:
         """The layer that `add_op` should call; None where there is none or parameters are given."""
     def sum(

@@ -374,7 +374,8 @@ class NetBuilder(BuilderMethods, Shown):
         Args:
             type: operator type; types with a layer of the same name (`fc`, `conv2d`, ...) make
                 their parameters where these are not given.
-            inputs: variables (or lists of them, for duplicable slots) in the order of the slots.
+            inputs: variables (or lists of them, for duplicable slots) in the order of the slots; a
+                layer takes what its method takes, `add_op("fc", x, 100, "sigmoid")`.
             name: of the first output; others are called `name.slot`.
             given: further inputs by slot name, and attributes. `input=` means the first slot.
 
@@ -395,7 +396,7 @@ class NetBuilder(BuilderMethods, Shown):
         entry = lookup(type, where())
         if _PROBABLE_INPUT in given and _PROBABLE_INPUT not in entry.input_slots:
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
-        layer = self.layer_for(entry, len(inputs), given)
+        layer = self.layer_for(entry, inputs, given)
         if layer is not None:
             return layer(*inputs, name=name, **given)
         return self.append(entry, inputs, given, name=name)

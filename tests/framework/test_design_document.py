@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import numpy as np
 import pytest
 
 import opscope
+from doc_blocks import blocks
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.context import OpContext, default_context
 from opscope.framework.base.errors import (
@@ -31,6 +33,7 @@ from opscope.framework.ir.op_list import OpList
 from opscope.framework.passes.optimizer import OptimizerAttrs
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plain_net import PlainNet
+from package_copy import ROOT
 
 
 def tiny(name="tiny"):
@@ -349,3 +352,97 @@ def test_the_face_exports_the_nets_and_every_error():
     assert opscope.VariableError is VariableError and opscope.PlainNet is PlainNet
     assert opscope.OptimizerAttrs is OptimizerAttrs
     assert issubclass(opscope.RecurrentNet, Net) and issubclass(opscope.RecursiveNet, Net)
+
+
+# -- its programs ----------------------------------------------------------------------------------
+
+BUILDER_PROGRAM = """\
+Variable* fc_out = builder.AddOp("fc", input=image, size=100, activation="Sigmoid");
+Variable* prediction = builder.AddOp("fc", input=fc_out, size=10, activation="Sigmoid");
+Variable* loss = builder.AddOp("cross_entropy", input=prediction, label=label);
+Variable* avg_loss = builder.AddOp("mean", loss);
+
+builder.AddOptimization(1e-4, "adam");
+"""
+PLAIN_PROGRAM = """\
+// create an empty scope located on CPU device.
+Scope scope(CPUPlace());
+
+// create and init variables described in `net_desc`.
+
+// create a network according to `net_desc`
+auto net = Net::CreateNet(net_desc);
+// Add more operators if needed.
+
+// run the network providing the `scope`.
+"""
+RECURRENT_PROGRAM = """\
+Scope default_scope;
+// some initial mutations on `default_scope` here.
+
+auto rnn_step_net = PlainNet(rnn_step_net_def);
+
+// Create rnn's states, the last scope is used to store rnn outputs.
+Scope *rnn_states = new Scope[num_states + 1];
+
+for (int i = 0; i < num_states + 1; i++) {
+  // Initialize all rnn state scopes, copy parameters and so on.
+  Copy(default_scope, rnn_states[i], rnn_related_vars);
+  // Prepare rnn's inlinks, just copy inlink variables to each state.
+  Copy(default_scope, rnn_states[i], inlink_vars);
+
+// Run the rnn.
+for (int i = 0; i < num_states; i++) {
+  // Copy current state's state variables to next state, the related variables
+  // are named like "previous_state_xxx".
+  Copy(rnn_states[i], rnn_states[i + 1], pre_state_vars)
+
+// Copy rnn's final outputs to `default_scope`.
+Copy(rnn_states[num_states], default_scope, outlink_vars);
+"""
+SPELLING = (
+    (r";$", ""),
+    (r"^Scope \*(\w+) = new Scope\[(.*)\]$", r"\1 = [Scope() for _ in range(\2)]"),
+    (r"^Scope (\w+)(\(.*\))?$", lambda found: f"{found[1]} = Scope{found[2] or '()'}"),
+    (r"^(auto|Variable\*) ", ""),
+    (r"^for \(int i = 0; i < (.*); i\+\+\) {$", r"for i in range(\1):"),
+    (r"^  ", "    "),
+    (r"// ", "# "),
+    (r"::CreateNet", ".create"),
+    (r"\b(Copy|AddOp|AddOptimization)\(", lambda found: _snake(found[1]) + "("),
+)
+"""C++ -> Python."""
+
+
+def _snake(name):
+    return re.sub(r"\B([A-Z])", r"_\1", name).lower()
+
+
+def in_python(program):
+    lines = []
+    for line in program.splitlines():
+        for pattern, replacement in SPELLING:
+            line = re.sub(pattern, replacement, line)
+        lines.append(line)
+    return lines
+
+
+def page_programs():
+    return [
+        block.text.splitlines()
+        for block in blocks(ROOT / "docs/design_by_example.md")
+        if block.language == "python"
+    ]
+
+
+def test_the_page_has_the_builders_program_with_no_line_of_its_own():
+    assert in_python(BUILDER_PROGRAM) in page_programs()
+
+
+@pytest.mark.parametrize("program", [PLAIN_PROGRAM, RECURRENT_PROGRAM])
+def test_the_page_has_a_program_with_code_where_the_document_has_a_comment(program):
+    """Every line, in order; what stands between them follows a comment."""
+    lines = in_python(program)
+    [page] = [page for page in page_programs() if lines[0] in page]
+    rest = iter(page)
+    assert all(line in rest for line in lines)

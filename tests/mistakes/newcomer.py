@@ -117,7 +117,10 @@ MISTAKES = [
         "wants a single number 'scores' has the shape [?, 3] b.mean(scores)",
     ),
     ('b.backward_from("costs")', "no variable 'costs' did you mean cost"),
-    ("b.add_optimization(0.1)", "add_optimization needs backward_from(cost) first"),
+    (
+        'b.mean(scores, name="other"); b.add_optimization(0.1)',
+        "add_optimization needs backward_from(cost) first 2 single numbers cost, other",
+    ),
     ('b.backward_from(cost); b.add_optimization("adam", .1)', 'add_optimization(0.1, "adam"), not'),
     ('b.backward_from(cost); b.add_optimization(0.1, "adm")', "'adm' is no optimizer mean adam"),
     ("b.backward_from(cost); b.add_optimization(lr=0.1)", "no attribute 'lr' learning_rate"),

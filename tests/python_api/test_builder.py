@@ -39,18 +39,51 @@ def regression(optimizer: bool = True) -> tuple[NetBuilder, Scope, dict[str, np.
 
 
 def test_the_design_documents_example() -> None:
-    """`builder.AddOp("fc", input=image, size=100, activation="Sigmoid")` and what follows it."""
+    """`AddOp(type, inputs, size, act)`, and a program without `BackwardFrom`."""
     b = NetBuilder()
     image, label = b.input("image", [-1, 8]), b.input("label", [-1, 1], "int64")
-    fc_out = b.add_op("fc", input=image, size=100, activation="Sigmoid")
+    fc_out = b.add_op("fc", [image], 100, "Sigmoid")
     prediction = b.add_op("fc", input=fc_out, size=10, activation="softmax")
     loss = b.add_op("cross_entropy", prediction, label=label)
     avg_loss = b.add_op("mean", loss)
-    b.backward_from(avg_loss)
-    b.add_optimization(1e-4, "adam")
+    b.accuracy(prediction, label)
+    b.add_optimization(1e-2, "adam")
     feed = {"image": RNG.normal(size=(4, 8)), "label": [[1], [2], [3], [4]]}
-    out = b.run(Scope(), feed=feed, fetch=[avg_loss])
-    assert np.isfinite(out[avg_loss.name])
+    scope = Scope()
+    losses = [b.run(scope, feed=feed, fetch=[avg_loss])[avg_loss.name] for _ in range(5)]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_layers_take_numbers_by_position_where_the_operator_has_its_parameter() -> None:
+    b = NetBuilder()
+    x, ids, image = b.input("x", [-1, 6]), b.input("i", [-1], "int64"), b.input("m", [-1, 3, 9, 9])
+    assert b.add_op("fc", [x, x], 4).shape == (-1, 4)
+    assert b.add_op("embedding", ids, [10, 5]).shape == (-1, 5)
+    assert b.add_op("conv2d", image, 8, 3, "relu").shape == (-1, 8, 7, 7)
+    w = b.parameter("w", [6, 2])
+    assert b.add_op("fc", x, w).shape == b.add_op("fc", x, "w").shape == (-1, 2)
+    assert len(b.net.vars["w"].shape or ()) == 2
+
+
+def test_the_cost_is_found_where_it_is_the_only_one() -> None:
+    b = NetBuilder()
+    x = b.input("x", [-1, 3])
+    out = b.fc(x, size=2, name="out")
+    b.mean(x, name="of_no_parameter")
+    with pytest.raises(errors.GradientError, match=r"ends in out \[\?, 2\]: take a mean"):
+        b.add_optimization(0.1)
+    b.mean(out, name="one")
+    with pytest.raises(errors.AttributeTypeError, match="'adaam' is no optimizer"):
+        b.add_optimization(0.1, "adaam")
+    assert not b.objective.costs, "what failed asked for nothing"
+    b.reduce_sum(out, name="two")
+    with pytest.raises(
+        errors.GradientError, match=r"backward_from\(cost\) first: 2 single.*: one, two"
+    ):
+        b.add_optimization(0.1)
+    b.backward_from("two")
+    b.add_optimization(0.1)
+    assert b.objective.costs == ("two",)
 
 
 def test_shapes_are_known_while_building() -> None:
