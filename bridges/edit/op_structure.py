@@ -11,6 +11,7 @@ from ...framework.base.errors import ShapeError, SlotError, VariableError, neare
 from ...framework.editing import operations as edits
 from ...framework.editing.patterns import matching
 from ...framework.ir.desc import FORWARD, INPUT, OUTPUT, PARAMETER, TEMPORARY, make_op
+from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import lookup
 from ...framework.passes.prune import prune
@@ -171,7 +172,10 @@ def connect(net: OpNet, edit: edits.Connect) -> str:
     if len(wanted) != len(old):
         raise SlotError(f"{edit.name!r} reads {len(old)} variables, not {len(wanted)}")
     rest = iter(wanted)
-    inputs = {slot: tuple(next(rest) for _ in names) for slot, names in op.inputs.items()}
+    inputs = {
+        slot: tuple(EMPTY if name == EMPTY else next(rest) for name in names)
+        for slot, names in op.inputs.items()
+    }
     net.net.ops[number] = op.changed(inputs=inputs)
     net.drop_unused()
     net.settle()

@@ -147,7 +147,7 @@ class _Reader:
         prefix: str,
         groups: Mapping[int, list[str]],
     ) -> None:
-        results = [name for name in op.output_names() if name != EMPTY]
+        results = op.output_names()
         named = [name for name in op.outputs.get("out", ()) if name != EMPTY]
         main = next(iter([*named, *results]), "")
         item = Item(f"{prefix}{main or f'{op.type} {index}'}", op.type, main, path=path)

@@ -15,7 +15,6 @@ from ...framework.base.errors import VariableError
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
-from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import VarDecl
 from ...framework.runtime.plain_net import PlainNet
 from .graph import Item, NetGraph
@@ -57,7 +56,7 @@ class _Times(Hook):
         if before is not None:
             self.steps[key] = before._replace(seconds=min(before.seconds, spent))
             return
-        arrays = [frame.array(name) for name in dict.fromkeys(step.writes) if name != EMPTY]
+        arrays = [frame.array(name) for name in dict.fromkeys(step.writes)]
         memory = sum(int(array.nbytes) for array in arrays if array is not None)
         results = [operator.node.output_names() for operator in step.operators]
         self.steps[key] = Measured(list(key), results, spent, memory)

@@ -185,8 +185,6 @@ def _panel(desc: OpList, role: int, title: str) -> _Panel:
     for index, op in members:
         sources: dict[str, int] = {}
         for name in dict.fromkeys(op.input_names()):
-            if name == EMPTY:
-                continue
             value = (name, version.get(name, 0))
             alone = value in shared or (role == OPTIMIZE and not value[1])
             sources[name] = variable(name, True) if alone or name not in now else now[name]

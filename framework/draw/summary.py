@@ -17,7 +17,7 @@ from ..base.shape import ArraySpec, Levels
 from ..ir.desc import BACKWARD, FORWARD, INPUT, OPTIMIZE, PARAMETER, STATE
 from ..ir.infer import infer_specs
 from ..ir.messages import as_op_list
-from ..ir.names import EMPTY, outer_name
+from ..ir.names import outer_name
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
 from ..ir.registry import lookup
@@ -182,7 +182,7 @@ def _made_for(op: OpNode) -> str:
 def _main_results(op: OpNode, declared: Mapping[str, VarDecl]) -> list[str]:
     """What an operator is there for: neither states nor what only its gradient reads."""
     entry = lookup(op.type)
-    written = [name for name in op.output_names() if name != EMPTY]
+    written = op.output_names()
     aside = {
         name
         for slot, names in op.outputs.items()

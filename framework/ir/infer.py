@@ -8,6 +8,7 @@ from typing import Any
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape
 from ..base.shape import ArraySpec, Levels, Shape, ShapeArgs
 from .desc import INPUT, PARAMETER, STATE
+from .names import EMPTY
 from .op_list import VarDecl, View
 from .operation import Operator
 
@@ -79,6 +80,8 @@ def infer_one(
         raise
     except Exception as error:  # a rule of a third party may fail in any way
         raise ShapeError(op.describe(f"its shape rule failed: {error!r}", specs)) from error
+    args.results.pop(EMPTY, None)
+    args.result_offsets.pop(EMPTY, None)
     for name, spec in args.results.items():
         var = declared.get(name)
         if var is not None and var.shape is not None and var.kind in _GIVEN:

@@ -15,9 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtypes import to_dtype
+from .names import EMPTY
 
 SlotNames = dict[str, tuple[str, ...]]
-"""The variables of each slot, by the slot's name."""
+"""The variables of each slot, by the slot's name; `@EMPTY@` where there is none."""
+
+
+def real_names(slots: SlotNames) -> list[str]:
+    """The variables in some slots, slot by slot: all names but `@EMPTY@`."""
+    return [name for names in slots.values() for name in names if name != EMPTY]
 
 
 class SourceLocation(NamedTuple):
@@ -82,12 +88,12 @@ class OpNode:
     checked: Checked | None = None
 
     def input_names(self) -> list[str]:
-        """Every variable that it reads, slot by slot."""
-        return [name for names in self.inputs.values() for name in names]
+        """Every variable that it reads, slot by slot; `@EMPTY@` is none."""
+        return real_names(self.inputs)
 
     def output_names(self) -> list[str]:
-        """Every variable that it writes, slot by slot."""
-        return [name for names in self.outputs.values() for name in names]
+        """Every variable that it writes, slot by slot; `@EMPTY@` is none."""
+        return real_names(self.outputs)
 
     def inner_nets(self) -> Iterator[tuple[str, OpList]]:
         """Attributes that are nets, by name."""

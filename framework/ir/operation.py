@@ -13,7 +13,7 @@ from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import SlotMap, caller_location, format_location, make_op
 from .messages import op_from_message
 from .names import EMPTY
-from .op_list import Checked, OpNode, SlotNames, SourceLocation
+from .op_list import Checked, OpNode, SlotNames, SourceLocation, real_names
 from .registry import REGISTERED, OperatorDef, lookup
 from .schema import REQUIRED, Slot
 
@@ -82,7 +82,7 @@ _NONE: _Listed = (None, [])
 
 
 def _listed(slots: SlotNames) -> _Listed:
-    return slots, [name for names in slots.values() for name in names if name != EMPTY]
+    return slots, real_names(slots)
 
 
 class Operator:
@@ -213,6 +213,17 @@ class Operator:
         if slots is not self.outputs:
             self._writes = slots, names = _listed(self.outputs)
         return names
+
+    def results(self) -> list[str]:
+        """The outputs that are not there for the operator's own gradient alone."""
+        slots = self.entry.output_slots
+        return [
+            name
+            for slot, names in self.outputs.items()
+            if not slots[slot].intermediate
+            for name in names
+            if name != EMPTY
+        ]
 
     def value_reads(self) -> list[str]:
         """Inputs whose values are read, not only their shapes."""

@@ -171,9 +171,8 @@ class _Builder:
             self.seen.append({name: self.version.get(name, 0) for name in op.input_names()})
             made = {}
             for name in op.output_names():
-                if name != EMPTY:
-                    made[name] = self.version[name] = self.version.get(name, 0) + 1
-                    self.writers[(name, made[name])] = index
+                made[name] = self.version[name] = self.version.get(name, 0) + 1
+                self.writers[(name, made[name])] = index
             self.made.append(made)
 
     def latest(self, name: str) -> Value:

@@ -95,8 +95,7 @@ class MergeCommon:
             if self._mergeable(op, facts):
                 earlier = first.setdefault(key, desc)
                 if earlier is not desc and self._replaceable(op, facts):
-                    made = dict(zip(desc.output_names(), earlier.output_names(), strict=True))
-                    renames.update({old: new for old, new in made.items() if old != EMPTY})
+                    renames.update(zip(desc.output_names(), earlier.output_names(), strict=True))
                     continue
             remaining.append(desc)
             for name in desc.output_names():
@@ -256,9 +255,7 @@ class _Facts:
         found = set()
         for index, desc in enumerate(self.net.ops):
             op = Operator(desc, index)
-            for slot, names in op.outputs.items():
-                if not op.entry.output_slots[slot].intermediate:
-                    found.update(name for name in names if self.base(name) not in read)
+            found.update(name for name in op.results() if self.base(name) not in read)
         return found
 
 

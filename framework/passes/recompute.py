@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..ir.desc import BACKWARD, FORWARD, OPTIMIZE, TEMPORARY
-from ..ir.names import EMPTY, again_name
+from ..ir.names import again_name
 from ..ir.op_list import OpList, OpNode
 from ..ir.operation import Operator
 
@@ -57,7 +57,7 @@ class Recompute:
             for read in made.input_names():
                 if read in chosen:
                     again(read)
-            own = {out: again_name(out) for out in made.output_names() if out != EMPTY}
+            own = {out: again_name(out) for out in made.output_names()}
             added.update(own)
             ops.append(made.renamed(renames).renamed(own).changed(role=BACKWARD))
             renames[name] = own[name]
@@ -87,7 +87,7 @@ class Recompute:
         chosen: dict[str, OpNode] = {}
         for index, node in enumerate(net.ops):
             op = Operator(node, index)
-            wanted = _results(op)
+            wanted = op.results()
             if (
                 node.role == FORWARD
                 and len(wanted) == 1
@@ -122,18 +122,6 @@ def _repeatable(node: OpNode) -> OpNode:
     reads = {"x": node.inputs["x"], "mask": node.outputs["mask"], "out_grad": node.inputs["x"]}
     writes = {"x_grad": node.outputs["out"]}
     return OpNode(f"{_DROPOUT}_grad", reads, writes, node.attrs, BACKWARD, node.device, node.source)
-
-
-def _results(op: Operator) -> list[str]:
-    """The outputs that are not there for the operator's own gradient."""
-    slots = op.entry.output_slots
-    return [
-        name
-        for slot, names in op.outputs.items()
-        if not slots[slot].intermediate
-        for name in names
-        if name != EMPTY
-    ]
 
 
 def _backward_reads(net: OpList) -> set[str]:

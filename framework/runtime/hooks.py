@@ -131,7 +131,7 @@ class Profiler(Hook):
         spent = time.perf_counter_ns() - one.start
         if opened:
             opened[-1].inner += spent
-        arrays = [frame.array(name) for name in dict.fromkeys(one.step.writes) if name != EMPTY]
+        arrays = [frame.array(name) for name in dict.fromkeys(one.step.writes)]
         memory = sum(int(array.nbytes) for array in arrays if array is not None)
         with self._lock:
             self.steps.setdefault(one.label, StepTimes(one.label)).add(spent - one.inner, memory)

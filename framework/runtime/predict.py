@@ -185,9 +185,7 @@ class Predictor:
                 count += 1
                 read.update(op.input_vars())
                 known.update(views.get(name, name) for name in op.output_vars())
-                for slot, names in op.outputs.items():
-                    if not op.entry.output_slots[slot].intermediate:
-                        made.update(dict.fromkeys(names))
+                made.update(dict.fromkeys(op.results()))
         declared = [name for name in made if self._vars[name].kind == OUTPUT]
         last = [
             name

@@ -20,7 +20,7 @@ from ...framework.ir.desc import (
     make_op,
 )
 from ...framework.ir.infer import infer_specs
-from ...framework.ir.names import EMPTY, SUM_OP, inner_name
+from ...framework.ir.names import SUM_OP, inner_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.operation import Operator, expand_op
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
@@ -136,8 +136,7 @@ def _inner_ops(op: OperatorView) -> list[OpNode]:
     for desc in inner.ops:
         if desc.role != FORWARD:
             names.refuse(f"holds the {enum_name(ROLE_NAMES, desc.role)} operator {desc.type}")
-        reads = [name for name in desc.input_names() if name != EMPTY]
-        writes = [name for name in desc.output_names() if name != EMPTY]
+        reads, writes = desc.input_names(), desc.output_names()
         for name in reads:
             names.read(name, desc)
         for name in writes:

@@ -144,18 +144,17 @@ def _gradient(
     if left.ndim == right.ndim == 2:
         return product(xp, left, right, target, alpha=alpha)
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    batch_of_target = (1,) * (len(batch) + 2 - target.ndim) + target.shape[:-2]
-    axes = tuple(axis for axis, size in enumerate(batch) if batch_of_target[axis] != size)
+    full = target[(None,) * (len(batch) + 2 - target.ndim)]
+    axes = tuple(axis for axis, size in enumerate(batch) if full.shape[axis] != size)
     if not axes:
-        return _scaled(k, stacked(xp, left, right, target), target, alpha)
+        return _scaled(k, stacked(xp, left, right, full), target, alpha)
     if target.ndim == 2 and _rows_stacked(left, right):
         # Of a matrix shared by all batches: the sum over batches is one more inner dimension.
         left, right = _flat(left.swapaxes(-1, -2)).T, _flat(right)
         return product(xp, left, right, target, alpha=alpha)
     whole = k.scratch((*batch, *target.shape[-2:]), target.dtype)
     multiply = stacked(xp, left, right, whole)
-    summed = target[(None,) * (len(batch_of_target) + 2 - target.ndim)]
-    add = partial(xp.sum, whole, axis=axes, keepdims=True, out=summed)
+    add = partial(xp.sum, whole, axis=axes, keepdims=True, out=full)
     return _scaled(k, in_order(multiply, add), target, alpha)
 
 

@@ -69,13 +69,10 @@ def append_loop(
     Raises:
         VariableError: the operator reads a variable that is not there, or writes one that is.
     """
-    for names in op.inputs.values():
-        for name in names:
-            builder.declared(name)
-    outputs = op.outputs
-    for names in outputs.values():
-        for name in names:
-            if name in builder.forward_net.vars:
-                raise VariableError(f"{title}: variable {name!r} is defined already")
+    for name in op.input_names():
+        builder.declared(name)
+    for name in op.output_names():
+        if name in builder.forward_net.vars:
+            raise VariableError(f"{title}: variable {name!r} is defined already")
     builder.append_desc(op.changed(source=source))
-    return tuple(Var(builder, name) for slot in slots for name in outputs.get(slot, ()))
+    return tuple(Var(builder, name) for slot in slots for name in op.outputs.get(slot, ()))

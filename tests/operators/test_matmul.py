@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import AttributeTypeError
 from opscope.testing import Case, OpTest
 
@@ -25,6 +26,8 @@ class TestMatmul(OpTest):
                 ((2, 1), (3,)),
                 ((3,), ()),
                 ((), (2,)),
+                ((1,), ()),
+                ((), (1,)),
             ):
                 x = rng.normal(size=(*batch_x, 4, 5))
                 y = rng.normal(size=(*batch_y, 5, 3))
@@ -96,3 +99,17 @@ class TestAffine(OpTest):
         w = np.ones((shape[1], 2))
         out = self.output(Case({"x": np.ones(shape), "w": w, "b": np.full(2, 7.0)}))["out"]
         np.testing.assert_array_equal(out, np.full((shape[0], 2), 7.0))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_batch_of_one_gives_the_gradient_of_shared_weights(rows):
+    """[1, T, K] by [K, N], in each kernel library: the last minibatch may have one row."""
+    x = np.random.default_rng(0).normal(size=(rows, 3, 4)).astype("float32")
+    builder, scope = NetBuilder(), Scope()
+    weights = builder.parameter("w", [4, 2])
+    out = builder.matmul(builder.input("x", [-1, 3, 4]), weights)
+    builder.backward_from(builder.sum(out, name="loss"))
+    builder.initialize(scope)
+    found = builder.run(scope, feed={"x": x}, fetch=["w@GRAD"])
+    wanted = np.repeat(x.sum((0, 1))[:, None], 2, 1)
+    np.testing.assert_allclose(found["w@GRAD"], wanted, rtol=1e-5)

@@ -17,6 +17,7 @@ from ....framework.base.scope import Scope
 from ....framework.base.shape import ArraySpec
 from ....framework.ir.desc import FORWARD, INPUT, OUTPUT, PARAMETER, make_var
 from ....framework.ir.infer import declared_spec, infer_specs
+from ....framework.ir.names import EMPTY
 from ....framework.ir.op_list import OpList, OpNode, VarDecl
 from ....framework.ir.operation import Operator
 from ....framework.passes.lowering import lower
@@ -167,7 +168,7 @@ def _results(net: OpList, forward: list[OpNode]) -> list[str]:
         for slot, names in op.outputs.items():
             if op.entry.output_slots[slot].intermediate or slot in _BESIDE.get(op.type, ()):
                 continue
-            found += [name for name in names if name and name not in read | persistent]
+            found += [name for name in names if name != EMPTY and name not in read | persistent]
     of_losses = [name for name in found if name in judged]
     return of_losses or [name for name in found if name not in labels]
 
@@ -262,10 +263,7 @@ def _folded(values: Values, operators: Iterable[Operator]) -> list[Operator]:
 
 def _computed(op: Operator, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What an operator makes of parameters; nothing where it cannot be run alone."""
-    slots = op.entry.output_slots
-    wanted = [
-        name for s, names in op.outputs.items() if not slots[s].intermediate for name in names
-    ]
+    wanted = op.results()
     net = OpList("constants", ops=[op.node])
     net.vars = [make_var(name, a.shape, a.dtype, PARAMETER) for name, a in arrays.items()]
     net.vars += [make_var(name, None, None) for name in op.output_vars()]

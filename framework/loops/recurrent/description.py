@@ -25,7 +25,7 @@ from ...ir.desc import (
 )
 from ...ir.equal_nets import shared_by_equal_nets
 from ...ir.infer import infer_specs
-from ...ir.names import COPY_OP, EMPTY, delayed_name
+from ...ir.names import COPY_OP, delayed_name
 from ...ir.op_list import MemoryDecl, OpList
 from ...ir.operation import Operator
 from ...passes.lowering import lower
@@ -202,7 +202,7 @@ def step_net(net: OpList) -> StepNet:
 
 def free_names(net: OpList, given: Iterable[str]) -> list[str]:
     """Variables that the operators of a net read and that are neither given nor written before."""
-    known, free = {*given, EMPTY}, dict[str, None]()
+    known, free = set(given), dict[str, None]()
     for op in net.ops:
         free.update((name, None) for name in op.input_names() if name not in known)
         known.update(op.output_names())

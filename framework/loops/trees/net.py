@@ -26,7 +26,7 @@ from __future__ import annotations
 from ....proto import net_pb2 as pb
 from ...ir.desc import RECURSIVE, make_op
 from ...ir.messages import as_op_list
-from ...ir.names import EMPTY, steps_name
+from ...ir.names import steps_name
 from ...ir.op_list import Link, OpList, OpNode, StepDecl
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
@@ -74,7 +74,7 @@ def _link_free_names(step: StepDecl) -> None:
         (step.net, [memory.previous for memory in step.memories]),
         (step.child_net, [link.inner for link in step.child_links]),
     ):
-        known = {*linked, *own, EMPTY}
+        known = {*linked, *own}
         for op in [] if net is None else net.ops:
             for name in op.input_names():
                 if name not in known:

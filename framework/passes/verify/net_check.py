@@ -27,7 +27,6 @@ from ...ir.desc import (
     TEMPORARY,
     format_location,
 )
-from ...ir.names import EMPTY
 from ...ir.op_list import OpList
 from ...ir.operation import Operator
 
@@ -143,11 +142,11 @@ class NetCheck:
 
     def reads(self, index: int) -> list[str]:
         """The variables that an operator reads, with bases in place of views."""
-        return [self.base(name) for name in self.ops[index].input_names() if name != EMPTY]
+        return [self.base(name) for name in self.ops[index].input_names()]
 
     def writes(self, index: int) -> list[str]:
         """The variables that an operator writes, with bases in place of views."""
-        return [self.base(name) for name in self.ops[index].output_names() if name != EMPTY]
+        return [self.base(name) for name in self.ops[index].output_names()]
 
     def _number_writers(self) -> None:
         self.writers: dict[str, list[int]] = {}

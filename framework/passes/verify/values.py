@@ -32,7 +32,7 @@ def definitions(net: NetCheck) -> None:
     chains: list[set[int]] = []
     searches = 0
     for index, op in enumerate(net.ops):
-        for name in dict.fromkeys(name for name in op.input_names() if name != EMPTY):
+        for name in dict.fromkeys(op.input_names()):
             root = net.base(name)
             if root in written or net.has_value(root) or name in net.given:
                 continue
@@ -146,7 +146,7 @@ def double_writes(net: NetCheck) -> None:
     first: dict[str, int] = {}
     handed_back = _handed_back(net)
     for index, op in enumerate(net.ops):
-        names = [name for name in op.output_names() if name != EMPTY]
+        names = op.output_names()
         for name in {name for name in names if names.count(name) > 1}:
             net.add("doubly-defined", f"{net.title(index)} writes {name!r} twice", index)
         reads = set(net.reads(index))
