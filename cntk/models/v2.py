@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.values import shown
+from ...framework.base.untrusted.values import count_of, shown
 from ...proto import cntk_v2_pb2 as pb
 from ..network.network import Network
 from ..network.nodes.node import Node
@@ -167,7 +167,7 @@ def _array(view: pb.NDArrayView, uid: str) -> np.ndarray:
     dtype = np.float64 if field == "double_values" else np.float32
     array = np.array(getattr(view, field).value, dtype)
     shape = _shape(view.shape.shape_dim)
-    if array.size != np.prod(shape, dtype=object):
+    if array.size != count_of(shape, dtype(0).itemsize, uid):
         raise FormatError(f"{uid}: {array.size} values for a shape of {shape}")
     return np.array(array.reshape(shape, order="F"), order="F")
 

@@ -6,7 +6,6 @@ may be a hundred times the file, and beyond that as much as the limit `unpack` a
 
 from __future__ import annotations
 
-import math
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +14,9 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 
 from ..base.errors import FormatError, OpscopeError, nearest
+from ..base.untrusted.archives import Archive
 from ..base.untrusted.limits import check_limit
-from ..base.untrusted.values import open_handle
+from ..base.untrusted.values import count_of, open_handle
 
 _ENDING = ".npy"
 _MOST_RATIO = 100
@@ -52,7 +52,8 @@ def read_arrays(path: str) -> Mapping[str, np.ndarray]:
         names = sorted(name for name in os.listdir(path) if name.endswith(_ENDING))
         found = Arrays(names, lambda name: _array(os.path.join(path, name)))
     elif _is_archive(path):
-        found = Arrays(_members(path), lambda name: _unpacked(path, name))
+        archive = Archive(path)
+        found = Arrays(_members(archive), lambda name: _unpacked(archive, name))
     else:
         _array(path)  # or an error that says what it is
         raise FormatError(f"{path}: holds one array without a name; want an .npz or a folder")
@@ -107,27 +108,19 @@ def _array(path: str) -> np.ndarray:
         return _guarded(path, _read, file, os.fstat(file.fileno()).st_size)
 
 
-def _members(path: str) -> list[str]:
+def _members(archive: Archive) -> list[str]:
     """The names of the arrays in an `.npz`, if the limit `unpack` allows all that is in it."""
-    with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        with _guarded(path, zipfile.ZipFile, file) as archive:
-            entries = archive.infolist()
-    unpacked = sum(entry.file_size for entry in entries)
-    if unpacked > _MOST_RATIO * size:
-        check_limit("unpack", unpacked, f"{path}: the arrays in its {size} bytes, unpacked")
-    names = [entry.filename for entry in entries if entry.filename.endswith(_ENDING)]
-    if len({*names}) != len(names):
-        raise FormatError(f"{path}: an array is there twice")
-    return names
+    unpacked = sum(archive.sizes.values())
+    if unpacked > _MOST_RATIO * archive.size:
+        what = f"{archive.path}: the arrays in its {archive.size} bytes, unpacked"
+        check_limit("unpack", unpacked, what)
+    return [name for name in archive.sizes if name.endswith(_ENDING)]
 
 
-def _unpacked(path: str, name: str) -> np.ndarray:
+def _unpacked(archive: Archive, name: str) -> np.ndarray:
     """An array of an `.npz`."""
-    with _opened(path) as file, _guarded(path, zipfile.ZipFile, file) as archive:
-        size = archive.getinfo(name).file_size
-        with _guarded(path, archive.open, name) as member:
-            return _guarded(f"{path}: {name}", _read, member, size)
+    with archive.open(name) as member:
+        return _guarded(f"{archive.path}: {name}", _read, member, archive.sizes[name])
 
 
 def _read(file: IO[bytes], size: int) -> np.ndarray:
@@ -138,8 +131,8 @@ def _read(file: IO[bytes], size: int) -> np.ndarray:
     shape, _, dtype = header(file)
     if dtype.hasobject:
         raise ValueError("an array of Python's objects, which are not read")
-    wanted, there = math.prod(shape) * dtype.itemsize, size - file.tell()
-    if min(shape, default=0) < 0 or wanted > there:
+    wanted = count_of(shape, dtype.itemsize, "the array") * dtype.itemsize
+    if wanted > (there := size - file.tell()):
         raise ValueError(f"{dtype} {list(shape)} takes {wanted} bytes, but {there} are there")
     file.seek(0)
     return form.read_array(file, allow_pickle=False)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import struct
 import sys
@@ -27,7 +26,7 @@ from ..base.atomic import PathLike
 from ..base.dtypes import to_dtype
 from ..base.errors import FormatError, ShapeError
 from ..base.untrusted.roots import path_of
-from ..base.untrusted.values import json_value, open_file
+from ..base.untrusted.values import count_of, json_value, open_file
 
 # NumPy dtype -> the format's name of it; read the other way round, too
 _DTYPES = {
@@ -172,7 +171,7 @@ class TensorFile:
         """
         shape, dtype = self.spec(name)
         try:
-            count = math.prod(shape) * dtype.itemsize
+            count = count_of(shape, dtype.itemsize, "it") * dtype.itemsize
             data = self._bytes(self._places[name], count).view(dtype).reshape(shape)
         except self._errors as error:
             raise FormatError(f"{self.path}: {name!r} cannot be read: {error}") from None

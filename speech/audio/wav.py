@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
 from ...nnet3.files.kaldi_io import Reader, Writer
 from ...nnet3.language.nodes import warn
@@ -87,6 +88,17 @@ class _Chunks:
         self.reader.check_left(count, "a chunk of a WAV file")
         self.reader.offset += count
 
+    def skip_chunk(self, size: int) -> None:
+        """Pass over the rest of a chunk, and over the zero that pads an odd one to an even size.
+
+        No tag begins with a zero: so chunks that are not padded are read as well, as Kaldi, which
+        knows no padding, wants them.
+        """
+        self.skip(size)
+        reader = self.reader
+        if size % 2 and reader.data[reader.offset : reader.offset + 1] == b"\0":
+            reader.offset += 1
+
 
 def _read_header(reader: Reader) -> _Header:
     chunks = _Chunks(reader)
@@ -99,13 +111,13 @@ def _read_header(reader: Reader) -> _Header:
     if (form := chunks.tag()) != b"WAVE":
         raise reader.error(f"no WAV file: WAVE was expected here, not {form!r}", start + 8)
     while chunks.tag() != b"fmt ":
-        chunks.skip(chunks.number(4))
+        chunks.skip_chunk(chunks.number(4))
     channels, rate = _read_format(reader, chunks)
     while (tag := chunks.tag()) != b"data":
         size = chunks.number(4)
         if tag == b"fact" and size != 4:
             warn(f"{reader.name}: a fact chunk of {size} bytes, not 4")
-        chunks.skip(size)
+        chunks.skip_chunk(size)
     size = chunks.number(4)
     if whole in (0, 0xFFFFFFFF) or size in _STREAMED:
         return _Header(channels, rate, chunks.swapped, None)
@@ -140,7 +152,7 @@ def _read_format(reader: Reader, chunks: _Chunks) -> tuple[int, int]:
         raise _other(reader, f"only PCM is read, but this is WAV format {kind}", start)
     if size < read:
         raise reader.error(f"a fmt chunk of {size} bytes, where {read} are wanted", start)
-    chunks.skip(size - read)
+    chunks.skip_chunk(size - read)
     if not channels or not rate:
         raise reader.error(f"{channels} channels at {rate} Hz", start)
     if bits != 16:
@@ -158,15 +170,17 @@ def _other(reader: Reader, message: str, place: int) -> OtherFormatError:
     return OtherFormatError(str(reader.error(message, place)))
 
 
-def read_wav(reader: Reader) -> Audio:
-    """A WAV file at the place of a reader, which is moved behind it.
+def read_wav(source: Reader | PathLike | bytes) -> Audio:
+    """A WAV file. Of one that is cut off, what is there is read, with a warning.
 
-    Of a file that is cut off, what is there is read, with a warning.
+    Args:
+        source: its path, its bytes, or a reader at its place, which is moved past it.
 
     Raises:
         OtherFormatError: its samples are not 16-bit PCM.
         FormatError: it is no WAV file, or has no samples.
     """
+    reader = source if isinstance(source, Reader) else Reader(source, binary=True)
     header = _read_header(reader)
     start, block = reader.offset, 2 * header.channels
     if header.bytes is not None and header.bytes <= reader.remaining() + reader.beyond:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,7 @@ def test_four_bits():
         (dict(data_type=17), "FLOAT8E4M3FN are not supported"),
         (dict(data_type=99), "type 99"),
         (dict(dims=[1] * 65), "65 dimensions"),
+        (dict(dims=[2**32 - 1] * 3 + [0], raw_data=b""), "beyond the limit of"),
     ],
 )
 def test_damaged_arrays(change, message):
@@ -98,14 +101,20 @@ def test_damaged_arrays(change, message):
     ("location", "message"),
     [
         ("/etc/passwd", "outside of the folder"),
-        ("../x", "outside of the folder"),
+        ("../x", "f: tensor 'a': external data: '.*' .*lies outside of"),
+        ("link/hosts", "external data: '.*' .which is '/etc/hosts'. lies outside of"),
         ("gone", "No such file"),
+        ("pipe", "external data: .*pipe: a pipe or a device, not a file"),
+        ("a\0b", "external data: .*holds a NUL"),
+        (".", "external data: .*a folder, not a file"),
         ("short", "bytes 0 to 8 of 'short' are wanted, which has 3"),
         ("", "without a location"),
     ],
 )
 def test_external_data_elsewhere(tmp_path, location, message):
     (tmp_path / "short").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("/etc")
+    os.mkfifo(tmp_path / "pipe")
     tensor = pb.TensorProto(name="a", dims=[2], data_type=1)
     tensor.data_location = pb.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=location)

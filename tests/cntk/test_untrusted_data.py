@@ -16,7 +16,7 @@ from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.models.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
 from opscope.cntk.models.open_model import open_model
 from opscope.cntk.models.stream import BinaryReader, BinaryWriter
-from opscope.cntk.models.v1 import format_model
+from opscope.cntk.models.v1 import format_model, parse_model
 from opscope.cntk.models.v2 import parse_v2_model
 from opscope.cntk.network.dialect import from_desc, to_desc
 from opscope.cntk.network.network import Network
@@ -241,6 +241,40 @@ def test_sparse_matrices_of_one_file_share_a_limit(monkeypatch):
     monkeypatch.setenv("OPSCOPE_LIMITS", "fill=1K")
     with pytest.raises(FormatError, match=r"byte 25: the elements of sparse .*fill=NUMBER"):
         BinaryReader(data).matrix()
+
+
+def model_of_one(operation, shape):
+    """A model of version 18 with one node, whose matrix is empty."""
+    writer = BinaryWriter()
+    for name in ("BCN", "BVersion"):
+        writer.marker(name)
+    writer.number("uint64", 18)
+    writer.marker("EVersion")
+    writer.number("uint64", 1)
+    for text in ("BNodeList", "float", operation, "W"):
+        writer.wide(text)
+    if operation == "LearnableParameter":
+        writer.number("float", 1.0)
+        writer.shape(shape)
+        writer.matrix(np.zeros((0, 0), np.float32))
+    else:
+        writer.parts.append(bytes(16))
+        writer.shape(shape)
+        writer.parts.append(bytes(8))
+    for name in ("ENodeList", "BRelation", "W"):
+        writer.wide(name)
+    writer.number("uint64", 0)
+    for name in ("ERelation", "BRootNodes", "ERootNodes", "ECN"):
+        writer.marker(name)
+    return writer.bytes()
+
+
+@pytest.mark.parametrize("operation", ["LearnableParameter", "InputValue"])
+def test_a_size_of_zero_hides_no_other(operation):
+    told = r"W: .*the shape \[4294967295, 4294967295, 4294967295, 0\]: .*beyond the limit"
+    with pytest.raises(FormatError, match=told):
+        parse_model(model_of_one(operation, (2**32 - 1,) * 3 + (0,)))
+    assert parse_model(model_of_one(operation, (3, 0))).find("W").attributes["shape"] == (3, 0)
 
 
 @pytest.mark.parametrize(

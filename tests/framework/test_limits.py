@@ -9,6 +9,7 @@ from opscope.framework.base.errors import FormatError, OpscopeError, RunError
 from opscope.framework.base.untrusted.limits import LIMITS, check_limit, limit
 from opscope.framework.base.untrusted.values import (
     check_fill,
+    count_of,
     file_path,
     json_value,
     member,
@@ -79,9 +80,23 @@ def test_files_that_never_end(monkeypatch):
 
 
 def test_fills(monkeypatch):
-    assert check_fill((3, 4), 4, "w") == 48
+    check_fill((3, 4), 4, "w")
     with pytest.raises(FormatError, match="w: .* bytes, beyond the limit"):
         check_fill((1 << 30, 1 << 30), 4, "w")
+
+
+def test_a_size_of_zero_hides_no_other():
+    assert count_of((3, 4), 4, "w") == 12 and count_of((), 4, "w") == 1
+    assert count_of((0, 1 << 20), 4, "w") == 0 and count_of((1 << 60,) * 3, 4, "w") == 1 << 180
+    for dims in ((0, 1 << 32), [1 << 62, 1 << 62, 0]):
+        with pytest.raises(FormatError, match=r"w: the shape \[.*beyond the limit"):
+            count_of(dims, 4, "w")
+        with pytest.raises(FormatError, match="w: .*beyond the limit"):
+            check_fill(dims, 4, "w")
+    with pytest.raises(FormatError, match=r"w has the shape \[2, -1\]"):
+        count_of((2, -1), 4, "w")
+    with pytest.raises(FormatError, match="w has 65 dimensions"):
+        count_of((1,) * 65, 4, "w")
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "1" * 5000, "{", "", "\ud800"])

@@ -222,8 +222,20 @@ def test_an_array_of_an_archive_that_is_not_there(tmp_path):
     with pytest.warns(UserWarning, match="Duplicate"):
         with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive:
             archive.writestr("x.npy", array.getvalue())
-    with pytest.raises(FormatError, match="x.npz: an array is there twice"):
+    with pytest.raises(FormatError, match="x.npz: a file is in it twice"):
         read_arrays(str(tmp_path / "x.npz"))
+
+
+def test_the_directory_of_an_archive_is_read_once(tmp_path, monkeypatch):
+    np.savez(tmp_path / "x.npz", **{f"a{number}": np.full(2, number) for number in range(50)})
+    read = []
+    directory = zipfile.ZipFile._RealGetContents
+    monkeypatch.setattr(
+        zipfile.ZipFile, "_RealGetContents", lambda self: (read.append(1), directory(self))
+    )
+    found = dict(read_arrays(str(tmp_path / "x.npz")))
+    assert [found[f"a{number}"][0] for number in range(50)] == list(range(50))
+    assert len(read) == 1
 
 
 def test_arrays_of_a_folder_are_read_when_they_are_asked_for(tmp_path):

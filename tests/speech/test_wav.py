@@ -11,7 +11,7 @@ import wave
 import numpy as np
 import pytest
 
-from opscope.framework.base.errors import FormatError
+from opscope.framework.base.errors import AttributeTypeError, FormatError
 from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.speech import Audio, read_audio, read_wav
@@ -88,6 +88,31 @@ def test_other_chunks_are_passed_over(caplog):
     with caplog.at_level(logging.WARNING):
         assert read(data).samples.tolist() == [[1, 2]]
     assert "a fact chunk of 2 bytes" in caplog.text and "40 bytes are announced" in caplog.text
+
+
+@pytest.mark.parametrize("padding", [b"\0", b""])
+def test_odd_chunks(padding, caplog):
+    """RIFF pads them to an even size; those who forget it, as Kaldi does, are read as well."""
+    odd = b"LIST" + struct.pack("<I", 3) + b"abc" + padding
+    plain = header(4, whole=40 + 2 * len(odd))
+    data = plain[:12] + odd + plain[12:36] + odd + plain[36:] + b"\1\0\2\0"
+    with caplog.at_level(logging.WARNING):
+        assert read(data).samples.tolist() == [[1, 2]]
+    assert not caplog.text
+    wide = data.replace(b"fmt \x10", b"fmt \x11")
+    wide = wide.replace(b"\x10\0LIST", b"\x10\0x" + padding + b"LIST")
+    assert read(wide).samples.tolist() == [[1, 2]]
+
+
+def test_sources(tmp_path):
+    data = header(4) + b"\1\0\2\0"
+    (tmp_path / "x.wav").write_bytes(data)
+    for source in (data, tmp_path / "x.wav", str(tmp_path / "x.wav"), Reader(data, binary=True)):
+        assert read_wav(source).samples.tolist() == [[1, 2]]
+    with pytest.raises(AttributeTypeError, match="path of a file: want a str or a PathLike or"):
+        read_wav(7)
+    with pytest.raises(FormatError, match="gone.wav: No such file"):
+        read_wav(tmp_path / "gone.wav")
 
 
 @pytest.mark.parametrize(

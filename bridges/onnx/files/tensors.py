@@ -5,14 +5,20 @@ Source: onnx/onnx-ml.proto (TensorProto) of the ONNX project.
 
 from __future__ import annotations
 
-import math
 import os
 
 import numpy as np
 
 from ....framework.base.dtypes import DTYPES, to_dtype
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import in_range, open_file, shown, whole_number
+from ....framework.base.untrusted.roots import in_folder_of
+from ....framework.base.untrusted.values import (
+    count_of,
+    in_range,
+    open_handle,
+    shown,
+    whole_number,
+)
 from ....proto import onnx_pb2 as pb
 
 _TYPES = pb.TensorProto.DataType
@@ -36,7 +42,7 @@ _PLAIN: dict[int, str] = {
 _NUMBERS = {np.dtype(name): number for number, name in _PLAIN.items()}
 _FOUR_BITS: dict[int, str] = {_TYPES.UINT4: "uint8", _TYPES.INT4: "int8"}
 """Two elements a byte, the first one in the lower half."""
-_MOST_DIMS = 64
+_OBJECT = np.dtype(object).itemsize
 
 
 def type_name(number: int) -> str:
@@ -92,14 +98,10 @@ def to_array(tensor: pb.TensorProto, folder: str, what: str) -> np.ndarray:
     """
     what = f"{what}: tensor {shown(tensor.name)}" if tensor.name else what
     dims = tuple(tensor.dims)
-    if len(dims) > _MOST_DIMS:
-        raise FormatError(f"{what} has {len(dims)} dimensions, at most {_MOST_DIMS} are possible")
-    if any(dim < 0 for dim in dims):
-        raise FormatError(f"{what} has the shape {list(dims)}")
-    count = math.prod(dims)
     if tensor.data_type == _TYPES.STRING:
-        return _strings(tensor, dims, count, what)
+        return _strings(tensor, dims, count_of(dims, _OBJECT, what), what)
     dtype = dtype_of(tensor.data_type, what)
+    count = count_of(dims, dtype.itemsize, what)
     packed = tensor.data_type in _FOUR_BITS
     wanted = (count + 1) // 2 if packed else count * dtype.itemsize
     if tensor.data_location == pb.TensorProto.EXTERNAL:
@@ -178,22 +180,26 @@ def _external(tensor: pb.TensorProto, folder: str, wanted: int, what: str) -> by
     offset = whole_number(told.get("offset", "0"), f"{what}: offset", 0, 1 << 62)
     length = whole_number(told.get("length", str(wanted)), f"{what}: length", 0, 1 << 62)
     in_range(length, f"{what}: length of its external data", wanted, wanted)
-    path = os.path.join(folder, location)
-    real = os.path.realpath(path)
-    if os.path.isabs(location) or os.path.relpath(real, os.path.realpath(folder)).startswith(".."):
+    if os.path.isabs(location):
         raise FormatError(f"{what}: its data lies in {shown(location)}, outside of the folder")
+    path = os.path.join(folder, location)
     try:
-        with open_file(real) as file:
+        with (
+            in_folder_of(os.path.join(folder, "model")),
+            os.fdopen(open_handle(path, regular=True), "rb") as file,
+        ):
             size = os.fstat(file.fileno()).st_size
-            if not os.path.isfile(real) or offset + length > size:
+            if offset + length > size:
                 raise FormatError(
-                    f"{what}: bytes {offset} to {offset + length} of {shown(location)} are wanted,"
-                    f" which has {size}"
+                    f"bytes {offset} to {offset + length} of {shown(location)} are wanted, which"
+                    f" has {size}"
                 )
             file.seek(offset)
             return file.read(length)
+    except FormatError as error:
+        raise type(error)(f"{what}: external data: {error}") from None
     except OSError as error:
-        raise FormatError(f"{what}: external data {shown(location)}: {error.strerror}") from None
+        raise FormatError(f"{what}: external data: {path}: {error.strerror}") from None
 
 
 def from_array(array: np.ndarray, name: str = "", *, data: bool = True) -> pb.TensorProto:

@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import count_of
+
 Dims = tuple[int, ...]
+_ITEM_BYTES = 4  # of the values of most networks
 
 
 class _Required:
@@ -81,8 +85,13 @@ class AttributeSpec:
             converted = _CONVERT[self.type](value)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"a value of type {self.type} is needed, not {value!r}") from error
-        if self.type == "dims" and any(d < 0 for d in converted):
-            raise ValueError(f"dimensions are not negative: {value!r}")
+        if self.type == "dims":
+            if any(d < 0 for d in converted):
+                raise ValueError(f"dimensions are not negative: {value!r}")
+            try:
+                count_of(converted, _ITEM_BYTES, "its values")
+            except FormatError as error:
+                raise ValueError(str(error)) from None
         if self.choices:
             for choice in self.choices:
                 if choice.lower() == converted.lower():

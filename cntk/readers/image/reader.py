@@ -18,11 +18,8 @@ from __future__ import annotations
 import base64
 import io
 import math
-import os
-import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from threading import Lock
@@ -31,8 +28,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ....framework.base.errors import FormatError, OpscopeError, ShapeError
+from ....framework.base.untrusted.archives import Archive
 from ....framework.base.untrusted.limits import check_limit
-from ....framework.base.untrusted.values import open_handle, read_file, shown, whole_number
+from ....framework.base.untrusted.values import read_file, whole_number
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
@@ -104,14 +102,14 @@ class _Files:
 
     folder: str
     embedded: bool
-    _archives: dict[str, zipfile.ZipFile] = field(default_factory=dict)
-    _open: ExitStack = field(default_factory=ExitStack)
+    _archives: dict[str, Archive] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def close(self) -> None:
         """Close the archives."""
+        for archive in self._archives.values():
+            archive.close()
         self._archives.clear()
-        self._open.close()
 
     def read(self, entry: Entry) -> bytes:
         """The bytes of an image.
@@ -140,17 +138,12 @@ class _Files:
         Raises:
             FormatError: it is not there or damaged, or too large once unpacked.
         """
-        try:
-            if path not in self._archives:
-                file = self._open.enter_context(os.fdopen(open_handle(path, regular=True), "rb"))
-                self._archives[path] = self._open.enter_context(zipfile.ZipFile(file))
-            member = self._archives[path].getinfo(name)
-            check_limit("unpack", member.file_size, f"{path}@{name}")
-            return self._archives[path].read(member)
-        except OpscopeError:
-            raise
-        except Exception as error:  # damaged archives raise anything, in the unpacker too
-            raise FormatError(f"{path}@{shown(name)}: {error}") from error
+        if path not in self._archives:
+            self._archives[path] = Archive(path)
+        archive = self._archives[path]
+        check_limit("unpack", archive.sizes.get(name, 0), f"{path}@{name}")
+        with archive.open(name) as member:
+            return member.read()
 
 
 def decode(data: bytes, place: str, *, grayscale: bool) -> np.ndarray:

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any, BinaryIO, Literal, TextIO, TypeVar, cast
 
 from ..errors import FormatError
@@ -25,6 +25,8 @@ INT64 = (-(1 << 63), (1 << 63) - 1)
 _WHOLE = re.compile(r"[+-]?0*([0-9]{1,40})", re.ASCII)
 _MARK = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 """A string of JSON, to its end or that of the text, or a bracket."""
+MAX_RANK = 64
+"""Dimensions that an array has at most: as many as NumPy's."""
 _SHOWN = 40  # characters of what a file says that a message repeats
 
 
@@ -147,17 +149,40 @@ def check_nesting(depth: int, what: str) -> None:
     check_limit("nesting", depth, what)
 
 
-def check_fill(dims: tuple[int, ...] | list[int], item_bytes: int, what: str) -> int:
-    """The bytes of an array that is described and not given, if the limit `fill` allows them.
+def count_of(dims: Sequence[int], item_bytes: int, what: str) -> int:
+    """How many elements a shape has that a file gives to data that it holds.
+
+    The data pay for the sizes, by their length, unless one size is 0: then there are none, and
+    what the other sizes promise is held to the limit `fill`.
+
+    Args:
+        dims: sizes. item_bytes: of an element. what: names the array, for messages.
 
     Raises:
-        FormatError: it does not.
+        FormatError: sizes that no array has: too many, negative ones, or beyond the limit.
+    """
+    if len(dims) > MAX_RANK:
+        raise FormatError(f"{what} has {len(dims)} dimensions; {MAX_RANK} is the most")
+    if min(dims, default=0) < 0:
+        raise FormatError(f"{what} has the shape {list(dims)}")
+    count = math.prod(dims)
+    if not count:
+        check_fill(dims, item_bytes, f"{what}: the shape {list(dims)}")
+    return count
+
+
+def check_fill(dims: Sequence[int], item_bytes: int, what: str) -> None:
+    """Refuse an array that is described and not given where the limit `fill` does not allow it.
+
+    A size of 0 counts as 1: it must not hide the others, which nobody has checked.
+
+    Raises:
+        FormatError: its bytes are beyond the limit.
     """
     count = item_bytes
     for dim in dims:
-        count *= max(dim, 0)
+        count *= max(dim, 1)
     check_limit("fill", count, what)
-    return count
 
 
 def json_value(text: str, what: str) -> Any:

@@ -9,10 +9,7 @@ import numpy as np
 from ....proto import net_pb2 as pb
 from ...base.dtypes import to_dtype, to_pb
 from ...base.errors import FormatError
-
-MAX_RANK = 64
-"""Dimensions that an array has at most: as many as NumPy's."""
-_MAX_TENSOR_BYTES = 1 << 30
+from ...base.untrusted.values import count_of
 
 
 def set_tensor(tensor: pb.Tensor, array: np.ndarray) -> None:
@@ -37,14 +34,7 @@ def decode_tensor(tensor: pb.Tensor) -> np.ndarray:
         ShapeError: it is of a dtype that nobody knows.
     """
     dtype = to_dtype(tensor.dtype)
-    if len(tensor.dims) > MAX_RANK:
-        raise FormatError(f"a tensor attribute of rank {len(tensor.dims)}; {MAX_RANK} is the most")
-    wanted = dtype.itemsize
-    for dim in tensor.dims:
-        wanted *= max(dim, 1)
-    if any(dim < 0 for dim in tensor.dims) or wanted > _MAX_TENSOR_BYTES:
-        raise FormatError(f"a tensor attribute has the dims {list(tensor.dims)}")
-    wanted = 0 if 0 in tensor.dims else wanted
+    wanted = count_of(tensor.dims, dtype.itemsize, "a tensor attribute") * dtype.itemsize
     if wanted != len(tensor.data):
         raise FormatError(
             f"a tensor attribute of dims {list(tensor.dims)} and dtype {dtype} wants {wanted} bytes"

@@ -23,7 +23,7 @@ from ...base.errors import (
     nearest,
 )
 from ...base.shape import ArraySpec
-from ...ir.attributes.tensors import MAX_RANK
+from ...base.untrusted.values import MAX_RANK
 from ...ir.desc import (
     BACKWARD,
     FORWARD,
