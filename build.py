@@ -14,6 +14,7 @@
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
     wheel     build a wheel into dist/ and try it away from the tree
+    pages     run the blocks of README and of all pages with what `pip install .` brings
 
 Needs Python 3.11 or newer and nothing else: each command makes or reuses the virtual environment
 `.venv`, installs what it needs and runs. A step that fails ends the command with its exit code.
@@ -29,7 +30,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from devtools.environment import OLDEST_NUMPY_VENV, PROTOC_VENV, VENV, Environment
@@ -209,11 +211,16 @@ def check(arguments: argparse.Namespace) -> None:
     say("all checks passed")
 
 
-def wheel(arguments: argparse.Namespace) -> None:
-    """Build a wheel into dist/, once it has worked in an environment of its own."""
+@contextmanager
+def fresh_environment(what: str) -> Iterator[tuple[Environment, Path]]:
+    """An environment that holds the package, built as a wheel, and its dependencies; and the wheel.
+
+    Args:
+        what: it is for, in a line of progress.
+    """
     environment = Environment(VENV)
     environment.create()
-    say("building the wheel")
+    say(f"building the wheel {what}")
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch, "wheel")
         environment.pip("wheel", "--no-deps", "-w", made, ROOT, what="building the wheel")
@@ -221,12 +228,26 @@ def wheel(arguments: argparse.Namespace) -> None:
         fresh = Environment(Path(scratch, "venv"))
         fresh.create()
         fresh.pip("install", built, what="installing the wheel")
-        run([fresh.python, "-I", "-c", WHEEL_CHECK], "using the wheel", cwd=scratch)
-        run([fresh.scripts / "opscope", "version"], "the wheel's command opscope", cwd=scratch)
+        yield fresh, built
+
+
+def wheel(arguments: argparse.Namespace) -> None:
+    """Build a wheel into dist/, once it has worked in an environment of its own."""
+    with fresh_environment("for dist/") as (fresh, built):
+        away = built.parent
+        run([fresh.python, "-I", "-c", WHEEL_CHECK], "using the wheel", cwd=away)
+        run([fresh.scripts / "opscope", "version"], "the wheel's command opscope", cwd=away)
         dist = ROOT / "dist"
         dist.mkdir(exist_ok=True)
         shutil.copy(built, dist)
     say(f"made {Path('dist', built.name)}")
+
+
+def pages(arguments: argparse.Namespace) -> None:
+    """Run the blocks of README and of all pages with what `pip install .` brings, and no more."""
+    with fresh_environment("that the pages run with") as (fresh, built):
+        script = ROOT / "tests" / "doc_pages.py"
+        run([fresh.python, script], "the pages", cwd=built.parent, env=with_defaults(TEST_ENV))
 
 
 def docs(arguments: argparse.Namespace) -> None:
@@ -259,6 +280,7 @@ COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
     bench: True,
     campaign: True,
     wheel: False,
+    pages: False,
 }
 
 

@@ -13,6 +13,10 @@ The language of a block says what is done with it:
 A sentence in front of a block says where it goes: "This is the whole of `PATH`:" makes a file,
 "These lines go before `TEXT` in `PATH`:" edits one.
 
+A block runs with the dependencies of `pip install .`, unless the paragraph in front of it says that
+it "wants `pip install PACKAGE`", or one before says that "all that follows" does; PACKAGE may be an
+extra, `'opscope[plot]'`. Where a package is not installed, the block is left out.
+
 `python doc_blocks.py PAGE` runs a page in the current folder; it ends with 1 and a message that
 begins with page and line if a block does not do what the page says.
 """
@@ -20,6 +24,7 @@ begins with page and line if a block does not do what the page says.
 from __future__ import annotations
 
 import glob
+import importlib.metadata
 import json
 import os
 import re
@@ -39,6 +44,8 @@ _BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
 )
+_WANTED = re.compile(r"\bwants? `pip install '?(?P<wanted>[^'`]+)'?`")
+_FROM_HERE = re.compile(r"\b[Aa]ll that follows ")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 INSTEAD = {"build.py stubs": ("-m", "opscope.python_api.to_python.stubs")}
@@ -57,6 +64,7 @@ class Block:
         line: the line of the page before the first of the block.
         path: the file that it is, or goes into; "" for others.
         before: where it goes in that file; "" for a new file.
+        wanted: what `pip install` must have brought besides opscope.
     """
 
     line: int
@@ -64,21 +72,43 @@ class Block:
     text: str
     path: str = ""
     before: str = ""
+    wanted: tuple[str, ...] = ()
+
+    def can_run(self) -> bool:
+        """Whether all that it wants is installed."""
+        return all(map(_is_installed, self.wanted))
+
+
+def _is_installed(wanted: str) -> bool:
+    """Whether a package is, or all that one of our extras names."""
+    extra = re.fullmatch(r"opscope\[(.*)\]", wanted)
+    if extra is None:
+        return any(importlib.metadata.distributions(name=wanted))
+    with open(Path(__file__).parents[1] / "pyproject.toml", "rb") as file:
+        listed = tomllib.load(file)["project"]["optional-dependencies"][extra[1]]
+    return all(_is_installed(re.split("[^A-Za-z0-9_.-]", one)[0]) for one in listed)
 
 
 def blocks(page: Path) -> list[Block]:
     """All blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
-    return [
-        Block(
-            text.count("\n", 0, match.start("language")) + 1,
-            match["language"].strip(),
-            re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE),
-            match["new"] or match["edited"] or "",
-            match["before"] or "",
+    found, end, on_all = [], 0, ()
+    for match in _BLOCK.finditer(text):
+        prose, end = text[end : match.start("indent")].rstrip(), match.end()
+        wanted = tuple(_WANTED.findall(prose.rpartition("\n\n")[2]))
+        if _FROM_HERE.search(prose):
+            on_all = tuple(_WANTED.findall(prose))
+        found.append(
+            Block(
+                text.count("\n", 0, match.start("language")) + 1,
+                match["language"].strip(),
+                re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE),
+                match["new"] or match["edited"] or "",
+                match["before"] or "",
+                tuple(dict.fromkeys((*on_all, *wanted))),
+            )
         )
-        for match in _BLOCK.finditer(text)
-    ]
+    return found
 
 
 def agrees(shown: str, printed: str) -> bool:
@@ -154,8 +184,9 @@ class Page:
         printed: str | None = None
         left = False
         for block in blocks(self.path):
-            left = leave in block.text if block.language else left
-            if leave and left:
+            if block.language:
+                left = bool(leave and leave in block.text) or not block.can_run()
+            if left:
                 continue
             if block.language == "" and not block.path:
                 if printed is None:

@@ -2,82 +2,30 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
-import shutil
 import subprocess
+import symtable
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import doc_blocks
 from doc_blocks import INSTEAD, Block, Page, PageError, agrees, blocks, commands
-from kaldi_data import FOLDER as KALDI
+from doc_pages import GIVEN, IN_A_COPY, PAGES, run_page
 from package_copy import ROOT, copy_package
-
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TRAINED = "trained/"
-
-
-def examples(folder: Path) -> None:
-    """README and some pages run in a clone of the repository."""
-    shutil.copytree(ROOT / "examples", folder / "examples")
-
-
-def trained(folder: Path) -> None:
-    """The model that Kaldi has trained, where the reference results are."""
-    if (KALDI / "trained").exists():
-        shutil.copytree(KALDI / "trained", folder / "trained")
-
-
-GIVEN: dict[str, Callable[[Path], None]] = {
-    "README.md": examples,
-    "docs/nnet3.md": trained,
-}
-"""What a page finds in its folder; all else it makes itself."""
-
-NEEDS = {"docs/to_torch.md": "torch", "docs/from_torch.md": "torch"}
-"""Packages that a page runs and that no extra of ours installs; without them it is skipped."""
-
-IN_A_COPY = {
-    "docs/adding_a_component.md": 2,
-    "docs/adding_a_node_kind.md": 3,
-    "docs/adding_a_program.md": 3,
-    "docs/adding_a_reader.md": 3,
-    "docs/adding_an_optimisation_pass.md": 3,
-    "docs/adding_an_optimizer.md": 2,
-}
-"""Pages that add to the package, and how many files of it they make or edit, tests included."""
-
-
-def run_page(page: Path, folder: Path, home: Path, *leave: str) -> None:
-    """Run a page in a folder, in a process of its own that imports `opscope` from `home`."""
-    path = os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-P", ROOT / "tests/doc_blocks.py", page, *leave],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": path, "MPLBACKEND": "Agg"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page(page: Path, tmp_path: Path) -> None:
     name = page.relative_to(ROOT).as_posix()
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed")
     if name in IN_A_COPY:
         files = {block.path for block in blocks(page) if block.path}
         assert len(files) == IN_A_COPY[name]
         assert sum(path.startswith("tests/") for path in files) == 1
-        run_page(page, copy_package(tmp_path), tmp_path)
-        return
-    GIVEN.get(name, lambda folder: None)(tmp_path)
-    absent = TRAINED in page.read_text() and not (tmp_path / TRAINED).exists()
-    run_page(page, tmp_path, ROOT.parent, *([TRAINED] if absent else []))
+    run_page(page, tmp_path, ROOT.parent)
 
 
 def test_the_plugin_is_that_of_the_page() -> None:
@@ -122,9 +70,30 @@ def test_no_block_is_passed_over() -> None:
         assert not re.findall(r"^\n {4,}[^\s*\-]", prose, re.MULTILINE), page
 
 
+def globals_of(table: symtable.SymbolTable) -> set[str]:
+    """Names that code looks up and does not define, those of its functions included."""
+    known = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    used = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
+    inner = {name for child in table.get_children() for name in _free(child)}
+    return (used | inner) - known - set(dir(builtins))
+
+
+def _free(table: symtable.SymbolTable) -> set[str]:
+    own = {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+    return own.union(*map(_free, table.get_children()))
+
+
+def test_each_block_of_the_readme_imports_and_makes_what_it_uses() -> None:
+    """Somebody copies one block, not all those before it."""
+    for block in blocks(ROOT / "README.md"):
+        if block.language == "python":
+            missing = globals_of(symtable.symtable(block.text, "README.md", "exec"))
+            assert not missing, f"README.md:{block.line}: {sorted(missing)}"
+
+
 def test_what_stands_in_a_table_is_a_page() -> None:
     names = {page.relative_to(ROOT).as_posix() for page in PAGES}
-    assert {*GIVEN, *NEEDS, *IN_A_COPY} <= names
+    assert {*GIVEN, *IN_A_COPY} <= names
 
 
 # -- the runner itself -----------------------------------------------------------------------------
@@ -206,6 +175,34 @@ def test_files(tmp_path: Path) -> None:
     assert (tmp_path / "a/b.txt").read_text() == "one\ntwo\nthree\n"
     with pytest.raises(PageError, match="is there already"):
         page.run()
+
+
+def test_a_block_that_wants_what_is_not_installed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = {"numpy"}
+    monkeypatch.setattr(
+        doc_blocks.importlib.metadata, "distributions", lambda name: [name] * (name in installed)
+    )
+    (tmp_path / "page.md").write_text(
+        "It wants `pip install 'opscope[plot]'`:\n\n"
+        "```python\nint('plot')\n```\n\n```\nshown\n```\n\n"
+        "More.\n\n```python\nprint(1)\n```\n\n```\n1\n```\n\n"
+        "All that follows wants `pip install torch`. More.\n\nMore.\n\n```python\n2 / 0\n```\n"
+    )
+    found = blocks(tmp_path / "page.md")
+    assert [block.wanted for block in found if block.language] == [
+        ("opscope[plot]",),
+        (),
+        ("torch",),
+    ]
+    Page(tmp_path / "page.md").run()
+    installed.add("torch")
+    with pytest.raises(ZeroDivisionError):
+        Page(tmp_path / "page.md").run()
+    installed.add("matplotlib")
+    with pytest.raises(ValueError, match="plot"):
+        Page(tmp_path / "page.md").run()
 
 
 def test_what_stands_for_anything() -> None:
