@@ -21,12 +21,14 @@ import tqdm
 pytest.importorskip("resource")
 
 from campaign import child, limits, switches
-from campaign.__main__ import CORPUS, TARGETS, adopt, outcome_of, read_all, target_of
+from campaign.__main__ import CORPUS, GENERATORS, TARGETS, adopt, outcome_of, read_all, target_of
 from campaign.faults import fail, kill_work, run
+from campaign.inputs import Depth, Generator, Target, WrongError, input_of
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
-from campaign.limits import Target, Until, campaign, finds
+from campaign.limits import Until, campaign, finds
 from campaign.programs import PROGRAMS, Program, kill_program
 from campaign.progress import Progress, table
+from campaign.shrinking import shrunk
 from campaign.switched import KINDS, Kind, Run
 from campaign.switches import compare
 from campaign.threads import repeats, sharing
@@ -35,21 +37,29 @@ from campaign.works import WORKS, Work, files
 from mpi_runs import mpiexec
 
 DAMAGED = 40
+MADE = 25
 FAULTS = {"save": 30, "archive and script": 30, "checkpoint": 20, "nnet3-copy": 12}
 FAULTS |= {"cntk write": 10, "kernel cache": 8}
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_reader(name: str, tmp_path: Path) -> None:
-    refused, found = finds(TARGETS[name], DAMAGED, tmp_path)
-    assert not found, {what: data[:2000] for what, data in found.items()}
-    assert refused
+    found = finds(TARGETS[name], DAMAGED, tmp_path, seed=2)
+    assert not found.finds, {what: data[:2000] for what, data in found.finds.items()}
+    assert found.refused
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_generator(name: str, tmp_path: Path) -> None:
+    found = finds(GENERATORS[name], MADE, tmp_path)
+    assert not found.finds, {what: data[:2000] for what, data in found.finds.items()}
+    assert found.ran > MADE // 3
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*")), ids=lambda path: path.name)
 def test_what_campaigns_found(path: Path, tmp_path: Path) -> None:
     outcome = outcome_of(target_of(path), path.read_bytes(), tmp_path)
-    assert outcome in ("read", "refused"), path
+    assert isinstance(outcome, Depth), path
 
 
 def _finds(path: Path) -> None:
@@ -81,6 +91,40 @@ def test_finds_are_counted_and_kept(tmp_path: Path) -> None:
     assert found.finds["crash: SIGSEGV"] == b"k"
     assert any(what.startswith("foreign: ValueError") for what in found.finds)
     assert f"| faulty | {found.inputs:,} |" in table([found])
+
+
+def _make(rng: random.Random) -> str:
+    return f"{rng.randrange(1000)}\nmore {rng.randrange(1000)}\n"
+
+
+def _halves(text: str) -> Depth:
+    if "7" in text:
+        raise WrongError("a seven", text)
+    return Depth.RAN if "1" in text else Depth.READ
+
+
+HALVES = Generator("halves", _make, _halves)
+
+
+def test_depths_of_a_generator_are_counted(tmp_path: Path) -> None:
+    found = campaign(HALVES, Until(inputs=200), 1, tmp_path)
+    texts = [input_of(HALVES, 1, index, ()).decode() for index in range(found.inputs)]
+    wrong = [text for text in texts if "7" in text]
+    assert found.counts["wrong"] == len(wrong)
+    assert found.accepted == found.inputs - len(wrong)
+    assert found.ran == sum("1" in text and "7" not in text for text in texts)
+    assert found.finds["wrong: a seven"].decode() in wrong
+    assert f"| {found.inputs:,} |" in (told := table([found]))
+    assert f"| 0 | {found.accepted:,} | {found.ran:,} | 0 | {len(wrong):,} |" in told
+    assert shrunk(b"12\nmore 57 here\n", lambda data: b"7" in data) == b" 57"
+
+
+def test_generators_share_a_total(tmp_path: Path) -> None:
+    few = Generator("few", _make, lambda _: Depth.RAN, share=0.25)
+    many = Generator("many", _make, lambda _: Depth.RAN, share=0.75)
+    found = read_all([few, many], Until(total=400), 1, Progress(tmp_path), 2)
+    assert [each.inputs for each in found] == [100, 300]
+    assert [each.ran for each in found] == [100, 300]
 
 
 def test_a_reader_that_sleeps_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

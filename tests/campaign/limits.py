@@ -1,19 +1,20 @@
-"""Runs a reader on damaged files in a process of its own, under limits of time and memory."""
+"""Runs a reader or a generator in a process of its own, under limits of time and memory."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
 import logging
+import math
 import multiprocessing
 import os
-import random
 import resource
 import signal
 import threading
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +23,11 @@ from typing import Any
 from opscope.framework.base.errors import OpscopeError
 
 from .child import sample
-from .readers.mutate import Mutation, damaged
+from .inputs import Depth, Generator, Target, WrongError, input_of
 
 SECONDS = 2.0
 MEMORY = 1 << 30
-KINDS = ("foreign", "slow", "memory", "crash")
+KINDS = ("foreign", "wrong", "slow", "memory", "crash")
 _LINE = 2000  # characters of a line of an error, at most
 _TURN = 0.5  # seconds that are waited for a process at once
 _HANGS = 60.0  # seconds of sleep after which a process that does not come back is ended
@@ -34,51 +35,38 @@ _BUSY = 60.0  # seconds of processor time, likewise
 _STARVED = 3600.0  # seconds after which one that may not run is ended, which is no find
 _LOOK = 5 * SECONDS  # seconds between two looks of a process at itself
 _IDLE = 0.02  # seconds of processor time between them, below which it sleeps
+_ROUND = 20_000  # inputs of a process; then comes a fresh one, so that nothing piles up
 # A process must not be forked while another thread holds a lock of the package, or has both ends of
 # a pipe.
 _FORKING = threading.Lock()
 
 
-@dataclass(frozen=True)
-class Target:
-    """A reader of the campaign.
-
-    Attributes:
-        name: of the reader. suffix: of its files.
-        seeds: makes whole files of the kind, in a folder.
-        read: takes the path of a file and reads it as a user would.
-        kinds: how files are damaged.
-    """
-
-    name: str
-    suffix: str
-    seeds: Callable[[Path], Sequence[bytes]]
-    read: Callable[[Path], object]
-    kinds: Sequence[Mutation]
-
-    def last(self, folder: Path) -> Path:
-        """The file in a folder that is damaged and read, again and again."""
-        return folder / f"{self.name}-last{self.suffix}"
-
-
 @dataclass
 class Found:
-    """What came of the damaged files of one reader.
+    """What came of the inputs of one reader or generator.
 
     Attributes:
         inputs: how many there were. refused: of them, with the package's own error.
-        seconds: that they took. rounds: processes that read them, each with a seed of its own.
+        ran: of those of a generator, to their values.
+        seconds: that they took. rounds: processes that read them, each with indexes of its own.
         finds: what went wrong -> the smallest file that showed it.
-        counts: of foreign exceptions, of slow files, of files that took much memory, of crashes.
+        counts: of foreign exceptions, of wrong values, of slow files, of files that took much
+            memory, of crashes.
     """
 
     name: str
     inputs: int = 0
     refused: int = 0
+    ran: int = 0
     seconds: float = 0.0
     rounds: int = 0
     finds: dict[str, bytes] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+
+    @property
+    def accepted(self) -> int:
+        """Inputs that were neither refused nor a find."""
+        return self.inputs - self.refused - sum(self.counts.values())
 
     def note(self, kind: str, what: str, data: bytes) -> None:
         """Count a find, and keep the smallest file that shows it."""
@@ -91,6 +79,7 @@ class Found:
         """Count what another run found as well."""
         self.inputs += other.inputs
         self.refused += other.refused
+        self.ran += other.ran
         self.seconds += other.seconds
         self.rounds += other.rounds
         for kind, count in other.counts.items():
@@ -105,12 +94,19 @@ class Until:
     """When a reader has had enough: of inputs and of seconds.
 
     Attributes:
+        total: inputs of all generators together.
         stopped: ends it earlier, at the next thing that the process tells.
     """
 
     inputs: int = 0
     seconds: float = 0.0
+    total: int = 0
     stopped: threading.Event = field(default_factory=threading.Event)
+
+    def inputs_of(self, target: Target | Generator, shares: float) -> int:
+        """How many inputs one of them gets, where the shares of all have a sum."""
+        part = target.share / shares if isinstance(target, Generator) else 0.0
+        return max(self.inputs, math.ceil(self.total * part))
 
 
 class _TooLongError(BaseException):
@@ -118,17 +114,17 @@ class _TooLongError(BaseException):
 
 
 def campaign(
-    target: Target,
+    target: Target | Generator,
     until: Until,
     seed: int,
     folder: Path,
     found: Found | None = None,
     tell: Callable[[Found], object] = lambda _: None,
 ) -> Found:
-    """Read damaged files until there were enough.
+    """Give a reader or generator inputs until there were enough.
 
     Args:
-        target: the reader. seed: of what is damaged.
+        target: the reader or generator. seed: of what is damaged or made.
         folder: for files; a process that dies leaves its last one there.
         found: what earlier runs with this seed found; what they read is not read again.
         tell: takes what is found so far, about twice a second.
@@ -145,13 +141,14 @@ def campaign(
             break
         found.rounds += 1
         last.unlink(missing_ok=True)
-        name = f"{seed}/{target.name}/{found.rounds}"
-        here, work = _started(target, seeds, left, time.monotonic() + seconds, name, last)
+        end = time.monotonic() + seconds
+        here, work = _started(target, seeds, left, end, seed, found.rounds - 1, last)
         watch = _Watch(work.pid)
         for told in _told_by(here, work, watch, until.stopped):
             found.inputs += told[0]
             found.refused += told[1]
-            for kind, what, data in told[2]:
+            found.ran += told[2]
+            for kind, what, data in told[3]:
                 found.note(kind, what, data)
             found.seconds = before + time.monotonic() - begin
             tell(found)
@@ -221,84 +218,88 @@ def _told_by(here: Any, work: Any, watch: _Watch, stopped: threading.Event) -> I
 
 
 def _work(
-    target: Target,
+    target: Target | Generator,
     seeds: Sequence[bytes],
     most: int,
     end: float,
-    seed: str,
+    seed: int,
+    round_: int,
     last: Path,
     there: Any,
 ) -> None:
     _quiet()
-    rng = random.Random(seed)
-    told_at, counts, finds, done = time.monotonic(), [0, 0], [], 0
-    while done < 20_000:  # then a fresh process, so that nothing piles up
-        data = damaged(rng.choice(seeds), rng, seeds, target.kinds)
+    told_at, counts, finds, done = time.monotonic(), Counter(), [], 0
+    while done < _ROUND:
+        data = input_of(target, seed, round_ * _ROUND + done, seeds)
         last.write_bytes(data)
         outcome = examine(target.read, last)
         done += 1
-        counts[0] += 1
-        counts[1] += outcome == "refused"
+        counts[outcome] += 1
         if isinstance(outcome, tuple):
             finds.append((*outcome, data))
         now = time.monotonic()
         enough = done >= most and now > end
         if now - told_at > 0.5 or finds or enough:
-            there.send((*counts, finds))
-            told_at, counts, finds = now, [0, 0], []
+            there.send((counts.total(), counts[Depth.REFUSED], counts[Depth.RAN], finds))
+            told_at, counts, finds = now, Counter(), []
         if enough:
             break
-    there.send((*counts, finds))
+    there.send((counts.total(), counts[Depth.REFUSED], counts[Depth.RAN], finds))
     there.close()
     os._exit(0)
 
 
-def finds(target: Target, count: int, folder: Path) -> tuple[int, dict[str, bytes]]:
-    """Read whole files and so many damaged ones in this process.
-
-    Returns:
-        How many were refused, and what went wrong with a file that shows it.
-    """
+def finds(target: Target | Generator, count: int, folder: Path, seed: int = 0) -> Found:
+    """Read whole files, and so many inputs, in this process."""
     seeds, found = list(target.seeds(folder)), Found(target.name)
     path = target.last(folder)
-    for seed in seeds:
-        path.write_bytes(seed)
+    for whole in seeds:
+        path.write_bytes(whole)
         target.read(path)
-    rng = random.Random(target.name)
-    for _ in range(count):
-        data = damaged(rng.choice(seeds), rng, seeds, target.kinds)
+    for index in range(count):
+        data = input_of(target, seed, index, seeds)
         path.write_bytes(data)
         outcome = examine(target.read, path)
-        found.refused += outcome == "refused"
+        found.inputs += 1
+        found.refused += outcome == Depth.REFUSED
+        found.ran += outcome == Depth.RAN
         if isinstance(outcome, tuple):
             found.note(*outcome, data)
-    return found.refused, found.finds
+    return found
 
 
-def examine(read: Callable[[Path], object], path: Path) -> str | tuple[str, str]:
-    """`read`, `refused`, or the kind of a find and where it was."""
+Outcome = Depth | tuple[str, str]
+"""How far an input came; or the kind of a find, and where it was."""
+
+
+def examine(read: Callable[[Path], object], path: Path) -> Outcome:
+    """What comes of an input, under the limits."""
     outcome, seconds = _examined(read, path)
     if isinstance(outcome, tuple) and outcome[0] == "slow" and seconds < SECONDS:
         outcome, seconds = _examined(read, path)  # the machine did something else, or it hangs
-    if seconds > SECONDS and isinstance(outcome, str):
+    if seconds > SECONDS and isinstance(outcome, Depth):
         # Once may be the collector's time for what tests before left; a slow reader is slow again.
         outcome, again = _examined(read, path)
-        if again > SECONDS and isinstance(outcome, str):
+        if again > SECONDS and isinstance(outcome, Depth):
             return "slow", f"more than {SECONDS:g} s, came to an end"
     return outcome
 
 
-def _examined(read: Callable[[Path], object], path: Path) -> tuple[str | tuple[str, str], float]:
+def _examined(read: Callable[[Path], object], path: Path) -> tuple[Outcome, float]:
     """What came of reading a file, and the CPU seconds it took."""
     begin = time.process_time()
-    outcome: str | tuple[str, str] = "read"
+    outcome: Outcome = Depth.READ
     try:
         with held_to_limits():
-            read(path)
+            value = read(path)
+        if isinstance(value, Depth):
+            outcome = value
     except OpscopeError as error:
-        outcome = "refused"
+        outcome = Depth.REFUSED
         if max(map(len, str(error).splitlines()), default=0) > _LINE:
             outcome = "foreign", f"a line of over {_LINE} characters at {_place(error)}"
+    except WrongError as error:
+        outcome = "wrong", error.what
     except _TooLongError as error:
         outcome = "slow", _place(error)
     except MemoryError as error:

@@ -12,11 +12,13 @@ from typing import Any
 
 from opscope.framework.base.atomic import write_atomically
 
-from .limits import KINDS, Found, Target
+from .inputs import Generator, Target
+from .limits import KINDS, Found
 
-HEAD = ("reader", "inputs", "a second", "refused", "foreign", "over 2 s", "over 1 GiB", "crashes")
+HEAD = ("reader or generator", "inputs", "a second", "refused", "accepted", "ran")
+HEAD += ("foreign", "wrong", "over 2 s", "over 1 GiB", "crashes")
 _SAVED = 2.0  # seconds between two states of the file
-_COUNTS = ("inputs", "refused", "seconds", "rounds")
+_COUNTS = ("inputs", "refused", "ran", "seconds", "rounds")
 
 
 class Progress:
@@ -42,8 +44,8 @@ class Progress:
         found = Found(reader)
         if kept is not None:
             for name in _COUNTS:
-                setattr(found, name, kept[name])
-            found.counts.update({kind: kept["counts"][kind] for kind in KINDS})
+                setattr(found, name, kept.get(name, 0))  # a state of earlier code lacks some
+            found.counts.update({kind: kept["counts"].get(kind, 0) for kind in KINDS})
             for what, name in kept["finds"].items():
                 path = self._folder / folder_of(reader) / name
                 found.finds[what] = path.read_bytes() if path.exists() else b""
@@ -62,7 +64,9 @@ class Progress:
         for reader in readers:
             self._seeds.get(str(seed), {}).pop(reader, None)
 
-    def take(self, seed: int, target: Target, found: Found, *, now: bool = False) -> None:
+    def take(
+        self, seed: int, target: Target | Generator, found: Found, *, now: bool = False
+    ) -> None:
         """Keep what was found; it is written every two seconds, and `now` where that is asked."""
         with self._lock:
             finds = {what: self._keep(target, data) for what, data in found.finds.items()}
@@ -75,7 +79,7 @@ class Progress:
                 write_atomically(self._path, text.encode())
                 self._saved = time.monotonic()
 
-    def _keep(self, target: Target, data: bytes) -> str:
+    def _keep(self, target: Target | Generator, data: bytes) -> str:
         folder = self._folder / folder_of(target.name)
         name = f"{folder.name}-{hashlib.sha256(data).hexdigest()[:12]}{target.suffix}"
         if not (folder / name).exists():
@@ -107,5 +111,6 @@ def table(results: Iterable[Found]) -> str:
 
 def _row(found: Found) -> str:
     rate = found.inputs / found.seconds if found.seconds else 0.0
-    counts = (f"{n:,}" for n in (found.inputs, round(rate), found.refused, *found.counts.values()))
+    depths = (found.inputs, round(rate), found.refused, found.accepted, found.ran)
+    counts = (f"{n:,}" for n in (*depths, *found.counts.values()))
     return f"| {' | '.join([found.name, *counts])} |"

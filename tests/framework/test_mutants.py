@@ -24,8 +24,8 @@ LEVEL = VarDesc(sequence_levels=1)
 
 
 def test_mutants(tmp_path: Path) -> None:
-    refused, found = finds(TARGETS["operators"], 600, tmp_path)
-    assert refused and not found, list(found)
+    found = finds(TARGETS["operators"], 600, tmp_path)
+    assert found.refused and not found.finds, list(found.finds)
 
 
 def damaged(change: Callable[[Any], object]) -> OpList:

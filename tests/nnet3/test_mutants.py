@@ -21,8 +21,8 @@ def network():
     ("name", "count"), [("network", 1000), ("network arrays", 300), ("computation", 300)]
 )
 def test_mutants(name, count, tmp_path):
-    refused, found = finds(TARGETS[name], count, tmp_path)
-    assert refused and not found, list(found)
+    found = finds(TARGETS[name], count, tmp_path)
+    assert found.refused and not found.finds, list(found.finds)
 
 
 def changed(network, change):

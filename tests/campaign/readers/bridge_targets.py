@@ -26,7 +26,7 @@ from opscope.python_api.formats.forms import FORMS
 from opscope.python_api.formats.sources import source_of
 from opscope.python_api.formats.table import forms_from
 
-from ..limits import Target
+from ..inputs import Target
 from .cntk_model_targets import BINARY
 from .language_seeds import BRAINSCRIPT_SEEDS, CONFIG_SEEDS, MEL_SEEDS, NDL_SEEDS
 from .mutate import BYTES, TEXT, word

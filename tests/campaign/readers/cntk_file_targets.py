@@ -21,7 +21,7 @@ from opscope.cntk.readers.binary.format import write_binary
 from opscope.cntk.readers.catalogue import create_reader, source_opening
 from opscope.cntk.readers.htk.mlf import read_states, read_targets
 
-from ..limits import Target
+from ..inputs import Target
 from .cntk_model_targets import BINARY
 from .mutate import BYTES, TEXT
 

@@ -26,7 +26,7 @@ from opscope.proto.cntk_v2_pb2 import Dictionary
 from opscope.proto.net_pb2 import NetDesc
 from v2_models import recurrent
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT, Mutation, message
 
 

@@ -22,7 +22,7 @@ from opscope.cntk.programs.check import check_file
 from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError
 
-from ..limits import Target
+from ..inputs import Target
 from .language_seeds import (
     BRAINSCRIPT_SEEDS,
     CONFIG_SEEDS,

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from opscope.framework.base.errors import OpscopeError
 from speech_decoding import write_decoding
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT
 from .program_targets import WORDS, one_a_line, prepare, run_line, run_words, workplace
 

@@ -25,7 +25,7 @@ from opscope.python_api.cli.main import main
 from opscope.python_api.recipe.nnet3 import CHECKPOINT, Nnet3Recipe
 from opscope.python_api.recipe.nnet3_options import RecipeOptions
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT, word
 from .nets import arrays
 from .nnet3_targets import example

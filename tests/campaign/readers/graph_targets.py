@@ -25,7 +25,7 @@ from speech_graphs import (
     vector_bytes,
 )
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT
 
 _WORDS = 6

@@ -17,7 +17,7 @@ from opscope.nnet3.lattices.phone_graphs import Tolerances, alignment_graph, lat
 from opscope.nnet3.lattices.transition_ids import TransitionIds
 from opscope.nnet3.tables.tables import TableWriter, read_table
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT
 
 _TREE = b"""ContextDependency 2 1 ToPdf TE 1 4 ( NULL

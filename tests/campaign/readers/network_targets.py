@@ -32,7 +32,7 @@ from opscope.nnet3.optimize.checker import check_computation
 from opscope.nnet3.run.computer import NnetComputer
 from opscope.proto.net_pb2 import NetDesc
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT, Mutation, message
 from .nets import arrays, net
 

@@ -29,7 +29,7 @@ from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.xconfig import xconfig_to_configs
 from opscope.proto.net_pb2 import NetDesc
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT, message
 
 RECURRENT = """input-node name=input dim=4

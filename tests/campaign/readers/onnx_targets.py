@@ -12,7 +12,7 @@ from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing.model import from_onnx
 from opscope.proto import onnx_pb2 as pb
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, flip, message
 
 

@@ -17,7 +17,7 @@ from opscope.framework.files.tensor_file import TensorFile
 from opscope.framework.passes.verify.verifier import verify
 from opscope.proto.net_pb2 import NetDesc
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, flip, message, word
 
 

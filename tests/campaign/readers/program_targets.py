@@ -28,7 +28,7 @@ from opscope.nnet3.tables.tables import TableWriter
 from opscope.python_api.cli.main import main
 from opscope.speech.programs import PROGRAMS as SPEECH_PROGRAMS
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT, cut, line, splice, word
 from .nnet3_targets import chain_example, example
 

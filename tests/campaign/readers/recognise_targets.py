@@ -8,7 +8,7 @@ from pathlib import Path
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.open.opening import open as open_any
 
-from ..limits import Target
+from ..inputs import Target
 from . import cntk_file_targets, cntk_model_targets, nnet3_targets, own_targets
 from .mutate import BYTES, TEXT
 from .onnx_targets import graphs, layers

@@ -42,7 +42,7 @@ from score_runs import DIM, write_nnet3
 from small_nets import data
 from training_runs import run
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT, line, word
 
 _JSON = (*TEXT, *BYTES)

@@ -24,7 +24,7 @@ from opscope.speech.audio.segments import segmented
 from opscope.speech.audio.wav import WAVE, write_wav
 from speaker_models import write_speaker_model
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT
 
 _SAMPLES = (3000 * np.sin(np.arange(1600) ** 1.5 / 90)).astype(np.float32)

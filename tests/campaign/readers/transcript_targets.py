@@ -16,7 +16,7 @@ from opscope.speech.alignment.text import SpokenText
 from opscope.speech.audio.wav import write_wav
 from speech_models import RATE, lexicon_lines, small_files, speech, write_files
 
-from ..limits import Target
+from ..inputs import Target
 from .mutate import BYTES, TEXT
 
 _SAID = "ab c"
