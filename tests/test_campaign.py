@@ -85,7 +85,7 @@ FAULTY = Target("faulty", ".txt", lambda _: [b"a"], _finds, (_letters,))
 
 
 def test_finds_are_counted_and_kept(tmp_path: Path) -> None:
-    found = campaign(FAULTY, Until(seconds=2.0), 1, tmp_path)
+    found = campaign(FAULTY, Until(inputs=40), 20, tmp_path)  # the fifth kills
     assert found.inputs > 10
     assert found.counts["foreign"] and found.counts["memory"] and found.counts["crash"]
     assert found.finds["crash: SIGSEGV"] == b"k"
