@@ -2,10 +2,15 @@
 
 A marker is a string such as `BNodeList` or `ENodeList`; wide strings have 2 bytes a character
 (UTF-16). Source: Common/File.cpp, fileutil.cpp.
+
+Strings may hold what no text can: half of a surrogate pair, or bytes that are no UTF-8. Readers
+give such a half as `\\ud800`, so that names can be printed and put into any file; a backslash that
+would look like the beginning of one is `\\u005c`. Writers turn both back, to the same bytes.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +34,16 @@ _DENSE_NAME = "unnamed"
 _DENSEST = 1024  # elements of a sparse matrix for each byte of its file, at most
 _LARGEST = 1 << 31  # rows or columns of a matrix
 _CSC, _CSR = 5, 9  # MatrixFormat: 1 sparse, 4 compressed, 8 row-major
+_HALF = re.compile(r"[\ud800-\udfff]|\\(?=u(?:d[89a-f][0-9a-f]{2}|005c))")
+_ESCAPE = re.compile(r"\\u(d[89a-f][0-9a-f]{2}|005c)")
+
+
+def _escaped(text: str) -> str:
+    return _HALF.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 class BinaryReader:
@@ -81,7 +96,7 @@ class BinaryReader:
         except UnicodeDecodeError as error:
             raise self.error(f"not a string: {error.reason}", start) from None
         self.offset = end + 2
-        return text
+        return _escaped(text)
 
     def narrow(self) -> str:
         """A zero-terminated string of bytes, as UTF-8."""
@@ -90,7 +105,7 @@ class BinaryReader:
             raise self.error("a string does not end")
         text = self.data[self.offset : end].decode("utf-8", errors="surrogateescape")
         self.offset = end + 1
-        return text
+        return _escaped(text)
 
     def marker(self, *names: str) -> str:
         """Skip one of the markers `names`, and say which.
@@ -227,12 +242,14 @@ class BinaryWriter:
     def wide(self, text: str) -> None:
         if "\0" in text:
             raise FormatError(f"{text!r} cannot be stored: it holds a zero character")
-        self.parts.append(text.encode("utf-16-le", errors="surrogatepass") + b"\0\0")
+        data = _unescaped(text).encode("utf-16-le", errors="surrogatepass")
+        self.parts.append(data + b"\0\0")
 
     marker = wide
 
     def narrow(self, text: str) -> None:
-        self.parts.append(text.encode("utf-8", errors="surrogateescape") + b"\0")
+        data = _unescaped(text).encode("utf-8", errors="surrogateescape")
+        self.parts.append(data + b"\0")
 
     def shape(self, dims: Sequence[int]) -> None:
         self._pack(struct.Struct(f"<{len(dims) + 1}I"), len(dims), *dims)

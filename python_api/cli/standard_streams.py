@@ -6,6 +6,7 @@ of a file cannot send commands to a terminal.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import os
@@ -35,12 +36,25 @@ def open_closed() -> None:
             setattr(sys, name, open(number, mode, errors="surrogateescape", closefd=False))
 
 
+def _byte_or_escape(error: UnicodeError) -> tuple[str | bytes, int]:
+    """For a character that a stream cannot encode: the byte that it stands for, else `\\u3042`."""
+    assert isinstance(error, UnicodeEncodeError)
+    error.end = error.start + 1
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeEncodeError:
+        return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error("opscope", _byte_or_escape)
+
+
 def prepare() -> None:
     """Let keys and names be any bytes, and show control characters as text where a person looks."""
     for name in ("stdout", "stderr"):
         stream: Any = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
-            errors = "surrogateescape" if name == "stdout" else "backslashreplace"
+            errors = "opscope" if name == "stdout" else "backslashreplace"
             stream.reconfigure(errors=errors)
             if stream.isatty():
                 setattr(sys, name, _Terminal(stream))

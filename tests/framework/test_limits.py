@@ -99,7 +99,9 @@ def test_a_size_of_zero_hides_no_other():
         count_of((1,) * 65, 4, "w")
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "1" * 5000, "{", "", "\ud800"])
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, '{"a":' * 200_000, "1" * 5000, "{", "", "\ud800", '["\\uD800"]']
+)
 def test_json_that_is_none(text):
     with pytest.raises(FormatError, match="the state"):
         json_value(text, "the state")

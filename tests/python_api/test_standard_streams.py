@@ -105,6 +105,18 @@ def test_a_terminal_gets_no_commands_from_files() -> None:
     assert b"\x1b" not in seen and b"\\x1b" in seen
 
 
+def test_a_stream_that_knows_few_characters() -> None:
+    name = "あ\udce4.raw"
+    os.rename("net.raw", name)
+    done = subprocess.run(
+        [*_RUN, "open", name],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "1"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0 and b"file         \\u3042\xe4.raw" in done.stdout
+
+
 def _read(leader: int) -> bytes:
     try:
         return os.read(leader, 65536)

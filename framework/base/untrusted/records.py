@@ -129,11 +129,6 @@ def _plain(value: Any, kind: type, what: str) -> Any:
         raise FormatError(f"{what}: the number has more than 64 bits")
     if kind is float and not math.isfinite(value):
         raise FormatError(f"{what}: {value} is not finite")
-    if kind is str and not cast(str, value).isascii():
-        try:
-            cast(str, value).encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            raise FormatError(f"{what}: {shown(value)} holds half of a character") from None
     return value
 
 

@@ -23,6 +23,8 @@ Value = TypeVar("Value")
 INT32 = (-(1 << 31), (1 << 31) - 1)
 INT64 = (-(1 << 63), (1 << 63) - 1)
 _WHOLE = re.compile(r"[+-]?0*([0-9]{1,40})", re.ASCII)
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Half of a surrogate pair in JSON, or what may be one."""
 _MARK = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 """A string of JSON, to its end or that of the text, or a bracket."""
 MAX_RANK = 64
@@ -189,7 +191,8 @@ def json_value(text: str, what: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        FormatError: it is none, is nested beyond the limit, or has a number of too many digits.
+        FormatError: it is none, is nested beyond the limit, has a number of too many digits, or a
+            string with half of a surrogate pair, other than those that stand for bytes.
     """
     depth = deepest = 0
     for mark in _MARK.findall(text):
@@ -200,7 +203,12 @@ def json_value(text: str, what: str) -> Any:
             depth -= 1
     check_nesting(deepest, what)
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if _HALF.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        return value
+    except UnicodeEncodeError:
+        raise FormatError(f"{what}: a string in it holds half of a character") from None
     except ValueError as error:
         raise FormatError(f"{what}: no JSON that can be read: {error}") from None
 
