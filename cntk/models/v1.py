@@ -5,8 +5,6 @@ Source: ComputationNetwork::SaveToFileImpl and Read.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from ...framework.base.atomic import PathLike, atomic_file
@@ -18,7 +16,7 @@ from ...framework.base.errors import (
     UnknownOperatorError,
     VariableError,
 )
-from ...framework.base.untrusted.values import read_file
+from ...framework.base.untrusted.values import read_file, stem_of
 from ..network.catalogue import kind
 from ..network.network import Network
 from ..network.nodes import rules
@@ -83,7 +81,7 @@ def parse_model(data: bytes, name: str = "model", precision: str = "float") -> N
         reader.marker("EVersion")
     if not 1 <= version <= CURRENT_VERSION:
         raise reader.error(f"model version {version}; versions 1 to {CURRENT_VERSION} can be read")
-    network = Network(Path(name).stem)
+    network = Network(stem_of(name))
     network.precision = precision
     count = reader.count(4, "nodes")
     reader.marker("BNodeList")

@@ -9,13 +9,12 @@ PrimitiveFunction.cpp, Variable.cpp, Serialization.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.values import count_of, shown
+from ...framework.base.untrusted.values import count_of, shown, stem_of
 from ...proto import cntk_v2_pb2 as pb
 from ..network.network import Network
 from ..network.nodes.node import Node
@@ -189,7 +188,7 @@ def parse_v2_model(data: bytes, name: str = "model") -> Network:
         model = _dictionary(message)
         if "primitive_functions" not in model or "inputs" not in model:
             raise FormatError("the dictionary is no model: it has no functions")
-        return _Reader(model, Path(name).stem).network
+        return _Reader(model, stem_of(name)).network
     except OpscopeError as error:
         raise FormatError(f"{name}: {error}") from None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ...framework.base.untrusted.values import open_file
+from ...framework.base.untrusted.values import open_file, stem_of
 from ..actions.checks.config import check_config, check_experiment
 from ..actions.checks.report import ERROR, WARNING, Report
 from ..actions.checks.scripts import check_brainscript, check_mel, check_ndl
@@ -49,7 +49,7 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
 
 
 def _check_model(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
-    report.networks[path.stem] = open_model(path, validate=not parse_only).network
+    report.networks[stem_of(path)] = open_model(path, validate=not parse_only).network
 
 
 _CHECKS = {

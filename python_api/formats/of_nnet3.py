@@ -11,6 +11,7 @@ from ...cntk.models.v1 import parse_model
 from ...cntk.run.runtime import CntkNet
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.values import stem_of
 from ...framework.ir.messages import from_message, parse_net, serialize_net
 from ...nnet3.files.kaldi_io import Reader, Writer
 from ...nnet3.files.transition_model import TransitionModel
@@ -115,7 +116,7 @@ def to_cntk_model(job: Job) -> None:
     job.lose(*losses.of_model(model, priors=False))
     job.lose(*losses.of_training(nnet), *losses.of_outputs(nnet))
     network, context = to_cntk(nnet, priors)
-    network.name = os.path.splitext(os.path.basename(job.target))[0]
+    network.name = stem_of(job.target)
     data = checked_cntk(job, network)
     again = parse_model(data, job.target)
     again.validate()

@@ -114,3 +114,11 @@ def test_halves_of_characters_in_names_are_escapes_until_they_are_written_back(o
 def test_commands_take_any_names(words, told):
     code, text = run(*words.split())
     assert code == 0 and told in text
+
+
+@pytest.mark.parametrize("to", ["onnx", "net", "operators", "cntk", "raw"])
+def test_names_of_files_that_are_no_text_become_names_of_nets(odd, to):
+    """As escapes: the messages of nets hold text alone."""
+    write_model(odd, "b\udce4d.dnn")
+    code, text = run("convert", "b\udce4d.dnn", "out", "--to", to)
+    assert code == 0, text

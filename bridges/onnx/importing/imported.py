@@ -11,6 +11,7 @@ import numpy as np
 from ....framework.base.errors import ShapeError, VariableError, nearest
 from ....framework.base.python.cached import new_lock
 from ....framework.base.scope import Scope
+from ....framework.base.untrusted.values import stem_of
 from ....framework.files.saved import save
 from ....framework.ir.op_list import OpList
 from .engine import Body, Engine
@@ -122,7 +123,7 @@ class ImportedModel:
                 raise VariableError(
                     f"{self.path}: the model has no input {name!r}{nearest(name, known)}"
                 )
-        name = os.path.splitext(os.path.basename(self.path))[0]
+        name = stem_of(self.path)
         with self._lock:
             return whole_net(self._model, self._engine, given, name, self._variants(given))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ....framework.base.errors import FormatError, OpscopeError
+from ....framework.base.untrusted.values import stem_of
 from ...base.text import Text
 from ...brainscript.build import (
     build_network,
@@ -85,7 +86,7 @@ def check_ndl(path: Path, parse_only: bool, extra: Sequence[str], report: Report
     if parse_only or report.found:
         return
     scripts = parse_ndl_file(resolve(text, config), path.name)
-    evaluator = Evaluator(Network(path.stem))
+    evaluator = Evaluator(Network(stem_of(path)))
     if "ndlMacros" in config:
         load_macro_files(config["ndlMacros"], config, evaluator.macros)
     whole = Script(tuple(statement for script in scripts for statement in script))
@@ -101,7 +102,7 @@ def check_ndl(path: Path, parse_only: bool, extra: Sequence[str], report: Report
     if whole.assignments and not evaluator.errors:
         with evaluator.explained():
             evaluator.network.validate()
-        report.networks[path.stem] = evaluator.network
+        report.networks[stem_of(path)] = evaluator.network
 
 
 def check_mel(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
@@ -151,7 +152,7 @@ def check_brainscript(path: Path, report: Report, parse_only: bool = False) -> N
     else:
         return
     network.validate()
-    report.networks[path.stem] = network
+    report.networks[stem_of(path)] = network
 
 
 def _nothing(line: str) -> None:

@@ -83,6 +83,15 @@ def unicode_text(text: str, what: str) -> str:
     return text
 
 
+def stem_of(path: str | os.PathLike[str]) -> str:
+    """The name of a file without folder and ending, as the name of what is in it.
+
+    Bytes of the name that are no UTF-8 are shown as `\\xe4`: no message could hold them.
+    """
+    stem = os.path.splitext(os.path.basename(os.fspath(path)))[0]
+    return stem.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def file_path(path: str | os.PathLike[str]) -> str:
     """The name of a file, as the system can take it, that may be opened.
 
