@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ShapeError, nearest
+from .errors import ShapeError, nearest, spelled
 
 try:  # an optional package: NumPy itself has no bfloat16
     from ml_dtypes import bfloat16
@@ -89,6 +89,9 @@ def to_dtype(value: Any) -> np.dtype:
     if dtype is None or dtype not in _TO_PB:
         if isinstance(value, str) and value in _NAMES:
             raise ShapeError(_NO_BFLOAT16)
+        ours = spelled(str(value), _NAMES)
+        if ours != value and ours in _NAMES:
+            return to_dtype(ours)
         hint = nearest(str(value), _NAMES)
         raise ShapeError(f"{value!r} is not a dtype of a net{hint}; known: {', '.join(_NAMES)}")
     return dtype

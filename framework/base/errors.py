@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 _LONGEST_LINE = 500
 _LONGEST_NAME = 100  # characters of a name that others are suggested for
+_SHORTEST_BEGINNING = 3  # and of one that may be short for others
 _MOST_NAMES, _MOST_COMPARED = 10_000, 100  # names to suggest: looked at, compared letter by letter
 
 
@@ -152,13 +153,15 @@ def _article(name: str) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean a, b?)` with the closest of `names`, or an empty string.
 
-    Capitals count, unless nothing is near then. Names without end cost nothing: of very many the
-    first are looked at, of many that may fit those whose two ends are most like those of `name`.
+    Capitals count, unless nothing is near then; where nothing is at all, names that begin so are
+    meant: `acc` is short for `accuracy`. Names without end cost nothing: of very many the first are
+    looked at, of many that may fit those whose two ends are most like those of `name`.
     """
     given = str(name)
     if len(given) > _LONGEST_NAME:
         return ""
-    known = [word for word in islice(names, _MOST_NAMES) if _is_as_long(given, word)]
+    first = list(islice(names, _MOST_NAMES))
+    known = [word for word in first if _is_as_long(given, word)]
     if len(known) > _MOST_COMPARED:
         known = heapq.nlargest(_MOST_COMPARED, known, lambda word: _equal_ends(given, word))
     close = difflib.get_close_matches(given, known, n=3, cutoff=0.6)
@@ -166,7 +169,26 @@ def nearest(name: str, names: Iterable[str]) -> str:
         spelt = {word.lower(): word for word in reversed(known)}
         found = difflib.get_close_matches(given.lower(), spelt, n=3, cutoff=0.6)
         close = [spelt[word] for word in found]
+    if not close and len(given) >= _SHORTEST_BEGINNING:
+        close = sorted((w for w in first if w.lower().startswith(given.lower())), key=len)[:3]
     return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+def spelled(typed: str, names: Iterable[str]) -> str:
+    """The one of `names` that somebody has typed, whatever the case and the separators.
+
+    `AdamW` and `adam-w` are `adamw`. A name that is none of them, or could be several, is itself.
+    """
+    names = list(names)
+    if typed in names:
+        return typed
+    letters = _letters(typed)
+    found = [name for name in names if _letters(name) == letters] if letters else []
+    return found[0] if len(found) == 1 else typed
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.casefold()))
 
 
 def _is_as_long(given: str, word: str) -> bool:

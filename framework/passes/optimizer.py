@@ -20,13 +20,20 @@ later counts from 1: `optimizer@LEARNING_RATE` and `optimizer@STEP` are those of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..base.dtypes import to_dtype
-from ..base.errors import AttributeTypeError, GradientError, ShapeError, VariableError, nearest
+from ..base.errors import (
+    AttributeTypeError,
+    GradientError,
+    ShapeError,
+    VariableError,
+    nearest,
+    spelled,
+)
 from ..base.shape import ArraySpec, Shape
 from ..ir.desc import (
     OPTIMIZE,
@@ -62,9 +69,9 @@ _COPIED = {STORE_OP: "x", COMMIT_OP: "new"}
 """Operators that pass on what an optimizer has computed, and the slot of it."""
 
 
-def _nearest_schedule(name: str) -> str:
-    ours = SCHEDULES.get(name.lower(), "")
-    return f" (here it is {ours})" if ours else nearest(name, schedule_types())
+def _nearest_schedule(name: str, known: Sequence[str]) -> str:
+    ours = SCHEDULES.get(spelled(name, SCHEDULES), "")
+    return f" (here it is {ours})" if ours else nearest(name, known)
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,8 @@ class OptimizerAttrs:
 
     Attributes:
         type: operator type: sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw,
-            adamax, nadam, radam, lion, lamb, lars, lbfgs, and those of plug-ins.
+            adamax, nadam, radam, lion, lamb, lars, lbfgs, and those of plug-ins; in any case, as
+            `AdamW`.
         learning_rate: of a parameter whose `lr_factor` is 1.
         attrs: attributes of the optimizer's operator (`beta1`, `momentum`, `weight_decay`, ...).
         schedule: type of a schedule operator without its prefix `lr_` (`step_decay`, ...).
@@ -157,6 +165,7 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     if not isinstance(attrs, OptimizerAttrs):
         raise AttributeTypeError(f"want OptimizerAttrs('adam', 0.001), not {attrs!r}")
     entry = _optimizer_entry(attrs.type)
+    attrs = replace(attrs, type=entry.type, schedule=_schedule_type(attrs))
     build = _Builder(net, attrs, entry)
     declared = build.declared
     chosen = _parameters(net, declared, attrs)
@@ -230,11 +239,26 @@ def updated_parameters(net: OpList) -> dict[str, str]:
 
 def _optimizer_entry(op_type: str) -> OperatorDef:
     known = optimizer_types()
-    if op_type not in known:
+    name = spelled(op_type, known)
+    if name not in known:
         raise AttributeTypeError(
             f"{op_type!r} is no optimizer{nearest(op_type, known)}; known: {', '.join(known)}"
         )
-    return lookup(op_type)
+    return lookup(name)
+
+
+def _schedule_type(attrs: OptimizerAttrs) -> str:
+    """The schedule that an optimizer names, "" for none."""
+    if not attrs.schedule:
+        return ""
+    known = schedule_types()
+    name = spelled(attrs.schedule.removeprefix(_RATE_PREFIX), known)
+    if name not in known:
+        raise AttributeTypeError(
+            f"optimizer {attrs.type}: no schedule {attrs.schedule!r}"
+            f"{_nearest_schedule(attrs.schedule, known)}; there are {', '.join(known)}"
+        )
+    return name
 
 
 def _parameters(
@@ -359,12 +383,6 @@ class _Builder:
             step = self.state(self._step, (), "int64", 0)
             self.op("increment", {"x": step}, {"out": step}, {"value": 1.0})
         if self.attrs.schedule:
-            known = schedule_types()
-            if self.attrs.schedule not in known:
-                raise AttributeTypeError(
-                    f"optimizer {self.attrs.type}: no schedule {self.attrs.schedule!r}"
-                    f"{_nearest_schedule(self.attrs.schedule)}; there are {', '.join(known)}"
-                )
             if self._rate not in self.declared:
                 self.result.vars.append(make_var(self._rate, (), "float32", OUTPUT))
             given = {**self.attrs.schedule_attrs, "learning_rate": base}

@@ -20,10 +20,11 @@ from ...framework.base.errors import (
     UnknownOperatorError,
     VariableError,
     nearest,
+    spelled,
 )
 from ...framework.ir.desc import caller_location
 from ...framework.ir.messages import attr_value
-from ...framework.ir.registry import OperatorDef, lookup
+from ...framework.ir.registry import OperatorDef, lookup_typed
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -193,9 +194,11 @@ def checked(function: _F) -> _F:
     @functools.wraps(function)
     def method(*args: Any, **keywords: Any) -> Any:
         if has_activation:
-            given = _bound(function, signature, args, keywords).arguments
-            if "activation" in given:
-                check_activation(f"{where()}: {function.__name__}", given["activation"])
+            given = _bound(function, signature, args, keywords)
+            if "activation" in given.arguments:
+                named = activation_type(function.__name__, given.arguments["activation"])
+                given.arguments["activation"] = named
+                args, keywords = given.args, given.kwargs
         _check_kinds(function, kinds, keywords)
         try:
             return function(*args, **keywords)
@@ -266,7 +269,7 @@ def _bound(
 
 def elsewhere(name: str) -> str:
     """What to write after `b.` for a name that PyTorch, NumPy or Keras has; empty if unknown."""
-    return METHODS_ELSEWHERE.get(name.lower(), "")
+    return METHODS_ELSEWHERE.get(spelled(name, METHODS_ELSEWHERE), "")
 
 
 def instead_of(key: str, value: Any, known: Sequence[str]) -> str:
@@ -282,26 +285,45 @@ def instead_of(key: str, value: Any, known: Sequence[str]) -> str:
     return f" (write {ours}={shown if len(shown) < _LONG else '...'})"
 
 
-def check_activation(title: str, value: Any) -> None:
-    """Refuse an argument `activation` that is no operator's name, in any case, nor "".
+def operator_typed(name: str, title: str = "") -> OperatorDef:
+    """The operator of a type that somebody has typed, in any case.
 
     Args:
-        title: of the layer, in messages.
+        title: of the call, in messages.
+
+    Raises:
+        UnknownOperatorError: there is none; where it goes by another name here, the message has it.
+    """
+    begin = f"{where()}: {title}: " if title else f"{where()}: "
+    try:
+        return lookup_typed(name, begin.removesuffix(": "))
+    except UnknownOperatorError:
+        ours = elsewhere(name)
+        if not ours:
+            raise
+        raise UnknownOperatorError(
+            f"{begin}no operator of type {name!r}; here it is {ours}"
+        ) from None
+
+
+def activation_type(method: str, value: Any) -> str:
+    """The type of an argument `activation`: an operator's name in any case, or "".
+
+    Args:
+        method: the layer, in messages.
 
     Raises:
         AttributeTypeError: no string, such as `b.relu`. UnknownOperatorError: no operator.
     """
     if isinstance(value, str):
-        if value:
-            lookup(value.lower(), f"{title}: activation")
-        return
-    name = getattr(value, "__name__", type(value).__name__).lower()
+        return operator_typed(value, f"{method}: activation").type if value else ""
+    name = getattr(value, "__name__", type(value).__name__)
     try:
-        lookup(name)
+        name = lookup_typed(name).type
     except UnknownOperatorError:
         name = ""
     raise AttributeTypeError(
-        f"{title}: activation is the name of an operator, not {value!r}; "
+        f"{where()}: {method}: activation is the name of an operator, not {value!r}; "
         + (f'write activation="{name}"' if name else 'such as activation="relu", or "" for none')
     )
 
@@ -441,11 +463,13 @@ def _too_many(entry: OperatorDef, inputs: Sequence[Any]) -> str:
 
 def encoded_attrs(entry: OperatorDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes in the form that descriptions hold; those that are None are left out."""
-    return {
-        key: attr_value(value, _kind(entry, key))
-        for key, value in attrs.items()
-        if value is not None
-    }
+    encoded = {}
+    for key, value in attrs.items():
+        if isinstance(value, str) and entry.attr_specs[key].choices:
+            value = spelled(value, map(str, entry.attr_specs[key].choices))
+        if value is not None:
+            encoded[key] = attr_value(value, _kind(entry, key))
+    return encoded
 
 
 def _kind(entry: OperatorDef, key: str) -> str | None:

@@ -85,7 +85,7 @@ def rnn_cell(
     p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
     width, size = p.width(x, "x"), p.width(h, "h")
     both = p.product(x, width, h, size, size)
-    return builder.add_op(activation.lower(), both)
+    return builder.add_op(activation, both)
 
 
 @builder_method

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import AttributeTypeError, nearest
+from ...framework.base.errors import AttributeTypeError, nearest, spelled
 from ...framework.ir.desc import make_op
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import lookup
@@ -80,13 +80,14 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
             f"parameter {name!r}: {init!r} is no initialiser; want a name"
             f" ({', '.join(INITIALIZERS)}), a name with attributes, a number, or an array"
         )
+    init = spelled(init, INITIALIZERS)
     if init in INITIALIZERS:
         op_type, defaults = INITIALIZERS[init]
         attrs = {**defaults, **attrs}
     elif init.endswith("_random") or init == "fill_constant":
         op_type = init
     else:
-        ours = _ELSEWHERE.get(init.lower(), "")
+        ours = _ELSEWHERE.get(spelled(init, _ELSEWHERE), "")
         hint = f' (write "{ours}")' if ours else nearest(init, INITIALIZERS)
         raise AttributeTypeError(
             f"parameter {name!r}: no initialiser {init!r}{hint}; known: {', '.join(INITIALIZERS)}"

@@ -72,7 +72,7 @@ def fc(
             w.append(builder.parameter(name + suffix, [width, size], init, **learned))
         if b is None and bias:
             b = builder.parameter(f"{name}.b", [size], bias_init, **learned)
-    attrs = {"activation": activation.lower()} if activation else {}
+    attrs = {"activation": activation} if activation else {}
     return builder.append(lookup("fc"), (inputs, w, b), attrs, name=name)
 
 
@@ -195,7 +195,7 @@ def _conv(
     if not activation:
         return builder.append(entry, (x, w, b), o.attrs(entry), name=name)
     out = builder.append(entry, (x, w, b), o.attrs(entry), name=f"{name}.linear")
-    return builder.append(lookup(activation.lower()), (out,), {}, name=name)
+    return builder.append(lookup(activation), (out,), {}, name=name)
 
 
 @layer("w")

@@ -50,16 +50,18 @@ from ...framework.ir.desc import (
 )
 from ...framework.ir.messages import as_op_list
 from ...framework.ir.op_list import OpList, OpNode, SourceLocation, VarDecl
-from ...framework.ir.registry import OperatorDef, lookup
+from ...framework.ir.registry import OperatorDef
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
 from .calls import (
+    activation_type,
     check_name,
     checked,
     counterparts,
     declared_shape,
     encoded_attrs,
     no_variable,
+    operator_typed,
     output_names,
     pop_count,
     split_arguments,
@@ -393,7 +395,9 @@ class NetBuilder(BuilderMethods, Shown):
             )
         if name:
             check_name(name, "a result")
-        entry = lookup(type, where())
+        entry = operator_typed(type)
+        if "activation" in given and "activation" in entry.attr_specs:
+            given["activation"] = activation_type(entry.type, given["activation"])
         if _PROBABLE_INPUT in given and _PROBABLE_INPUT not in entry.input_slots:
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, inputs, given)

@@ -12,6 +12,7 @@ from opscope.framework.base.errors import (
     ShapeError,
     format_shape,
     nearest,
+    spelled,
 )
 from opscope.framework.ir.desc import (
     PARAMETER,
@@ -269,3 +270,15 @@ def test_texts():
     assert format_shape(None) == "[...]"
     assert nearest("wieght", ["weight", "bias"]) == " (did you mean weight?)"
     assert nearest("zzz", ["weight"]) == ""
+    assert nearest("acc", ["cost", "accuracy"]) == " (did you mean accuracy?)", "short for it"
+    assert nearest("ac", ["cost", "accuracy"]) == ""
+
+
+def test_names_are_spelled_in_any_case_with_any_separators():
+    names = ["adam", "adam_w", "log_softmax", "a1", "A1", "Ab", "ab"]
+    for typed in ("AdamW", "adam-w", "ADAM W", "adam_w"):
+        assert spelled(typed, names) == "adam_w"
+    assert spelled("LogSoftMax", names) == "log_softmax"
+    assert [spelled(name, names) for name in ("A1", "a1", "AB", "adm", "-", "")] == [
+        "A1", "a1", "AB", "adm", "-", ""
+    ], "exact names, several that could be meant, and none"  # fmt: skip

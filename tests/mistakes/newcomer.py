@@ -82,7 +82,7 @@ MISTAKES = [
     ("b.dropout(x, rate=0.5)", "has no slot or attribute 'rate' (write p=0.5)"),
     ('b.add_op("relu", ["x"], ["y"])', "forward_net.add_op('relu', ...) b.relu(x, name='y')"),
     ("b.add_op(b.relu, x)", "add_op wants the type of an operator first, add_op('relu', x), not"),
-    ('b.conv2d(image, 8, 3, padding="SAME")', "'SAME' is none of did you mean same"),
+    ('b.conv2d(image, 8, 3, padding="SAM")', "'SAM' is none of did you mean same"),
     ("b.relu(x, name=7)", "a result is named by a str, not by 7"),
     ("b.ones_like(x)", "has no attribute 'ones_like'; write b.fill_like(x, value=1.0)"),
     ("b.mse_loss(x, x)", "has no attribute 'mse_loss'; write b.mean(b.squared_error(x, y))"),
@@ -135,8 +135,8 @@ MISTAKES = [
         "has no attribute 'momentum' (the types 'momentum' and 'nesterov' have one)",
     ),
     (
-        'b.backward_from(cost); b.add_optimization(0.1, "ADAM")',
-        "'ADAM' is no optimizer did you mean adam",
+        'b.backward_from(cost); b.add_optimization(0.1, "AdmaW")',
+        "'AdmaW' is no optimizer did you mean adamw, adam",
     ),
     (
         "b.backward_from(cost); b.add_optimization(0.1, schedule=lambda step: 0.1)",

@@ -65,6 +65,39 @@ def test_layers_take_numbers_by_position_where_the_operator_has_its_parameter() 
     assert len(b.net.vars["w"].shape or ()) == 2
 
 
+@pytest.mark.parametrize(
+    ("typed", "made"),
+    [
+        ('b.fc(x, 3, activation="LeakyReLU")', '"leaky_relu"'),
+        ('b.add_op("LogSoftmax", x)', '"log_softmax"'),
+        ('b.add_op("FC", x, 3, "Hard-Swish")', '"hard_swish"'),
+        ('b.add_op("fc", x, w=b.parameter("w", [6, 2]), activation="ReLU")', '"relu"'),
+        ('b.simple_rnn(b.input("s", [-1, 4], levels=1), 3, activation="ReLU")', '"relu"'),
+        (
+            'b.transformer_encoder(b.input("t", [-1, 4, 6]), layers=1, heads=2, activation="GELU")',
+            '"gelu"',
+        ),
+        ('b.parameter("p", [3], "Zeros")', '"fill_constant"'),
+        ('b.parameter("p", [3, 3], ("Uniform", {"low": -1.0}))', '"uniform_random"'),
+        ('b.input("i", [3], "Float-16")', "dtype: FLOAT16"),
+        ('b.conv2d(image, 8, 3, padding="SAME")', '"same"'),
+        ('b.add_optimization(0.1, "AdamW")', '"adamw"'),
+        ('b.add_optimization(0.1, "L-BFGS")', '"lbfgs"'),
+        (
+            'b.add_optimization(0.1, schedule="Exponential-Decay", schedule_attrs=DECAY)',
+            '"lr_exponential_decay"',
+        ),
+    ],
+)
+def test_names_are_typed_in_any_case(typed: str, made: str) -> None:
+    b = NetBuilder()
+    x, image = b.input("x", [-1, 6]), b.input("image", [-1, 3, 9, 9])
+    b.mean(b.matmul(x, b.parameter("w0", [6, 2])), name="cost")
+    decay = {"decay_steps": 10, "decay_rate": 0.5}
+    eval(typed, {"b": b, "x": x, "image": image, "DECAY": decay})
+    assert made in str(b.desc)
+
+
 def test_the_cost_is_found_where_it_is_the_only_one() -> None:
     b = NetBuilder()
     x = b.input("x", [-1, 3])

@@ -85,7 +85,7 @@ class _Layer:
     def feedforward(self, x: Any) -> Var:
         width = self.parts.width(x, "x")
         inner = self.parts.linear(x, self.options.feedforward or 4 * width, "feedforward.in")
-        inner = self.builder.add_op(self.options.activation.lower(), inner)
+        inner = self.builder.add_op(self.options.activation, inner)
         inner = self.parts.dropout(inner, self.options.dropout)
         return self.parts.linear(inner, width, "feedforward.out")
 
