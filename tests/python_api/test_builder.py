@@ -75,7 +75,7 @@ def test_layers_take_numbers_by_position_where_the_operator_has_its_parameter() 
         ('b.simple_rnn(b.input("s", [-1, 4], levels=1), 3, activation="ReLU")', '"relu"'),
         (
             'b.transformer_encoder(b.input("t", [-1, 4, 6]), layers=1, heads=2, activation="GELU")',
-            '"gelu"',
+            '"gelu_erf"',
         ),
         ('b.parameter("p", [3], "Zeros")', '"fill_constant"'),
         ('b.parameter("p", [3, 3], ("Uniform", {"low": -1.0}))', '"uniform_random"'),
