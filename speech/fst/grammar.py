@@ -23,11 +23,8 @@ DISCOUNT = 0.5
 
 
 def phrase_labels(phrases: Iterable[str], words: Words) -> list[list[int]]:
-    """The labels of the words of phrases; words that the model lacks are left out with a warning.
-
-    Raises:
-        OpscopeError: there is no phrase with a word of the model.
-    """
+    """The labels of the words of phrases; a warning names the words that the model lacks, which
+    are left out. Phrases without any word of the model allow silence alone, as in Vosk."""
     found = []
     for phrase in phrases:
         labels = []
@@ -39,7 +36,7 @@ def phrase_labels(phrases: Iterable[str], words: Words) -> list[list[int]]:
                 _log.warning("a word of the grammar is not in the model, and is left out: %s", text)
         found.append(labels)
     if not any(found):
-        raise OpscopeError("the grammar has no word of the model")
+        _log.warning("the grammar has no word of the model: every result will be empty")
     return found
 
 

@@ -6,6 +6,7 @@ Source: Vosk's `recognizer.cc`; Kaldi's `online2/online-nnet2-feature-pipeline.c
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,8 @@ from ..features.computers import Fbank, Mfcc
 from ..ivector.model import IvectorModel
 from ..ivector.online import OnlineIvector
 from ..ivector.silence import SilenceWeights
+
+_log = logging.getLogger(__name__)
 
 
 class FrontParts(Protocol):
@@ -53,6 +56,7 @@ class FrontEnd:
         ivectors: OnlineIvector | None = None,
         cmvn: OnlineCmvn | None = None,
     ) -> None:
+        self._scale: _ScaleCheck | None = _ScaleCheck(rate)
         self._output_dim = parts.network.output_dim
         self._features = parts.features.stream(rate)
         self._network = parts.network.stream()
@@ -81,10 +85,15 @@ class FrontEnd:
         Raises:
             OpscopeError: one is NaN or infinite.
         """
+        if self._scale is not None and self._scale.decided(samples):
+            self._scale = None
         self._take(self._features.accept(samples))
 
     def finish(self) -> None:
         """No more samples come."""
+        if self._scale is not None:
+            self._scale.finish()
+            self._scale = None
         self._take(self._features.finish())
         if self._ivectors is not None:
             self._ivectors.finish()
@@ -130,3 +139,36 @@ class FrontEnd:
         if not self._ivectors.frames_ready:
             return np.zeros(self._ivectors.dim, np.float32)
         return self._ivectors.ivector()
+
+
+class _ScaleCheck:
+    """Warns of a signal whose first second stays within -1 to 1, as many audio libraries give it.
+
+    Whole numbers are on the right scale however small they are: a quiet recording begins with
+    zeros and ones.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._peak, self._wanted = 0.0, rate
+
+    def decided(self, samples: np.ndarray) -> bool:
+        """Look at further samples; True: no more of them are wanted."""
+        if samples.dtype.kind != "f":
+            return True
+        heard = samples[samples != 0]
+        self._peak = max(self._peak, float(np.abs(heard).max(initial=0)))
+        if self._peak > 1 or (len(heard) and np.all(heard == np.rint(heard))):
+            return True
+        self._wanted -= len(heard)
+        if self._wanted > 0:
+            return False
+        self.finish()
+        return True
+
+    def finish(self) -> None:
+        """No more samples come: warn if all that were heard are below 1."""
+        if 0 < self._peak <= 1:
+            _log.warning(
+                "samples up to %g: they should be on the scale of 16-bit integers (times 32768)",
+                self._peak,
+            )

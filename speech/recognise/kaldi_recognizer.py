@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, BinaryIO
@@ -18,11 +19,12 @@ from ...framework.base.errors import OpscopeError
 from .model import Model
 from .recogniser import Recogniser
 from .speaker_model import SpkModel
-from .utterance import Alternative, Utterance, Word
+from .utterance import SILENCE, Alternative, SpelledWord, Utterance, Word
 
 _log = logging.getLogger(__name__)
 _SCALES = {1: 0.75, 2: 1.5, 3: 4.0}  # of rule2 to rule4, by mode
 _DIGITS = 6
+_OPTIONS = ("words", "phones")
 _READ = 4000  # bytes of a stream at once, as Vosk reads it
 _NO_INPUT = """<?xml version="1.0"?>
 <result grammar="default">
@@ -63,7 +65,7 @@ class KaldiRecognizer:
 
     Raises:
         OpscopeError: the sampling rate does not go with the model, or the grammar is no list of
-            phrases with words of the model.
+            phrases.
     """
 
     def __init__(
@@ -79,12 +81,28 @@ class KaldiRecognizer:
             speakers, grammar = grammar, None
         phrases = None if grammar is None else _phrases(grammar)
         self._recogniser = Recogniser(model, rate, phrases, mode=mode, speakers=speakers)
-        self._words = self._partial_words = self._nlsml = False
+        self._words = self._partial_words = self._nlsml = self._phones = False
         self._alternatives = 0
 
     def SetWords(self, enable_words: bool) -> None:
         """Whether results list words with times and confidences."""
         self._words = bool(enable_words)
+
+    def SetResultOptions(self, options: str) -> None:
+        """What results list: "words", as `SetWords(True)`, or "phones", the words of the best path
+        with their phones and times ("phone_label", "phone_start", "phone_end"), silences as
+        words "<eps>".
+
+        Raises:
+            OpscopeError: it is neither.
+
+        Source: `vosk_recognizer_set_result_options` of Vosk's interface in C.
+        """
+        if options not in _OPTIONS:
+            raise OpscopeError(
+                f"result options {options!r}: want {' or '.join(map(repr, _OPTIONS))}"
+            )
+        self._words, self._phones = True, options == "phones"
 
     def SetPartialWords(self, enable_partial_words: bool) -> None:
         """Whether partial results list words."""
@@ -231,7 +249,9 @@ class KaldiRecognizer:
         if not utterance.frames:
             return self._empty()
         if not self._alternatives:
-            words = utterance.words()
+            words: Sequence[Word] = (
+                utterance.words_with_phones() if self._phones else utterance.words()
+            )
             return _json(self._entry(words) | {"text": _text(words)} | _speaker(utterance))
         if self._nlsml:
             return _nlsml(utterance.alternatives(self._alternatives))
@@ -249,7 +269,7 @@ class KaldiRecognizer:
             }
         )
 
-    def _entry(self, words: list[Word]) -> dict[str, Any]:
+    def _entry(self, words: Sequence[Word]) -> dict[str, Any]:
         return {"result": [_word(word) for word in words]} if self._words and words else {}
 
 
@@ -285,11 +305,16 @@ def _clock(seconds: float) -> str:
 def _word(word: Word) -> dict[str, Any]:
     known = {} if word.confidence is None else {"conf": round(word.confidence, _DIGITS)}
     start, end = round(word.start, _DIGITS), round(word.end, _DIGITS)
-    return {**known, "end": end, "start": start, "word": word.text}
+    found = {**known, "end": end, "start": start, "word": word.text}
+    if isinstance(word, SpelledWord):
+        found["phone_label"] = [phone.text for phone in word.phones]
+        found["phone_start"] = [round(phone.start, _DIGITS) for phone in word.phones]
+        found["phone_end"] = [round(phone.end, _DIGITS) for phone in word.phones]
+    return found
 
 
-def _text(words: list[Word]) -> str:
-    return " ".join(word.text for word in words)
+def _text(words: Sequence[Word]) -> str:
+    return " ".join(word.text for word in words if word.text != SILENCE)
 
 
 def _json(value: dict[str, Any]) -> str:

@@ -44,8 +44,7 @@ class Recogniser:
         speakers: tells utterances' speakers; None: nothing does.
 
     Raises:
-        OpscopeError: the sampling rate does not go with a model, no word of the grammar is in it,
-            or the mode is none.
+        OpscopeError: the sampling rate does not go with a model, or the mode is none.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Recogniser:
         """Recognise only these phrases; None: whatever the model knows. A new signal begins.
 
         Raises:
-            OpscopeError: an utterance is under way, or no word of the phrases is in the model.
+            OpscopeError: an utterance is under way.
         """
         if self.running:
             raise OpscopeError("a grammar cannot be set while an utterance is under way")
@@ -275,11 +274,7 @@ class Recogniser:
 
 
 def graph_of(model: Model, grammar: Sequence[str] | None) -> Graph:
-    """The decoding graph of a model, or of phrases that are the only ones to be recognised.
-
-    Raises:
-        OpscopeError: no word of the phrases is in the model.
-    """
+    """The decoding graph of a model, or of phrases that are the only ones to be recognised."""
     graph, words = model.graph, model.words
     if grammar is None:
         return graph

@@ -183,12 +183,6 @@ def samples_of(
     if isinstance(source, np.ndarray):
         if source.ndim != 1:
             raise ShapeError(f"samples of shape {source.shape}: those of one channel are wanted")
-        most = float(np.abs(source).max(initial=0)) if source.dtype.kind == "f" else 0.0
-        if 0 < most <= 1:
-            _log.warning(
-                "samples up to %g: they should be on the scale of 16-bit integers (times 32768)",
-                most,
-            )
         return "samples", source, float(rate or model.features.options.sample_frequency)
     if rate is not None:
         raise OpscopeError("a rate goes with an array of samples; recordings have their own")

@@ -16,6 +16,7 @@ from ...nnet3.lattices.operations import with_one_end, without_epsilons
 from ..lattice.bayes_risk import minimum_bayes_risk
 from ..lattice.best_paths import n_best
 from ..lattice.incremental import IncrementalLattice
+from ..lattice.times import single_path, timed_words
 from ..lattice.word_align import word_aligned
 from ..search.decoder import Decoder
 from .model import Model
@@ -23,6 +24,18 @@ from .speaker_model import SpeakerVector
 
 _log = logging.getLogger(__name__)
 _GRAPH_SCALE = 0.9  # Vosk's
+
+SILENCE = "<eps>"
+"""The text of a silence where it is listed among words."""
+
+
+@dataclass(frozen=True)
+class Phone:
+    """A phone, its begin and end in seconds from the beginning of the signal."""
+
+    text: str
+    start: float
+    end: float
 
 
 @dataclass(frozen=True)
@@ -40,12 +53,10 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Phone:
-    """A phone, its begin and end in seconds from the beginning of the signal."""
+class SpelledWord(Word):
+    """A word, or a silence, with the phones that it was spoken with."""
 
-    text: str
-    start: float
-    end: float
+    phones: tuple[Phone, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,40 @@ class Utterance:
             for each in found.words
         ]
 
+    def words_with_phones(self) -> list[SpelledWord]:
+        """The words of the best path with their phones, and its silences, whose text is `SILENCE`.
+
+        The confidence of a silence is the probability that no word stands there.
+        """
+        lattice = self.lattice()
+        if lattice is None:
+            return []
+        lattice = lattice.scaled(self._graph_scale)
+        arcs = single_path(self._aligned(n_best(lattice, 1)[0]))
+        # Its words stand at the odd places, what is between them at the even ones.
+        risk = minimum_bayes_risk(
+            self._aligned(lattice),
+            decode=False,
+            keep_silence=True,
+            words=[arc.label for arc in arcs],
+        )
+        phones = self._phones([number for arc in arcs for number in arc.weight.ids])
+        found: list[SpelledWord] = []
+        place = time = taken = 0
+        for label, weight, _ in arcs:
+            end = time + len(weight.ids)
+            until = taken
+            while until < len(phones) and phones[until][1] < end:
+                until += 1
+            if label or end > time:
+                place += bool(label)
+                confidence = risk.words[2 * place - 1 if label else 2 * place].confidence
+                named = tuple(self._phone(*each) for each in phones[taken:until])
+                text = self._text(label) if label else SILENCE
+                found.append(SpelledWord(text, *self._times(time, end), confidence, named))
+            time, taken = end, until
+        return found
+
     def alternatives(self, count: int) -> list[Alternative]:
         """The best paths, each with other words, the best one first."""
         lattice = self.lattice()
@@ -147,32 +192,24 @@ class Utterance:
 
     def phones(self) -> list[Phone]:
         """The phones of the best path, silence included."""
-        found: list[tuple[int, int]] = []
-        for frame, number in enumerate(self._ids):
-            if self._model.starts[number]:
-                found.append((self._model.starts[number], frame))
-        ends = [frame for _, frame in found[1:]] + [len(self._ids)]
-        return [
-            Phone(self._model.phone_name(phone), *self._times(begin, end))
-            for (phone, begin), end in zip(found, ends, strict=True)
-        ]
+        return [self._phone(*each) for each in self._phones(self._ids)]
+
+    def _phones(self, ids: Sequence[int]) -> list[tuple[int, int, int]]:
+        """The phones that transition-ids go through, each with its first frame and its end."""
+        starts = self._model.starts
+        found = [(starts[number], frame) for frame, number in enumerate(ids) if starts[number]]
+        ends = [frame for _, frame in found[1:]] + [len(ids)]
+        return [(phone, begin, end) for (phone, begin), end in zip(found, ends, strict=True)]
+
+    def _phone(self, phone: int, begin: int, end: int) -> Phone:
+        return Phone(self._model.phone_name(phone), *self._times(begin, end))
 
     def _alternative(self, path: CompactLattice) -> Alternative:
-        words: list[Word] = []
-        time, cost = 0, 0.0
-        aligned = self._aligned(path)
-        state = aligned.start
-        while True:
-            end = aligned.final[state]
-            if end is not None:
-                cost += end.cost
-                return Alternative(words, -float(np.float32(cost)))
-            ((label, weight, state),) = aligned.arcs[state]
-            cost += weight.cost
-            length = len(weight.ids)
-            if label:
-                words.append(Word(self._text(label), *self._times(time, time + length)))
-            time += length
+        words, cost = timed_words(self._aligned(path))
+        return Alternative(
+            [Word(self._text(each.label), *self._times(each.begin, each.end)) for each in words],
+            -float(np.float32(cost)),
+        )
 
     def _aligned(self, lattice: CompactLattice) -> CompactLattice:
         model = self._model

@@ -56,8 +56,7 @@ def whole_utterance(
 
     Raises:
         ShapeError: there are several channels.
-        OpscopeError: samples are NaN or infinite, the rate does not go with the model, or no word
-            of the grammar is in it.
+        OpscopeError: samples are NaN or infinite, or the rate does not go with the model.
     """
     stream = speakers and speakers.stream(rate, model.features.options.frame_shift)
     parts = _Parts(model.features, model.network, _ivectors(model))

@@ -178,8 +178,8 @@ def test_raw_lattices_hold_vosks_paths(name: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("unknown", [False, True])
-def test_grammars_give_vosks_words(unknown: bool) -> None:
+@pytest.mark.parametrize("kind", ["words", "unknown", "nothing known"])
+def test_grammars_give_vosks_words(kind: str) -> None:
     if importlib.util.find_spec("vosk") is None:
         pytest.skip("vosk is not installed")
     assert MODEL is not None
@@ -187,7 +187,11 @@ def test_grammars_give_vosks_words(unknown: bool) -> None:
     likes = np.load(VOSK / "u1.npz")["weighted_loglikes"]
     *_, (_, _, _, labels) = expected("u1")
     words = [known.words[label] for label in labels]
-    phrases = [" ".join(words[:3]), " ".join(words[2:]), "<UNK>"] if unknown else words
+    phrases = {
+        "words": words,
+        "unknown": [" ".join(words[:3]), " ".join(words[2:]), "<UNK>"],
+        "nothing known": ["qwrtz", "qwrtz zwq"],
+    }[kind]
     graph = known.graph
     assert isinstance(graph, LookaheadGraph)
     graph = graph.with_grammar(grammar_fst(phrase_labels(phrases, known.words)))
@@ -199,3 +203,4 @@ def test_grammars_give_vosks_words(unknown: bool) -> None:
     words_of_vosk = [sys.executable, "-c", _VOSK, str(MODEL), grammar, str(VOSK / "u1.wav")]
     told = subprocess.run(words_of_vosk, capture_output=True, timeout=60, check=True).stdout
     assert found == json.loads(told)["text"]
+    assert (found == "") == (kind == "nothing known")

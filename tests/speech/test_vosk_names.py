@@ -10,6 +10,7 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import opscope.speech
@@ -183,3 +184,66 @@ def test_subtitles_and_nlsml_beside_vosk(tmp_path_factory: pytest.TempPathFactor
         if wanted:
             numbers = [float(each.strip('">')) for each in (confidence, wanted)]
             assert numbers[0] == pytest.approx(numbers[1], abs=3e-3)
+
+
+def test_phones_in_results(small: Model) -> None:
+    recognizer = KaldiRecognizer(small, RATE)
+    with pytest.raises(OpscopeError, match="'letters': want 'words' or 'phones'"):
+        recognizer.SetResultOptions("letters")
+    plain = KaldiRecognizer(small, RATE)
+    plain.SetResultOptions("words")
+    recognizer.SetResultOptions("phones")
+    data = speech("ab c ba").tobytes()
+    results = []
+    for each in (plain, recognizer):
+        each.AcceptWaveform(data)
+        results.append(json.loads(each.FinalResult()))
+    words, phones = results
+    assert words["text"] == phones["text"] == "ab c ba"
+    spoken = [entry for entry in phones["result"] if entry["word"] != "<eps>"]
+    assert [entry["phone_label"] for entry in spoken] == [["a_B", "b_E"], ["c_S"], ["b_B", "a_E"]]
+    for one, other in zip(words["result"], spoken, strict=True):
+        assert one["word"] == other["word"]
+        for key in ("start", "end", "conf"):
+            assert one[key] == pytest.approx(other[key], abs=0.05)
+    silences = [entry for entry in phones["result"] if entry["word"] == "<eps>"]
+    assert len(silences) == 4
+    assert {label for entry in silences for label in entry["phone_label"]} == {"sil"}
+    # Words and their phones follow each other without a gap.
+    ends = 0.0
+    for entry in phones["result"]:
+        assert entry["start"] == pytest.approx(ends) == entry["phone_start"][0]
+        assert entry["phone_end"][:-1] == entry["phone_start"][1:]
+        ends = entry["end"]
+        assert entry["phone_end"][-1] == ends
+        assert 0 <= entry["conf"] <= 1
+
+
+def test_a_grammar_of_unknown_words_gives_empty_results(
+    small: Model, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        recognizer = KaldiRecognizer(small, RATE, '["xyzzy", "plugh xyzzy"]')
+    assert "xyzzy" in caplog.text and "every result will be empty" in caplog.text
+    recognizer.AcceptWaveform(speech("ab c").tobytes())
+    assert json.loads(recognizer.PartialResult()) == {"partial": ""}
+    assert json.loads(recognizer.FinalResult()) == {"text": ""}
+
+
+@pytest.mark.parametrize("cut", [1, 100])
+def test_floats_up_to_one_are_told(
+    small: Model, cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    audio = speech("ab c ba")
+    for samples, wanted in ((audio / 32768, 1), (audio.astype(float), 0), (audio, 0)):
+        caplog.clear()
+        recognizer = KaldiRecognizer(small, RATE)
+        with caplog.at_level(logging.WARNING):
+            for at in range(0, len(samples), -(-len(samples) // cut)):
+                recognizer.AcceptWaveform(samples[at : at + -(-len(samples) // cut)])
+            recognizer.FinalResult()
+        assert caplog.text.count("on the scale of 16-bit integers") == wanted
+    quiet = np.float32(np.arange(20000) % 2)  # whole numbers: a recording of near silence
+    with caplog.at_level(logging.WARNING):
+        KaldiRecognizer(small, RATE).AcceptWaveform(quiet)
+    assert "on the scale" not in caplog.text
