@@ -95,7 +95,7 @@ class ConfigParameters(Section):
         return ConfigValue(Text(stand_in), f"{self.path}:{name}", self)
 
     def string(self, name: str, default: str | None = None) -> str:
-        return str(self._value(name, default))
+        return self._value(name, default).string()
 
     def int(self, name: str, default: int | None = None) -> int:
         return self._value(name, None if default is None else str(default), "1").int()

@@ -36,6 +36,8 @@ _BRACKET = re.compile(r'[\[{("]')
 # Several words in brackets, none of them quoted, without any separator: `{ a b c*3 }`.
 _WORD = r"[^\s,:;|\"=\[\](){}]+"
 _BLANK_SEPARATED = re.compile(rf"[{{(\[][ \t]*{_WORD}(?:[ \t]+{_WORD})+[ \t]*[}})\]]")
+# A further `name=` behind a blank, where CNTK reads on.
+_SWALLOWED = re.compile(r"[^\s=\[({][^=\[({]*[ \t]([A-Za-z_]\w*)[ \t]*=")
 _FALSE = ("f", "false", "F", "False", "FALSE", "0", "")
 
 
@@ -90,6 +92,23 @@ class ConfigValue:
         if not needed:
             vars(error)["parameter"] = _ELEMENT.sub("", self.path)
         return error
+
+    def string(self) -> str:
+        """The value as a string. `[ a=b c=d ]` is one parameter in CNTK, whose value is "b c=d":
+        blanks separate nothing. That is warned of, once for each place of a config."""
+        if (found := _SWALLOWED.match(self.text.string)) and not self._quoted:
+            self._warn(
+                f"blanks separate nothing: the value is {self._shown!r}, and {found[1]} is no"
+                " parameter; write ';' before it, or quotes around the value"
+            )
+        return self.text.string
+
+    @property
+    def _quoted(self) -> bool:
+        place = self.location
+        if place is None:
+            return False
+        return place.source.line(place.line)[: place.column - 1].endswith('"')
 
     def float(self) -> float:
         """The value as a number; `1.#inf` is infinity."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from opscope.cntk.actions import common
 from opscope.cntk.actions.common import Run, place_of
@@ -21,6 +22,7 @@ from opscope.cntk.readers.base.reader import DataReader
 from opscope.framework.base import plugins
 from opscope.framework.base.backend import CPUPlace, gpu_present
 from opscope.framework.base.errors import DeviceError, OpscopeError, RunError
+from opscope.python_api.cli.main import main
 
 CONFIG = """command = C ; modelPath = m.dnn ; deviceId = -1 ; makeMode = false
 C = [ action = {action}
@@ -177,3 +179,28 @@ class TestBlanksInArrays:
             "<string>:1:5: blanks separate nothing: the array has 2 elements 'one two three';"
             " write 'one:two:three*2' for one element for each word"
         )
+
+
+class TestBlanksBetweenParameters:
+    def test_keep_the_meaning_and_are_warned_of_once(self, caplog):
+        config = parse_config(
+            'a = [ modelPath=m/q.dnn traceLevel=1 ]\nb = "p q=r"\nc = x(p q=r)\n'
+            "d = [e = f; g = h]\ni = two words\n"
+        )
+        with caplog.at_level(logging.WARNING, "opscope.cntk"):
+            for _ in range(2):
+                assert config.section("a").string("modelPath") == "m/q.dnn traceLevel=1"
+                assert not config.section("a").has("traceLevel")
+            assert config.string("b") == "p q=r" and config.string("c") == "x(p q=r)"
+            assert config.section("d").string("e") == "f" and config.string("i") == "two words"
+        (warning,) = [record.getMessage() for record in caplog.records]
+        assert warning == (
+            "<string>:1:17: blanks separate nothing: the value is 'm/q.dnn traceLevel=1', and"
+            " traceLevel is no parameter; write ';' before it, or quotes around the value"
+        )
+
+    def test_check_tells(self, tmp_path):
+        path = tmp_path / "t.cntk"
+        path.write_text("command=w\nw=[ action=write; modelPath=m.dnn traceLevel=1 ]\n")
+        done = CliRunner().invoke(main, ["cntk", "check", str(path)])
+        assert "t.cntk:2:29: " in done.output and "blanks separate nothing" in done.output
