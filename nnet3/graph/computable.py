@@ -94,8 +94,28 @@ class Explorer:
                 elif state[row] == UNKNOWN and usable[row]:
                     self._update(row)
         raise CycleError(
-            f"following the dependencies did not end after {_MAX_ROUNDS} rounds; the network reads"
-            " its own future for ever"
+            f"following the dependencies did not end after {_MAX_ROUNDS} rounds:"
+            f" {self._endless(self._next)}"
+        )
+
+    def _endless(self, rows: list[int]) -> str:
+        """What goes on for ever: the loop of nodes that the newest rows come from, and whether it
+        leads to earlier or to later times."""
+        row, before = max(rows), list[int]()
+        nodes, passed = self.topology.nodes, set[int]()
+        while self._readers[row] and self.rows[row][0] not in passed:
+            before.append(row)
+            passed.add(self.rows[row][0])
+            row = min(self._readers[row])
+        path = [*before, row]
+        first = next(n for n, other in enumerate(path) if self.rows[other][0] == self.rows[row][0])
+        loop = path[first:][::-1]  # from the reader to what it reads
+        names = " <- ".join(nodes[self.rows[other][0]].name for other in loop)
+        shift = self.rows[loop[-1]][1] - self.rows[loop[0]][1]
+        where = "earlier" if shift < 0 else "later"
+        return (
+            f"the loop {names} reads {where} times for ever (t={shift:+} in each round), and"
+            " nothing that is given ends it"
         )
 
     def _expand(self, row: int) -> None:
@@ -238,12 +258,26 @@ class Explorer:
                 if not waiting[reader]:
                     ready.append(reader)
         if len(ready) < len(waiting):
-            names = sorted({nodes[self.rows[row][0]].name for row in waiting if waiting[row]})
-            raise CycleError(
-                "the network has a cycle without delay (or one that runs both ways in time) through"
-                f" the nodes {', '.join(names)}"
-            )
+            raise CycleError(self._cycle({row for row in waiting if waiting[row]}))
         return level
+
+    def _cycle(self, waiting: set[int]) -> str:
+        """A circle of rows that wait for each other, by nodes, and how it runs in time."""
+        path: dict[int, None] = {}
+        row = min(waiting)
+        while row not in path:
+            path[row] = None
+            row = next(other for other in self.used(row) if other in waiting)
+        circle = list(path)
+        circle = [*circle[circle.index(row) :], row]
+        names = [self.topology.nodes[self.rows[other][0]].name for other in circle]
+        shown = " <- ".join(dict.fromkeys(names))
+        if len({self.rows[other][1] for other in circle}) == 1:
+            return f"the network has a cycle without delay through the nodes {shown} <- {names[-1]}"
+        return (
+            "the network has a cycle that runs both to earlier and to later times through the nodes"
+            f" {shown} <- {names[-1]}"
+        )
 
     def explain(self, output: int, n: int, max_lines: int = 100) -> str:
         """Why an output row is not computable: Kaldi's ExplainWhyNotComputable."""

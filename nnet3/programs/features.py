@@ -207,7 +207,7 @@ def _measure(source: str, output: str, axis: int) -> None:
     raise FormatError(f"{source}: no features in it")
 
 
-@program("cuda-compiled", "Succeed if there is a GPU to compute on.", ("[<nothing>]",))
-def cuda_compiled(options: SimpleNamespace, nothing: str) -> None:
+@program("cuda-compiled", "Succeed if there is a GPU to compute on.", ())
+def cuda_compiled(options: SimpleNamespace) -> None:
     if not gpu_present():
         raise click.exceptions.Exit(1)

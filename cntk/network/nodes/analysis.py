@@ -104,17 +104,18 @@ def _components(starts: Iterable[Node]) -> list[list[Node]]:
 
 
 def _direction(part: Sequence[Node]) -> int:
-    directions = {node.delay for node in part} - {0}
-    if len(directions) > 1:
+    delays = {node.delay: node for node in part if node.delay}
+    if len(delays) > 1:
+        ways = [f"{node.name} ({node.operation})" for _, node in sorted(delays.items())]
         raise located(
             CycleError,
             f"the loop of {part[0].name} ({part[0].operation}) runs both to the past and to the"
-            " future",
+            f" future, through {' and '.join(ways)}",
             part[0].location,
         )
-    if not directions:
+    if not delays:
         raise _without_delay(part[::-1])
-    return directions.pop()
+    return next(iter(delays))
 
 
 def _without_delay(cycle: Sequence[Node]) -> CycleError:

@@ -139,7 +139,7 @@ class KaldiCommand(click.Command):
             ctx.exit(1)
 
     def _call(self, arguments: Sequence[str]) -> bool:
-        """Parse and run; False if arguments are required and none were given."""
+        """Parse and run; False if files are wanted and nothing was given."""
         named = arguments[: arguments.index("--")] if "--" in arguments else arguments
         if any(text.partition("=")[0] == "--help" for text in named):
             click.echo(self.usage())
@@ -150,7 +150,7 @@ class KaldiCommand(click.Command):
             click.echo(" ".join(map(quoted, (self.name or "", *arguments))) + " ", err=True)
         least = sum(not name.startswith("[") for name in self.files)
         repeated = any(name.endswith("...") for name in self.files)
-        if not arguments:
+        if not arguments and least:
             click.echo(self.usage(), err=True)
             return False
         if len(files) < least or (len(files) > len(self.files) and not repeated):
