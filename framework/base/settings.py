@@ -156,6 +156,18 @@ SWITCHES = {
             ("", "mpi"),
         ),
         Switch(
+            "OPSCOPE_RANKS_WAIT",
+            "0",
+            "seconds that a rank waits for the others before it ends the run, as `opscope launch"
+            " --timeout` sets; 0: for ever",
+        ),
+        Switch(
+            "OPSCOPE_ROLL_CALL",
+            "",
+            "folder in which ranks note that they began and that they ended, as `opscope launch`"
+            " sets; empty: they note nothing",
+        ),
+        Switch(
             "OPSCOPE_CACHE",
             "",
             "folder for compiled chains and computations; empty: the user's cache folder",

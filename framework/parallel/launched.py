@@ -1,14 +1,20 @@
-"""How many processes a launcher of MPI has started, found without MPI."""
+"""How many processes a launcher of MPI has started, found without MPI; which of them have ended."""
 
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
+
+from ..base.settings import switch
 
 _COUNTS = (
     *("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_SIZE"),
     "MPI_LOCALNRANKS",  # of this machine alone; where nothing else is said
 )
 """Variables in which launchers of MPI tell how many processes they have started."""
+_NUMBERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+"""Variables in which they tell each process its rank."""
 
 
 def launched_ranks() -> int:
@@ -18,3 +24,52 @@ def launched_ranks() -> int:
         if text.isdecimal() and text.isascii():
             return int(text[:9])
     return 1
+
+
+class RollCall:
+    """This process's entries in the roll call of `opscope launch`, a folder.
+
+    A process that leaves by `os._exit`, or by a C library's `exit`, runs nothing of ours, and
+    launchers take its code of 0 for success. So each rank notes that it has begun, that it has met
+    the others, and that it has ended in order; one without the last note has left early.
+    """
+
+    def __init__(self) -> None:
+        self._folder = switch("OPSCOPE_ROLL_CALL")
+        self._name = next(
+            (os.environ[name] for name in _NUMBERS if os.environ.get(name, "").isdecimal()), "?"
+        )
+        self.note("began")
+
+    def note(self, what: str) -> None:
+        """Note that this rank has "began", "met" or "ended"."""
+        # A folder is there at once and whole; on another machine there may be no place for it.
+        with suppress(OSError):
+            if self._folder:
+                os.mkdir(os.path.join(self._folder, f"{what}-{self._name}"))
+
+
+def left_early(folder: str) -> list[str]:
+    """The ranks that have begun, by the notes in a roll call's folder, but not ended in order."""
+    begun, ended = (_noted(folder, what) for what in ("began", "ended"))
+    return sorted(begun - ended, key=lambda rank: (len(rank), rank))
+
+
+def waits_in_vain(folder: str, seconds: float) -> bool:
+    """Whether a rank began so long ago and has not met the others yet.
+
+    MPI makes a rank wait within its start, where nothing of ours runs.
+    """
+    waiting = _noted(folder, "began") - _noted(folder, "met")
+    with suppress(OSError):
+        began = [os.stat(os.path.join(folder, f"began-{rank}")).st_mtime for rank in waiting]
+        return bool(began) and time.time() - min(began) > seconds
+    return False
+
+
+def _noted(folder: str, what: str) -> set[str]:
+    return {
+        rank
+        for note, _, rank in (name.partition("-") for name in os.listdir(folder))
+        if note == what
+    }

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import util
 from pathlib import Path
 
@@ -75,11 +75,18 @@ def environment_of_ranks(environment: Mapping[str, str], threads: int) -> dict[s
     return {**environment, **dict.fromkeys(THREADS, str(threads))}
 
 
-def run_ranks(command: Sequence[str], ranks: int, environment: Mapping[str, str]) -> int:
+def run_ranks(
+    command: Sequence[str],
+    ranks: int,
+    environment: Mapping[str, str],
+    *,
+    give_up: Callable[[], bool] | None = None,
+) -> int:
     """Run a launcher to its end; its exit code. A Ctrl-C reaches it as it does this program.
 
-    What it and the ranks write goes on to standard output at once. Only MPICH's banner about a rank
-    that a signal has ended is held back: one line on standard error names the rank instead.
+    `give_up` is asked from time to time whether to end the ranks, with code 1. What the launcher
+    and the ranks write goes on to standard output at once. Only MPICH's banner about a rank that a
+    signal has ended is held back: one line on standard error names the rank instead.
 
     Raises:
         OpscopeError: it cannot be started.
@@ -90,10 +97,13 @@ def run_ranks(command: Sequence[str], ranks: int, environment: Mapping[str, str]
         raise OpscopeError(f"cannot start {command[0]}: {error.strerror}") from error
     with process:
         assert process.stdout is not None
-        output = _Output(process.stdout.fileno(), process.pid, ranks)
+        output = _Output(process.stdout.fileno(), process.pid, ranks, give_up)
         while True:
             try:
-                output.pass_on()
+                if not output.pass_on():
+                    process.terminate()
+                    process.wait()
+                    return 1
                 process.stdout.close()  # ranks that write on are told so, as without us
                 code = process.wait()
                 return code if code >= 0 else 128 - code
@@ -106,17 +116,21 @@ class _Output:
 
     Args:
         number: of the file to read. launcher: its process. ranks: how many it starts.
+        give_up: see `run_ranks`.
     """
 
-    def __init__(self, number: int, launcher: int, ranks: int) -> None:
+    def __init__(
+        self, number: int, launcher: int, ranks: int, give_up: Callable[[], bool] | None
+    ) -> None:
+        self._give_up, self._given_up = give_up, False
         self._number, self._launcher, self._count = number, launcher, ranks
         self._held = b"\n"  # as if a line had ended, which no banner misses
         self._begun = False  # whether anything was written
         self._ranks: dict[int, int] = {}  # process -> rank
         self._looks, self._next = _LOOKS, 0.0
 
-    def pass_on(self) -> None:
-        """Write on until the end, or until nobody reads."""
+    def pass_on(self) -> bool:
+        """Write on until the end, or until nobody reads; False: the ranks are to be ended."""
         with contextlib.suppress(BrokenPipeError):
             while data := self._read():
                 self._held += data
@@ -130,15 +144,23 @@ class _Output:
             else:
                 self._write(rest[: found.start()] + rest[found.end() :])
                 print(f"opscope: {self._told(found)}", file=sys.stderr, flush=True)
+        return not self._given_up
 
     def _read(self) -> bytes:
-        """What comes next; meanwhile the ranks are looked for, as long as some are not found."""
-        ready = sys.platform != "linux"
-        while not ready and self._looks and len(self._ranks) < self._count:
-            if time.monotonic() >= self._next:
+        """What comes next, nothing at the end; meanwhile the ranks are looked for, as long as some
+        are not found, and whether to give up."""
+        ready = sys.platform == "win32"  # where no pipe can be waited for
+        while not ready:
+            looks = sys.platform == "linux" and self._looks and len(self._ranks) < self._count
+            if not looks and self._give_up is None:
+                break
+            if looks and time.monotonic() >= self._next:
                 self._ranks |= _ranks_below(self._launcher)
                 self._looks, self._next = self._looks - 1, time.monotonic() + _LOOK
             ready = bool(select.select([self._number], [], [], _LOOK)[0])
+            if not ready and self._give_up is not None and self._give_up():
+                self._given_up = True
+                return b""
         return os.read(self._number, _PIECE)
 
     def _write(self, data: bytes) -> None:

@@ -28,6 +28,8 @@ from ..base.backend import copy_into, to_host
 from ..base.communicator import Communicator, Request, check_root, sum_in_order
 from ..base.errors import OpscopeError, RanksError
 from ..base.processes import is_alive
+from ..base.settings import switch
+from .launched import RollCall
 
 _SMALL = 1 << 14
 """Bytes up to which all ranks get the whole arrays of all and add them themselves: one step."""
@@ -81,6 +83,8 @@ class MpiCommunicator(Communicator):
     kind = "mpi"
 
     def __init__(self, comm: Any = None) -> None:
+        self._roll_call = RollCall()
+        self._patience = patience()
         self._mpi = _mpi()
         comm = self._mpi.COMM_WORLD if comm is None else comm
         super().__init__(comm.Get_rank(), comm.Get_size())
@@ -94,6 +98,7 @@ class MpiCommunicator(Communicator):
         self._own_end = ""
         own = json.dumps([platform.node(), os.getpid()]).encode()
         self._processes = [tuple(json.loads(part)) for part in self.exchange(own)]
+        self._roll_call.note("met")
         self._hook = sys.excepthook
         sys.excepthook = self._uncaught
         atexit.register(self._at_exit)
@@ -206,6 +211,11 @@ class MpiCommunicator(Communicator):
             self._hear()
             if self._ended and not request.Test():
                 self._end_with_others(request)
+            if self._patience and now - began > self._patience:
+                raise RanksError(
+                    f"{self.operator or 'an exchange'} of rank {self.rank} has waited"
+                    f" {self._patience:g} s for the other ranks (--timeout, OPSCOPE_RANKS_WAIT)"
+                )
             if now - looked > _LOOK_FOR_DEAD:
                 looked = now
                 self._look_for_dead()
@@ -327,6 +337,9 @@ class MpiCommunicator(Communicator):
         """Before MPI is finalised, which would wait for ranks that do not come any more."""
         self.close()
         self._hear()
+        if self._patience and " has finished" in self._own_end:
+            self._wait_for_ends()
+        self._roll_call.note("ended")
         ends = [self._own_end, *self._ended.values()]
         if all(" has finished" in why for why in ends):
             return
@@ -335,6 +348,23 @@ class MpiCommunicator(Communicator):
             time.sleep(0.01)
             self._hear()
         self._abort()
+
+    def _wait_for_ends(self) -> None:
+        """Fail if the other ranks do not end either; MPI would wait for them for ever."""
+        until = time.perf_counter() + self._patience
+        while len(self._ended) < self.size - 1 and time.perf_counter() < until:
+            time.sleep(0.01)
+            self._hear()
+            self._look_for_dead()
+        missing = [n for n in range(self.size) if n != self.rank and n not in self._ended]
+        if missing:
+            self._own_end = ""
+            self.fail(
+                RanksError(
+                    f"rank {self.rank} is done, and has waited {self._patience:g} s for"
+                    f" rank {', '.join(map(str, missing))} (--timeout, OPSCOPE_RANKS_WAIT)"
+                )
+            )
 
     def _all_is_told(self) -> bool:
         """Whether all ranks have ended, and those that failed have written why."""
@@ -400,6 +430,22 @@ class _Sum:
     def finish(self) -> None:
         """Return when the array holds the sum."""
         self._ranks.finish_sums(self)
+
+
+def patience() -> float:
+    """Seconds that a rank waits for the others; 0: for ever.
+
+    Raises:
+        OpscopeError: the switch holds no such number.
+    """
+    text = switch("OPSCOPE_RANKS_WAIT")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise OpscopeError(f"OPSCOPE_RANKS_WAIT={text}: want a number of seconds; 0: for ever")
+    return seconds
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

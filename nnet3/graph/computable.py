@@ -232,7 +232,6 @@ class Explorer:
             CycleError: rows wait for each other.
         """
         epochs = self.topology.epochs
-        nodes = self.topology.nodes
         inside: dict[int, list[int]] = {}
         waiting: dict[int, int] = {}
         ready: list[int] = []

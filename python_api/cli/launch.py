@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -24,12 +26,19 @@ import click
     metavar="PROGRAM",
     help="mpiexec, srun or another one, perhaps with a path; by default the one that fits.",
 )
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="End the run when a rank has waited so long for the others; by default it waits for ever.",
+)
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def launch(
     ranks: int,
     threads: int | None,
     launcher: str | None,
+    timeout: float | None,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -37,10 +46,11 @@ def launch(
 
     SCRIPT is a Python file, or a command of opscope: `opscope launch -n 2 train net.pb ...`.
     Trainings by `opscope.train` are shared by the ranks. The exit code is that of the launcher, and
-    not 0 where a rank has failed.
+    not 0 where a rank has failed, or has left without ending its part (`os._exit`).
     """
     from ...framework.base.cpu.cores import usable_cores
     from ...framework.base.errors import OpscopeError
+    from ...framework.parallel.launched import left_early, waits_in_vain
     from ...framework.parallel.launcher import environment_of_ranks, find_launcher, run_ranks
 
     program = program_of(script, arguments)
@@ -62,8 +72,30 @@ def launch(
         most = _allotted(os.environ)
     environment = environment_of_ranks(os.environ, threads or most)
     environment.setdefault("OPSCOPE_COMMUNICATOR", "mpi")
+    if timeout is not None:
+        environment["OPSCOPE_RANKS_WAIT"] = repr(timeout)
     sys.stdout.flush()
-    sys.exit(run_ranks([*command, *program], ranks, environment))
+    with TemporaryDirectory(prefix="opscope-launch-") as folder:
+        environment["OPSCOPE_ROLL_CALL"] = folder
+        give_up = None if timeout is None else partial(waits_in_vain, folder, timeout)
+        code = run_ranks([*command, *program], ranks, environment, give_up=give_up)
+        early = left_early(folder)
+        alone = timeout is not None and waits_in_vain(folder, timeout)
+    if alone:
+        raise OpscopeError(
+            f"launch: of {ranks} ranks, {_ranks(early)} waited {timeout:g} s for the others to"
+            " begin (--timeout)"
+        )
+    if early and code == 0:
+        raise OpscopeError(
+            f"launch: {_ranks(early)} of {ranks} left without ending the run, by os._exit or a"
+            " library's exit; the launcher told of no failure"
+        )
+    sys.exit(code)
+
+
+def _ranks(names: Sequence[str]) -> str:
+    return f"rank{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def program_of(script: str, arguments: Sequence[str]) -> list[str]:

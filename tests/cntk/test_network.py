@@ -174,7 +174,9 @@ class TestValidation:
         h = net.op("Plus", "h", p, f)
         net.connect(p, [h])
         net.connect(f, [h])
-        message = r"runs both to the past and to the future, through . \(.*Value\) and . \(.*Value\)"
+        message = (
+            r"runs both to the past and to the future, through . \(.*Value\) and . \(.*Value\)"
+        )
         with pytest.raises(CycleError, match=message):
             net.validate()
 

@@ -18,6 +18,7 @@ from mpi_runs import PACKAGE, mpiexec
 from opscope.framework.base.cpu import cores
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.parallel.launcher import find_launcher, run_ranks
+from opscope.framework.parallel.mpi import patience
 from opscope.python_api.cli.main import main
 from small_nets import classifier, data
 
@@ -204,6 +205,69 @@ def test_a_rank_that_is_killed_is_named(tmp_path):
     else:
         raise AssertionError(told)
     assert done.stdout == "here is rank 0\n" + "=" * 83 + "\n"
+
+
+LEAVES = """\
+import os
+import sys
+import time
+from opscope.framework.parallel.mpi import MpiCommunicator
+
+how = sys.argv[1]
+if how == "before" and os.environ["PMI_RANK"] == "1":
+    os._exit(0)
+ranks = MpiCommunicator()
+ranks.barrier()
+if ranks.rank == 1:
+    if how == "within":
+        os._exit(0)
+    if how == "hangs":
+        time.sleep(100)
+ranks.barrier()
+if ranks.rank == 1:
+    if how == "late":
+        os._exit(0)
+    if how == "hangs late":
+        time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("how", ["within", "late"])
+def test_a_rank_that_leaves_without_a_word_fails_the_run(how, tmp_path):
+    """MPICH ends with 0, and ends the other ranks, too."""
+    (tmp_path / "work.py").write_text(LEAVES)
+    done = run(tmp_path, "-n", "2", "work.py", how)
+    assert done.returncode != 0
+    assert "left without ending the run" in done.stderr or "rank 1 of 2" in done.stderr
+
+
+def test_ranks_that_end_in_order_are_all_there(tmp_path):
+    (tmp_path / "work.py").write_text(LEAVES)
+    done = run(tmp_path, "-n", "2", "--timeout", "20", "work.py", "in order")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("hangs", "rank 0 of 2 has ended the run: an exchange of rank 0 has waited 1.5 s"),
+        ("before", "of 2 ranks, rank 0 waited 1.5 s for the others to begin (--timeout)"),
+        ("hangs late", "rank 0 is done, and has waited 1.5 s for rank 1 (--timeout"),
+    ],
+)
+def test_ranks_that_hang_are_ended_after_the_timeout(how, told, tmp_path):
+    (tmp_path / "work.py").write_text(LEAVES)
+    began = time.monotonic()
+    done = run(tmp_path, "-n", "2", "--timeout", "1.5", "work.py", how)
+    assert done.returncode != 0 and time.monotonic() - began < 60
+    assert told in done.stderr
+
+
+def test_timeouts_are_positive_numbers(started, monkeypatch):
+    assert started("-n", "2", "--timeout", "0", "work.py")[0] == 2
+    monkeypatch.setenv("OPSCOPE_RANKS_WAIT", "soon")
+    with pytest.raises(OpscopeError, match="OPSCOPE_RANKS_WAIT=soon: want a number of seconds"):
+        patience()
 
 
 BANNER = f"""
