@@ -37,6 +37,7 @@ from pathlib import Path
 from devtools.environment import OLDEST_NUMPY_VENV, PROTOC_VENV, VENV, Environment
 from devtools.process import ROOT, StepError, run, say, settings, with_defaults
 from devtools.protos import compile_protos
+from devtools.sizes import advice
 
 OLDEST_PYTHON = (3, 11)
 
@@ -206,6 +207,8 @@ def check(arguments: argparse.Namespace) -> None:
         except StepError as error:
             failed.append(str(error))
         say(f"{part.__name__} took {time.monotonic() - start:.0f} s")
+    for line in advice():
+        say(f"advice: {line}")
     if failed:
         raise StepError("; ".join(failed))
     say("all checks passed")

@@ -143,20 +143,6 @@ START_UP = ("python_api/cli/",)
 """How the paths of modules begin whose functions may import anything: the command line, which loads
 only what a command needs. Such imports count neither for the order of rooms nor for circles."""
 
-KINDS = {
-    "nnet3/components",
-    "cntk/lower/kinds",
-    "cntk/network/kinds",
-    "cntk/operators",
-}
-"""Tables of kinds, a module each kind: these folders may hold any number of modules."""
-
-MOST_MODULES = 15
-"""How many modules any other folder may hold, `__init__.py` not counted."""
-
-MOST_LINES = 500
-"""How long a file may be."""
-
 DESCRIBED_FLOORS: tuple[str, ...] = (
     "framework",
     "operators",

@@ -34,6 +34,7 @@ def load_build():
 
 build = load_build()
 environments = sys.modules["devtools.environment"]
+sizes = sys.modules["devtools.sizes"]
 
 
 @pytest.fixture
@@ -411,3 +412,15 @@ def test_python_m_build_is_the_package_of_that_name(installed, tmp_path):
     else:
         assert done.returncode == 1
         assert "pip install build" in done.stderr
+
+
+def test_long_files_and_full_folders_get_advice(tmp_path):
+    (tmp_path / "a").mkdir()
+    for number in range(sizes.MOST_MODULES + 1):
+        (tmp_path / "a" / f"m{number}.py").write_text("x\n" * (sizes.MOST_LINES + (number == 3)))
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "long.py").write_text("x\n" * 9999)
+    assert list(sizes.advice(tmp_path)) == [
+        f"a/m3.py has {sizes.MOST_LINES + 1} lines: does it hold one idea?",
+        f"a holds {sizes.MOST_MODULES + 1} modules: would rooms help?",
+    ]
