@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -145,6 +145,9 @@ class _Writer:
             return self.apply("negative", self.number(tree[2]))
         if kind == "binary":
             return self._binary(tree)
+        if kind == "sum":
+            terms = [self.write(term) for term in tree[1:]]
+            return reduce(lambda total, term: self.apply("add", total, term), terms)
         if kind == "choose":
             return self._choose(tree)
         if tree[1] == "fma":

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ..base.python.cached import cached_property
-from .expression import Tree, cost, nodes, parts
+from .expression import Tree, cost, fold, nodes
 
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 """How an operand meets the loop over rows and columns: element (i, j), (j), (i), or one for all."""
@@ -23,9 +24,9 @@ FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 PARALLEL_WORK = 400_000
 """Work (elements times cost) from which a loop may use threads: some 10 us. See pool.py."""
 
-GPU_ARRAYS = 48
-"""Most arrays of a kernel: the parameters of a CUDA function hold 4 KB, an array of four dimensions
-takes 80 bytes of them."""
+MOST_ARRAYS = {"cpu": 256, "gpu": 48}
+"""Most arrays of a kernel. C compilers take seconds for hundreds and minutes for thousands; the
+parameters of a CUDA function hold 4 KB, an array of four dimensions takes 80 bytes of them."""
 
 C_TYPES = {
     "float32": "float",
@@ -82,6 +83,19 @@ class Loop:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:20]
 
 
+class _Printed(NamedTuple):
+    """A tree as text.
+
+    Attributes:
+        text: in the element type; "": the value is `fixed`, which has no name yet.
+        fixed: in double, in terms of the head; "": it changes inside the loop.
+    """
+
+    tree: Tree
+    text: str
+    fixed: str
+
+
 class _Printer:
     """Prints a loop's values as statements, in the terms that C and CUDA share.
 
@@ -98,55 +112,52 @@ class _Printer:
         self._fixed = {f"x{i}" for i, o in enumerate(loop.operands) if o.kind == ONE}
         self._hoisted: dict[Tree, str] = {}
         for number, tree in enumerate(loop.values):
-            text = self.text(tree)
-            if self.is_fixed(tree):
+            printed = fold(tree, self._printed)
+            text = self._named(printed)
+            if printed.fixed:
                 self._fixed.add(f"v{number}")
-                self.head.append(f"const double h_v{number} = {self.fixed(tree)};")
+                self.head.append(f"const double h_v{number} = {printed.fixed};")
             self.body.append(f"const {element} v{number} = {text};")
 
-    def is_fixed(self, tree: Tree) -> bool:
+    def _printed(self, tree: Tree, below: Sequence[_Printed]) -> _Printed:
+        if tree[0] == "num":
+            return _Printed(tree, _literal(tree[1], self.suffix), _literal(tree[1], ""))
         if tree[0] == "var":
-            return tree[1] in self._fixed
-        return all(map(self.is_fixed, parts(tree)))
-
-    def fixed(self, tree: Tree) -> str:
-        """A tree of the head: in double."""
-        if tree[0] == "var":
-            return f"h_{tree[1]}"
+            return _Printed(tree, tree[1], f"h_{tree[1]}" if tree[1] in self._fixed else "")
+        if all(part.fixed for part in below):
+            inner = [part.fixed for part in below]
+            is_call = tree[0] == "call"
+            fixed = f"{tree[1]}({', '.join(inner)})" if is_call else _join(tree, inner)
+            return _Printed(tree, "", fixed)
+        inner = [self._named(part) for part in below]
         if tree[0] == "call":
-            return f"{tree[1]}({', '.join(map(self.fixed, tree[2:]))})"
-        return _join(tree, self.fixed, "")
+            text = self._hoist(tree, self.body, f"{self.call(tree[1])}({', '.join(inner)})")
+        else:
+            text = _join(tree, inner)
+        return _Printed(tree, text, "")
 
-    def text(self, tree: Tree) -> str:
-        if tree[0] in ("num", "var"):
-            return _join(tree, self.text, self.suffix)
-        if self.is_fixed(tree) and tree[0] != "num":
-            return self._hoist(tree, self.head, lambda: self.fixed(tree))
-        if tree[0] == "call":
-            args = ", ".join(map(self.text, tree[2:]))
-            return self._hoist(tree, self.body, lambda: f"{self.call(tree[1])}({args})")
-        return _join(tree, self.text, self.suffix)
+    def _named(self, printed: _Printed) -> str:
+        """The text of a tree, which the head computes where it does not change."""
+        return printed.text or self._hoist(printed.tree, self.head, printed.fixed)
 
-    def _hoist(self, tree: Tree, where: list[str], make: Callable[[], str]) -> str:
+    def _hoist(self, tree: Tree, where: list[str], text: str) -> str:
         found = self._hoisted.get(tree)
         if found is None:
-            text = make()
             found = self._hoisted[tree] = f"t{len(self._hoisted)}"
             where.append(f"const {self.element} {found} = ({self.element})({text});")
         return found
 
 
-def _join(tree: Tree, text: Callable[[Tree], str], suffix: str) -> str:
+def _join(tree: Tree, texts: Sequence[str]) -> str:
+    """An operation on the texts of its operands."""
     kind = tree[0]
-    if kind == "var":
-        return tree[1]
-    if kind == "num":
-        return _literal(tree[1], suffix)
     if kind == "unary":
-        return f"({tree[1]}{text(tree[2])})"
+        return f"({tree[1]}{texts[0]})"
     if kind == "binary":
-        return f"({text(tree[2])} {tree[1]} {text(tree[3])})"
-    return f"({text(tree[1])} ? {text(tree[2])} : {text(tree[3])})"
+        return f"({texts[0]} {tree[1]} {texts[1]})"
+    if kind == "sum":
+        return f"({' + '.join(texts)})"
+    return f"({texts[0]} ? {texts[1]} : {texts[2]})"
 
 
 def _literal(value: float, suffix: str) -> str:

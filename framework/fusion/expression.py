@@ -4,19 +4,21 @@ The grammar is C's for one value: `?:`, `||`, `&&`, comparisons, `+ - * /`, unar
 of the functions below, names and numbers. Every number is a number of the element type, so `1 / 2`
 is a half; `sum(x)` adds up all variables of the slot x. A tree is made of nested tuples: ("num",
 value), ("var", name), ("call", function, then its arguments), ("unary", sign, tree), ("binary",
-sign, left, right), ("choose", condition, then, otherwise).
+sign, left, right), ("choose", condition, then, otherwise), and ("sum", then its terms), which is
+added up from left to right: however many terms there are, it is one level of the tree.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from ..base.errors import OpscopeError
 
 Tree = tuple[Any, ...]
+_Value = TypeVar("_Value")
 
 FUNCTIONS = {
     name: count
@@ -158,9 +160,31 @@ def parts(tree: Tree) -> list[Tree]:
 
 def nodes(tree: Tree) -> Iterator[Tree]:
     """The tree and everything below it."""
-    yield tree
-    for part in parts(tree):
-        yield from nodes(part)
+    waiting = [tree]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += reversed(parts(one))
+
+
+def fold(tree: Tree, value: Callable[[Tree, Sequence[_Value]], _Value]) -> _Value:
+    """What `value` makes of a tree and of the values of its parts, which come first."""
+    order, waiting = [], [tree]
+    while waiting:
+        one = waiting.pop()
+        order.append(one)
+        waiting += parts(one)
+    made: list[_Value] = []  # of trees that are not yet part of another
+    for one in reversed(order):
+        first = len(made) - len(parts(one))
+        made[first:] = [value(one, made[first:])]
+    return made[0]
+
+
+def with_parts(tree: Tree, new: Sequence[Tree]) -> Tree:
+    """The tree with others directly below it."""
+    rest = iter(new)
+    return tuple(next(rest) if isinstance(item, tuple) else item for item in tree)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -171,9 +195,11 @@ def names(tree: Tree) -> frozenset[str]:
 
 def replace_names(tree: Tree, by: Mapping[str, Tree]) -> Tree:
     """The tree with other trees in place of its variables."""
-    if tree[0] == "var":
-        return by[tree[1]]
-    return tuple(replace_names(part, by) if isinstance(part, tuple) else part for part in tree)
+
+    def replaced(one: Tree, below: Sequence[Tree]) -> Tree:
+        return by[one[1]] if one[0] == "var" else with_parts(one, below)
+
+    return fold(tree, replaced)
 
 
 def part_name(slot: str, number: int) -> str:
@@ -182,12 +208,16 @@ def part_name(slot: str, number: int) -> str:
 
 
 def written_out(tree: Tree, counts: Mapping[str, int]) -> Tree:
-    """The tree with every `sum(x)` as additions, for so many variables of each slot."""
-    if tree[:2] == ("call", _SUM):
-        slot = tree[2][1]
-        first, *rest = (("var", part_name(slot, i)) for i in range(counts.get(slot, 1)))
-        return functools.reduce(lambda total, one: ("binary", "+", total, one), rest, first)
-    return tuple(written_out(part, counts) if isinstance(part, tuple) else part for part in tree)
+    """The tree with the terms of every `sum(x)`, for so many variables of each slot."""
+
+    def written(one: Tree, below: Sequence[Tree]) -> Tree:
+        if one[:2] != ("call", _SUM):
+            return with_parts(one, below)
+        slot = one[2][1]
+        terms = [("var", part_name(slot, i)) for i in range(counts.get(slot, 1))]
+        return terms[0] if len(terms) == 1 else ("sum", *terms)
+
+    return fold(tree, written)
 
 
 def cost(tree: Tree) -> int:
@@ -196,6 +226,8 @@ def cost(tree: Tree) -> int:
     for node in nodes(tree):
         if node[0] == "call":
             total += 1 if node[1] in _CHEAP else _CALL_COST
+        elif node[0] == "sum":
+            total += len(node) - 2
         elif node[0] not in ("num", "var"):
             total += 1
     return total

@@ -12,7 +12,7 @@ import numpy as np
 from ..base.dtypes import FLOATS, NAMES, wide
 from ..base.shape import ArraySpec, Shape
 from ..ir.operation import Operator
-from .codegen import C_TYPES, COLUMN, FULL, GPU_ARRAYS, HALF_NAMES, ONE, ROW, Operand
+from .codegen import C_TYPES, COLUMN, FULL, HALF_NAMES, MOST_ARRAYS, ONE, ROW, Operand
 from .expression import ExpressionError, Tree, cost, names, parse, part_name, written_out
 
 _COMPUTED = {dtype: wide(dtype) for dtype in FLOATS}
@@ -79,6 +79,8 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
         return None
     dtype = _COMPUTED[dtype]
     counts = tuple((slot, len(own)) for slot, own in inputs.items())
+    if sum(count for _, count in counts) > MOST_ARRAYS[device]:
+        return None
     found = _expressions(tuple(scalar.items()), tuple(slots), counts, tuple(op.outputs))
     if found is None:
         return None
@@ -108,7 +110,7 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
     columns = widths.pop() if widths else 0
     stored = {name: Operand(FULL, NAMES[specs[name][1]]) for name in writes}
     made = Pointwise(op, shape, dtype, found, operands, reads, stored, columns)
-    return made if device == "cpu" or count_arrays([made]) <= GPU_ARRAYS else None
+    return made if count_arrays([made]) <= MOST_ARRAYS[device] else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,11 @@ from ..ir.names import (
 from ..ir.op_list import OpList, OpNode, SourceLocation, VarDecl
 from ..ir.registry import lookup
 
+_SUM_WIDTH = 32
+"""Most gradients that one operator adds up. What is used more often is added up in a tree of sums,
+as the gradients arrive: few of them are in memory at one time, a fused loop of each has bounded C
+text, and errors of rounding grow with the height of the tree."""
+
 Value = tuple[str, int]
 """A variable at one version: version 0 comes from outside, each write makes the next."""
 
@@ -153,7 +158,8 @@ class _Builder:
         self.result: list[OpNode] = []
         self.needed: set[Value] = set()
         self.sparse: set[str] = set()
-        self._parts: dict[Value, list[str]] = {}
+        self._parts: dict[Value, list[list[str]]] = {}  # those summed most often are the last list
+        self._crowded: list[Value] = []
         self._final: dict[Value, str] = {}
         self._renames: dict[str, str] = {}
         self._given: set[str] = set()
@@ -240,20 +246,25 @@ class _Builder:
     def new_part(self, value: Value) -> str:
         if value not in self.needed:
             return EMPTY
-        name = value[0]
-        number = self._part_count[name] = self._part_count.get(name, -1) + 1
-        part = grad_part_name(name, number)
-        self._parts.setdefault(value, []).append(part)
+        part = self._part_name(value[0])
+        parts = self._parts.setdefault(value, [[]])[0]
+        parts.append(part)
+        if len(parts) % _SUM_WIDTH == 0:
+            self._crowded.append(value)
         return part
+
+    def _part_name(self, name: str) -> str:
+        number = self._part_count[name] = self._part_count.get(name, -1) + 1
+        return grad_part_name(name, number)
 
     def arrived(self, value: Value) -> bool:
         """Whether any gradient of a value has been computed or given."""
-        return bool(self._parts.get(value))
+        return value in self._parts
 
     def seed(self, value: Value, gradient: str) -> None:
         """A gradient that the caller gives."""
         self._given.add(gradient)
-        self._parts.setdefault(value, []).append(gradient)
+        self._parts.setdefault(value, [[]])[0].append(gradient)
 
     def wanted_name(self, value: Value) -> str:
         name, version = value
@@ -265,7 +276,7 @@ class _Builder:
         """The whole gradient of a value: its one part renamed, the sum of several, or zeros."""
         if value in self._final:
             return self._final[value]
-        parts = self._parts.get(value, [])
+        parts = [part for level in reversed(self._parts.get(value, [])) for part in level]
         final = self.wanted_name(value)
         if not parts:
             fill = make_op(FILL_OP, {"x": value[0]}, {"out": final}, {"value": 0.0}, role=BACKWARD)
@@ -303,7 +314,33 @@ class _Builder:
                 part = f"{part}@DENSE"
                 self.result.append(make_op(DENSE_OP, inputs, {"out": part}, role=BACKWARD))
             dense.append(part)
+        while len(dense) > _SUM_WIDTH:
+            starts = range(0, len(dense), _SUM_WIDTH)
+            dense = [self._part_sum(dense[i : i + _SUM_WIDTH], name) for i in starts]
         self.result.append(make_op(SUM_OP, {"x": dense}, {"out": final}, role=BACKWARD))
+
+    def _part_sum(self, parts: Sequence[str], name: str) -> str:
+        """A further part of the gradient of `name`: the sum of some."""
+        if len(parts) == 1:
+            return parts[0]
+        total = self._part_name(name)
+        self.result.append(make_op(SUM_OP, {"x": parts}, {"out": total}, role=BACKWARD))
+        return total
+
+    def _sum_crowded(self) -> None:
+        """Put a sum in the place of gradients of which enough have been computed."""
+        for value in self._crowded:
+            for number, level in enumerate(levels := self._parts[value]):
+                dense = [part for part in level if part not in self.sparse]
+                if len(dense) < _SUM_WIDTH:
+                    break
+                if number + 1 == len(levels):
+                    levels.append([])
+                level[:] = [part for part in level if part in self.sparse]
+                for start in range(0, len(dense), _SUM_WIDTH):
+                    some = dense[start : start + _SUM_WIDTH]
+                    levels[number + 1].append(self._part_sum(some, value[0]))
+        self._crowded.clear()
 
     # -- the sweep -----------------------------------------------------------------------------
 
@@ -321,6 +358,7 @@ class _Builder:
             args = _OperatorGradient(self, index, self.ops[index])
             made_ops = entry.gradient(args)
             self.result += [op for op in made_ops if op.output_names()]
+            self._sum_crowded()
 
     def finish(self) -> list[OpNode]:
         """The gradient operators with every renamed part in place."""
@@ -390,7 +428,7 @@ def build_backward(
         raise GradientError(_why_unreachable(builder, list(seeds), named))
     builder.sweep()
     for name, root in roots.items():
-        if root in builder.needed and builder._parts.get(root):
+        if root in builder.needed and builder.arrived(root):
             result.gradients[name] = builder.gradient_of(root)
     result.ops = builder.finish()
     return result

@@ -18,7 +18,7 @@ from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
 from ..fusion import compiler
-from ..fusion.codegen import FULL, GPU_ARRAYS, Loop, Operand, gpu_source
+from ..fusion.codegen import FULL, MOST_ARRAYS, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
 from ..fusion.team import ParallelTask, with_task
@@ -117,7 +117,7 @@ class _Group:
             return False
         if len(self.loops) > 1 and not (outlives and self._before.is_apart(reads, writes)):
             return False
-        if self._device != "cpu" and count_arrays([*loop, new]) > GPU_ARRAYS:
+        if self._is_full(new):
             return False
         view, written = self._views.get, self._last.writes | writes
         names: dict[str, str] = {}  # of the memory that `new` touches and the loop then writes
@@ -133,6 +133,13 @@ class _Group:
             if operand.kind != FULL and view(name, name) in written:
                 return False
         return not (self._columns and new.columns and self._columns != new.columns)
+
+    def _is_full(self, new: Pointwise) -> bool:
+        """Whether the last loop would have too many arrays with `new`."""
+        most = MOST_ARRAYS[self._device]
+        # A cheap bound first: every name counts at most twice, as it is read and as it is written.
+        known = sum(map(len, self._names.values())) + len(new.reads) + len(new.writes)
+        return 2 * known > most and count_arrays([*self.loops[-1], new]) > most
 
     def _stands_beside(self, reads: set[str], writes: set[str], outlives: bool) -> bool:
         """Whether a further operator may be a loop of its own in the same call."""

@@ -12,7 +12,7 @@ from fuse_ops import fuse_operators
 from opscope.framework.base.backend import on_device
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.fusion.codegen import GPU_ARRAYS
+from opscope.framework.fusion.codegen import MOST_ARRAYS
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.testing.device_double import DOUBLE, instead_of_cupy, xp
 
@@ -71,4 +71,4 @@ def test_a_kernel_has_so_many_arrays_and_no_more() -> None:
     scope = ran(net, feed, DOUBLE)
     assert scope.numpy("t40").tolist() == [780] * 3
     found = sizes(net, scope)
-    assert max(found) * 2 + 1 <= GPU_ARRAYS < max(found) * 2 + 3 and sum(found) == 40
+    assert max(found) * 2 + 1 <= MOST_ARRAYS["gpu"] < max(found) * 2 + 3 and sum(found) == 40
