@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...framework.base.errors import nearest
 from ..network.network import Network
 from ..network.nodes.node import Node
@@ -51,12 +53,8 @@ def _remainder(a: float, b: float) -> float:
 
 
 def _power(a: float, b: float) -> float:
-    try:
-        return math.pow(a, b)
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return math.nan
+    with np.errstate(all="ignore"):  # C's pow: an infinity, with its sign, is a value
+        return float(np.float64(a) ** b)
 
 
 _COMPARE = {

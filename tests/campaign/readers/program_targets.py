@@ -32,7 +32,7 @@ from ..inputs import Target
 from .mutate import BYTES, TEXT, cut, line, splice, word
 from .nnet3_targets import chain_example, example
 
-_LINES = (
+LINES = (
     "nnet3-init --srand=3 net.config out.raw",
     "nnet3-init net.raw more.config out.raw",
     "nnet3-copy --edits=remove-orphans --learning-rate=0.1 --scale=0.5 --binary=false net.raw out",
@@ -82,7 +82,7 @@ _LINES = (
     "transform-feats ark:feats.ark ark:feats.ark ark:o",
     "vector-sum priors.vec priors.vec out.vec",
 )
-_OWN = (
+OWN_LINES = (
     "run net.pb --feed x=x.npy --fetch loss --feed t=t.npy --seed 3 --device cpu",
     "run net.pb --feed x=data.npz:x --fetch loss --feed t=t.npy --out out.npy --train-phase",
     "show net.pb",
@@ -256,33 +256,33 @@ def run_line(words: list[str]) -> None:
 
 
 @lru_cache
-def _command(name: str) -> KaldiCommand:
+def command_of(name: str) -> KaldiCommand:
     floor, table = ("speech", SPEECH_PROGRAMS) if name in SPEECH_PROGRAMS else ("nnet3", PROGRAMS)
     module = importlib.import_module(f"opscope.{floor}.programs.{table[name][0]}")
     return getattr(module, name.replace("-", "_"))
 
 
-_KALDI = [*(name for name in PROGRAMS if name not in OWN), *SPEECH_PROGRAMS]
+KALDI = [*(name for name in PROGRAMS if name not in OWN), *SPEECH_PROGRAMS]
 
 
 def _options(folder: Path) -> Sequence[bytes]:
     """Every option of every program, with its default."""
     found = []
-    for name in _KALDI:
-        rows = [f"--{option.name}={option.default}" for option in _command(name).options.values()]
+    for name in KALDI:
+        rows = [f"--{option.name}={option.default}" for option in command_of(name).options.values()]
         found.append("\n".join([name, *rows, "in", "out"]).encode())
     return found
 
 
 def _parse(path: Path) -> None:
     name, *arguments = _words(path)
-    command = _command(name if name in _KALDI else _KALDI[0])
+    command = command_of(name if name in KALDI else KALDI[0])
     command._parse(arguments)
     command.usage()
 
 
 def _read_config(path: Path) -> None:
-    _command("nnet3-copy")._parse([f"--config={path}"])
+    command_of("nnet3-copy")._parse([f"--config={path}"])
 
 
 def _specifier(path: Path) -> None:
@@ -308,8 +308,8 @@ def number(data: bytes, rng: random.Random, others: Sequence[bytes]) -> bytes:
 WORDS = (number, number, line, word, splice)
 
 TARGETS = (
-    Target("programs", ".args", _seeds(_LINES), run_words, WORDS),
-    Target("commands", ".args", _seeds(_OWN), run_words, WORDS),
+    Target("programs", ".args", _seeds(LINES), run_words, WORDS),
+    Target("commands", ".args", _seeds(OWN_LINES), run_words, WORDS),
     Target("program options", ".args", _options, _parse, (*TEXT, number)),
     Target("options file", ".config", lambda _: [_CONFIG], _read_config, (*TEXT, *BYTES)),
     Target("table specifier", ".txt", lambda _: _SPECIFIERS, _specifier, (*TEXT, cut)),
