@@ -35,7 +35,8 @@ from ..framework.base.dtypes import HALVES as HALF_DTYPES
 from ..framework.base.dtypes import is_float
 from ..framework.base.errors import DeviceError, OpscopeError, ShapeError
 from ..framework.base.scope import Scope
-from ..framework.ir.infer import fits, infer_specs
+from ..framework.base.shape import fits
+from ..framework.ir.infer import infer_specs
 from ..framework.ir.operation import Operator
 from ..framework.ir.registry import OperatorDef, lookup
 from ..framework.runtime.plain_net import PlainNet

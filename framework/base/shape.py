@@ -13,6 +13,8 @@ from .errors import ShapeError, format_shape
 Shape = tuple[int, ...]
 ArraySpec = tuple[Shape, np.dtype]
 """Shape and dtype of a variable."""
+MOST_BYTES = (1 << 63) - 1
+"""What dimensions other than 0 may multiply to: NumPy and CuPy count in int64."""
 Levels = tuple[np.ndarray, ...]
 """Offsets of the sequences in a variable, outermost level first; () for a plain array."""
 
@@ -74,6 +76,12 @@ class ShapeArgs:
         self.result_offsets: dict[str, Levels] = {}
         self._offsets = offsets
 
+    def is_whole(self) -> bool:
+        """Whether everything is known, as it is at run time: offsets, and all dimensions."""
+        if self._offsets is None:
+            return False
+        return all(-1 not in self._specs[name][0] for name in self.op.input_vars())
+
     def has(self, slot: str) -> bool:
         """Whether a slot, input or output, holds a variable."""
         return slot in self.op.inputs or slot in self.op.outputs
@@ -85,12 +93,28 @@ class ShapeArgs:
     def shapes(self, slot: str) -> list[Shape]:
         return [spec[0] for spec in self.specs(slot)]
 
+    def _spec(self, slot: str) -> ArraySpec:
+        names = self.op.inputs.get(slot)
+        if not names:
+            self.fail(f"input slot {slot!r} is missing, which it needs here")
+        return self._specs[names[0]]
+
     def __getitem__(self, slot: str) -> Shape:
         """Shape of the one variable of an input slot."""
-        return self._specs[self.op.inputs[slot][0]][0]
+        return self._spec(slot)[0]
 
     def dtype(self, slot: str) -> np.dtype:
-        return self._specs[self.op.inputs[slot][0]][1]
+        return self._spec(slot)[1]
+
+    @property
+    def inputs_by_name(self) -> Mapping[str, ArraySpec]:
+        """Shape and dtype of every variable that is known so far."""
+        return self._specs
+
+    @property
+    def offsets_by_name(self) -> Mapping[str, Levels] | None:
+        """Offsets of those of them that hold sequences; None while a net is built."""
+        return self._offsets
 
     def input_spec(self, name: str) -> ArraySpec:
         """Shape and dtype of an input variable by its name."""
@@ -104,7 +128,10 @@ class ShapeArgs:
         """Sequence offsets of an input; None while a net is built, () for a plain array."""
         if self._offsets is None:
             return None
-        return self._offsets.get(self.op.inputs[slot][0], ())
+        names = self.op.inputs.get(slot)
+        if not names:
+            self.fail(f"input slot {slot!r} is missing, which it needs here")
+        return self._offsets.get(names[0], ())
 
     def set_offsets(self, slot: str, levels: Levels | None) -> None:
         """Offsets of an output slot's variables.
@@ -197,7 +224,12 @@ class ShapeArgs:
 
     def set(self, slot: str, *specs: ArraySpec | tuple[Sequence[int], Any]) -> None:
         """Shape and dtype of an output slot's variables; slots left out of the net are ignored."""
-        for name, (shape, dtype) in zip(self.op.outputs.get(slot, ()), specs, strict=False):
+        names = self.op.outputs.get(slot)
+        if not names:
+            return
+        if len(names) != len(specs):
+            self.fail(f"output slot {slot!r} wants {len(specs)} variables and has {len(names)}")
+        for name, (shape, dtype) in zip(names, specs, strict=True):
             self.results[name] = (tuple(int(dim) for dim in shape), np.dtype(dtype))
 
     def fail(self, why: str) -> NoReturn:
@@ -206,6 +238,18 @@ class ShapeArgs:
 
 
 ShapeRule = Callable[[ShapeArgs], None]
+
+
+def format_spec(spec: ArraySpec) -> str:
+    """`float32[?, 784]`: dtype and shape."""
+    return f"{spec[1]}{format_shape(spec[0])}"
+
+
+def fits(shape: Shape, pattern: Shape) -> bool:
+    """Whether two shapes agree, unknown dimensions aside."""
+    return len(shape) == len(pattern) and all(
+        a == b or a < 0 or b < 0 for a, b in zip(shape, pattern, strict=True)
+    )
 
 
 def count(shape: Sequence[int]) -> int:

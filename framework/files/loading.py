@@ -17,8 +17,8 @@ from ..base.backend import to_place
 from ..base.dtypes import is_float
 from ..base.errors import FormatError, VariableError, format_shape, nearest
 from ..base.scope import Scope, check_scope, default_scope
+from ..base.shape import fits
 from ..ir.desc import OPTIMIZE, PARAMETER, NetDesc
-from ..ir.infer import fits
 from ..ir.op_list import OpList, VarDecl
 from ..runtime.initialize import persistent_vars
 from .checkpoint import SUFFIX, checkpoint_path, read_checkpoint

@@ -20,10 +20,10 @@ from ..base.atomic import PathLike, write_pair
 from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, OpscopeError, SaveError, VariableError, format_shape, nearest
 from ..base.scope import Scope, check_scope
+from ..base.shape import fits
 from ..base.untrusted.values import open_file
 from ..draw.summary import Summary
 from ..ir.desc import NetDesc
-from ..ir.infer import fits
 from ..ir.messages import FORMAT_VERSION, as_op_list, from_message, parse_net, serialize_net
 from ..ir.op_list import OpList, VarDecl
 from ..passes.verify.verifier import verify

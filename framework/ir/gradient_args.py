@@ -1,10 +1,15 @@
-"""The arguments of gradient makers; the backward pass makes them for each operator."""
+"""The arguments of gradient makers, which the backward pass makes for each operator.
+
+Also the check of what a gradient operator is given: that its forward operator has and makes it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..base.shape import ShapeArgs, fits, format_spec
+from .names import EMPTY
 from .op_list import OpNode
 
 
@@ -87,3 +92,59 @@ class GradientArgs(Protocol):
 
 GradientMaker = Callable[[GradientArgs], list[OpNode]]
 """A pure function from one forward operator to the operators of its gradient."""
+
+
+def check_forward(s: ShapeArgs, forward: Any) -> None:
+    """Refuse inputs of a gradient operator that its forward operator neither has nor makes.
+
+    A gradient kernel relies on all that the forward operator has checked: its inputs fit together,
+    and what it made, and the gradients of that, have the shapes and dtypes that it gives them.
+
+    Args:
+        s: of the gradient operator. forward: the OperatorDef of the other one.
+    """
+    if forward.shape is None:
+        return
+    view = _Forward(s, forward)
+    made = ShapeArgs(view, s.inputs_by_name, s.offsets_by_name)
+    forward.shape(made)
+    for slot, names in view.outputs.items():
+        for source in (slot, f"{slot}_grad"):
+            for name, result in zip(s.op.inputs.get(source, ()), names, strict=False):
+                if name == EMPTY or result not in made.results:
+                    continue
+                given, wanted = s.input_spec(name), made.results[result]
+                if given[1] != wanted[1] or not fits(given[0], wanted[0]):
+                    s.fail(
+                        f"{source}={name} is {format_spec(given)}; {forward.type} makes"
+                        f" {format_spec(wanted)} of these inputs"
+                    )
+
+
+class _Forward:
+    """The forward operator, as far as its shape rule looks at it; see `OperatorView`."""
+
+    def __init__(self, s: ShapeArgs, forward: Any) -> None:
+        op = s.op
+        self._grad = op
+        self.type, self.entry, self.attrs = forward.type, forward, op.attrs
+        self.accumulate, self.role, self.device = op.accumulate, op.role, op.device
+        given = op.inputs
+        self.inputs = {slot: given[slot] for slot in forward.input_slots if slot in given}
+        self.outputs: dict[str, tuple[str, ...]] = {}
+        for slot in forward.output_slots:
+            count = max(len(given.get(slot, ())), len(given.get(f"{slot}_grad", ())))
+            if count:
+                self.outputs[slot] = tuple(f"{slot} {number}" for number in range(count))
+
+    def input_vars(self) -> list[str]:
+        return [name for names in self.inputs.values() for name in names if name != EMPTY]
+
+    def output_vars(self) -> list[str]:
+        return [name for names in self.outputs.values() for name in names]
+
+    def title(self) -> str:
+        return self._grad.title()
+
+    def describe(self, why: str, specs: Mapping[str, Any]) -> str:
+        return self._grad.describe(why, specs)

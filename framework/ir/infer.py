@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape
-from ..base.shape import ArraySpec, Levels, Shape, ShapeArgs
+from ..base.shape import MOST_BYTES, ArraySpec, Levels, Shape, ShapeArgs, fits
 from .desc import INPUT, PARAMETER, STATE
 from .names import EMPTY
 from .op_list import VarDecl, View
@@ -82,6 +82,7 @@ def infer_one(
         raise ShapeError(op.describe(f"its shape rule failed: {error!r}", specs)) from error
     args.results.pop(EMPTY, None)
     args.result_offsets.pop(EMPTY, None)
+    _check_results(op, args, specs)
     for name, spec in args.results.items():
         var = declared.get(name)
         if var is not None and var.shape is not None and var.kind in _GIVEN:
@@ -89,6 +90,24 @@ def infer_one(
     if offsets is not None:
         offsets.update(args.finish_offsets())
     return args.results
+
+
+def _check_results(op: Operator, args: ShapeArgs, specs: Mapping[str, ArraySpec]) -> None:
+    """Every output has a shape that an array can have, whatever odd attributes made of it."""
+    for name in op.output_vars():
+        if name not in args.results:
+            raise ShapeError(op.describe(f"these inputs give {name!r} no shape", specs))
+        shape, dtype = args.results[name]
+        size = dtype.itemsize
+        for dim in shape:
+            if dim > 0:
+                size *= dim
+            elif dim < 0 and (dim < -1 or args.is_whole()):
+                shown = ", ".join(map(str, shape))
+                raise ShapeError(op.describe(f"{name!r} would be of the shape [{shown}]", specs))
+        if size > MOST_BYTES:
+            why = f"{name!r}, {dtype}{format_shape(shape)}, is larger than any array"
+            raise ShapeError(op.describe(why, specs))
 
 
 def _check_declared(
@@ -101,13 +120,6 @@ def _check_declared(
             op.describe(f"writes {format_shape(spec[0])} to {name!r}, which is {wanted}", specs)
         )
     return spec
-
-
-def fits(shape: Shape, pattern: Shape) -> bool:
-    """Whether two shapes agree, unknown dimensions aside."""
-    return len(shape) == len(pattern) and all(
-        a == b or a < 0 or b < 0 for a, b in zip(shape, pattern, strict=True)
-    )
 
 
 def _views_of_bases(declared: Mapping[str, VarDecl]) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..base.backend import CPUPlace, Place, to_host
 from ..base.context import OpContext
+from ..base.errors import SlotError
 from ..base.scope import Scope
 from ..base.shape import ArraySpec, Levels, OperatorView, Shape
 
@@ -120,8 +121,14 @@ class KernelArgs:
 
     def __getitem__(self, slot: str) -> Any:
         """The array of the one variable of a slot."""
-        names = self.op.inputs.get(slot) or self.op.outputs[slot]
-        return self._arrays[names[0]]
+        return self._arrays[self._names(slot)[0]]
+
+    def _names(self, slot: str) -> tuple[str, ...]:
+        """The variables of a slot that the kernel cannot do without."""
+        names = self.op.inputs.get(slot) or self.op.outputs.get(slot)
+        if not names:
+            raise SlotError(self.describe(f"slot {slot!r} is missing, which it needs here"))
+        return names
 
     def get(self, slot: str) -> Any:
         """Like `[]`, but None where the slot holds no variable."""
@@ -135,8 +142,7 @@ class KernelArgs:
 
     def shape(self, slot: str) -> Shape:
         """Shape of a slot's variable, also where the value itself is not at hand (`shape_only`)."""
-        names = self.op.inputs.get(slot) or self.op.outputs[slot]
-        return self._specs[names[0]][0]
+        return self._specs[self._names(slot)[0]][0]
 
     def shapes(self, slot: str) -> list[Shape]:
         """Shapes of all variables of an input slot."""
@@ -159,7 +165,7 @@ class KernelArgs:
 
     def offsets(self, slot: str) -> Levels:
         """Sequence offsets of an input's variable; () for a plain array."""
-        return self.frame.offsets(self.op.inputs[slot][0])
+        return self.frame.offsets(self._names(slot)[0])
 
     @property
     def place(self) -> Place:

@@ -145,6 +145,10 @@ class Operator:
         entry = self.entry
         inputs = self._used(node.inputs, "input", entry.input_slots, entry.required_inputs)
         outputs = self._used(node.outputs, "output", entry.output_slots, entry.required_outputs)
+        if entry.outputs and not any(n != EMPTY for names in outputs.values() for n in names):
+            raise SlotError(
+                f"{self.title()} writes nothing: give one of {', '.join(entry.output_slots)}"
+            )
         attrs = check_attrs(entry, node.attrs, self)
         whole = inputs is node.inputs and outputs is node.outputs
         return Checked(entry, attrs, whole, inputs, outputs)

@@ -31,7 +31,7 @@ from ..base.installed import any_elsewhere
 from ..base.plugins import entry_points, load_plugin
 from ..base.python.cached import new_waiting_rlock
 from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
-from .gradient_args import GradientArgs, GradientMaker
+from .gradient_args import GradientArgs, GradientMaker, check_forward
 from .kernel_args import Call, KernelArgs
 from .messages import encode_attr
 from .op_list import OpNode
@@ -235,6 +235,7 @@ class OperatorDef:
         ]
 
         def shape(s: ShapeArgs) -> None:
+            check_forward(s, self)
             for name in wrt:
                 s.set(f"{name}_grad", *s.specs(name))
                 s.copy_offsets(f"{name}_grad", name)

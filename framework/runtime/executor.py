@@ -18,11 +18,11 @@ from ..base.context import OpContext
 from ..base.dtypes import FLOATS, HALVES, SINGLE
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import Scope, Variable
-from ..base.shape import ArraySpec, Levels
+from ..base.shape import ArraySpec, Levels, fits
 from ..base.untrusted.limits import limit
 from ..fusion.team import in_blocks, in_lists, in_order, nothing, one_blas_thread, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
-from ..ir.infer import fits, view_slices
+from ..ir.infer import view_slices
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator

@@ -12,9 +12,8 @@ from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences
-from ..base.shape import Levels
+from ..base.shape import Levels, fits
 from ..ir.desc import FORWARD, INPUT
-from ..ir.infer import fits
 from ..ir.op_list import OpList, VarDecl
 from .initialize import PERSISTENT
 

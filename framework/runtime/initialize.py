@@ -8,8 +8,8 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext, default_context
 from ..base.errors import ShapeError, VariableError, format_shape
 from ..base.scope import Scope
+from ..base.shape import fits
 from ..ir.desc import PARAMETER, STATE
-from ..ir.infer import fits
 from ..ir.messages import from_message
 from ..ir.op_list import OpList, OpNode, VarDecl
 from .plain_net import PlainNet

@@ -14,7 +14,7 @@ from ..base import settings
 from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
-from ..base.errors import OpscopeError, VariableError
+from ..base.errors import OpscopeError, RunError, VariableError
 from ..base.python.cached import new_lock
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec
@@ -365,11 +365,18 @@ class PlainNet(Net):
         frames = scope.bound.setdefault("frames", {})
         frame_key = (key, self.version, signature, options)
         frame = frames.pop(frame_key, None)
-        with on_device(place, context.stream):
-            if frame is None or not frame.accept_inputs():
-                sources = (span, known, offsets)
-                frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
-                frame.net_version = self.version
+        try:
+            with on_device(place, context.stream):
+                if frame is None or not frame.accept_inputs():
+                    sources = (span, known, offsets)
+                    phase = context.train
+                    frame = self._make_frame(sources, frame_key, scope, place, options, phase)
+                    frame.net_version = self.version
+        except OpscopeError:
+            raise
+        except Exception as error:  # no operator's own: those are named where they are bound
+            why = f"{type(error).__name__}: {error}"
+            raise RunError(f"{self._title()}: the run cannot be prepared: {why}") from error
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
         frames[frame_key] = frame  # most recently used last

@@ -13,7 +13,7 @@ from ...base.errors import (
     format_shape,
     nearest,
 )
-from ...base.shape import ArraySpec
+from ...base.shape import ArraySpec, fits
 from ...ir.desc import (
     FORWARD,
     INPUT,
@@ -21,7 +21,7 @@ from ...ir.desc import (
     the_step,
 )
 from ...ir.equal_nets import shared_by_equal_nets
-from ...ir.infer import fits, infer_specs
+from ...ir.infer import infer_specs
 from ...ir.op_list import MemoryDecl, OpList, StepDecl, VarDecl
 from ...runtime.plain_net import PlainNet
 from ..inner_links import (

@@ -22,7 +22,7 @@ from ...base.errors import (
     format_shape,
     nearest,
 )
-from ...base.shape import ArraySpec
+from ...base.shape import ArraySpec, fits
 from ...base.untrusted.values import MAX_RANK
 from ...ir.desc import (
     BACKWARD,
@@ -33,7 +33,7 @@ from ...ir.desc import (
     enum_name,
     format_location,
 )
-from ...ir.infer import declared_spec, fits, infer_specs, view_shape
+from ...ir.infer import declared_spec, infer_specs, view_shape
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl

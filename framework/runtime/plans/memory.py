@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.errors import RunError
 from ...base.settings import is_on
 from ...base.shape import ArraySpec
 from ...fusion import row_blocks, team
@@ -31,8 +32,8 @@ def fresh(xp: Any, size: int, number: int = 0) -> Any:
         number: of the block among its neighbours, for its place within a page.
     """
     if xp is not np or size < _LARGE:
-        return xp.empty(size, np.uint8)
-    raw = np.empty(size + _PAGE, np.uint8)
+        return _empty(xp, size, size, np.uint8)
+    raw = _empty(np, size, size + _PAGE, np.uint8)
     start = -(raw.ctypes.data - _SHIFT * number) % _PAGE // _ALIGN * _ALIGN
     start += -(raw.ctypes.data + start) % _ALIGN
     return raw[start : start + size]
@@ -42,10 +43,18 @@ def fresh_array(xp: Any, shape: Sequence[int], dtype: np.dtype) -> Any:
     """A new array; its values are whatever was there."""
     size = math.prod(shape) * dtype.itemsize
     if xp is not np or size < _LARGE:
-        return xp.empty(shape, dtype)
-    raw = np.empty(size + _ALIGN, np.uint8)
+        return _empty(xp, size, shape, dtype)
+    raw = _empty(np, size, size + _ALIGN, np.uint8)
     start = -raw.ctypes.data % _ALIGN
     return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def _empty(xp: Any, size: int, shape: Any, dtype: Any) -> Any:
+    """An array of so many bytes. Raises RunError: there is no memory for it."""
+    try:
+        return xp.empty(shape, dtype)
+    except MemoryError as error:
+        raise RunError(f"there is no memory for {size} bytes that the run asks for") from error
 
 
 class ScratchPool:
@@ -61,7 +70,7 @@ class ScratchPool:
         self._block = self._used = 0
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        size = padded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        size = padded(math.prod(shape) * dtype.itemsize)
         while self._block < len(self._blocks):
             block = self._blocks[self._block]
             if self._used + size <= block.nbytes:

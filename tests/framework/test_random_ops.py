@@ -1,0 +1,103 @@
+"""What the verifier passes ends in a value or in an error of the package: operators of chance."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from campaign.generators import ops
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import OpscopeError, RunError, ShapeError, SlotError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, make_op, make_var
+from opscope.framework.ir.op_list import OpList
+from opscope.framework.passes.verify.verifier import problems, verify
+from opscope.framework.runtime import executor
+from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plans import memory
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPSCOPE_LIMITS", "run=256M")
+    monkeypatch.setattr(executor, "_SMALL_RUN", 1 << 20)
+
+
+def test_operators_of_chance() -> None:
+    outcomes = Counter(ops.check(ops.case(random.Random(seed))) for seed in range(800))
+    assert outcomes["value"] > 200 and outcomes["refused"] > 200 and outcomes["error"] > 25
+
+
+def net(*written: tuple, **given: tuple[int, ...]) -> OpList:
+    """A net of some operators over inputs of float32."""
+    vars_ = [make_var(name, shape, "float32", INPUT) for name, shape in given.items()]
+    return OpList("n", vars=vars_, ops=[make_op(*op) for op in written])
+
+
+@pytest.mark.parametrize(
+    ("desc", "error", "told"),
+    [
+        (
+            net(("broadcast", {"x": ["x"]}, {"out": ["a", "b"]}), x=(2, 3)),
+            ShapeError,
+            r"op 0 \(broadcast\): output slot 'out' wants 1 variables and has 2",
+        ),
+        (
+            net(
+                ("sequence_concat_grad", {"x": ["x"], "out_grad": "y"}, {"x_grad": ["a", "b"]}),
+                x=(2, 3),
+                y=(2, 3),
+            ),
+            ShapeError,
+            r"'x_grad' wants 1 variables and has 2",
+        ),
+        (
+            net(("square_grad", {"x": "x", "out_grad": "y"}, {}), x=(2,), y=(2,)),
+            SlotError,
+            r"square_grad\) writes nothing: give one of x_grad",
+        ),
+        (
+            net(("square_grad", {"x": "x", "out_grad": "y"}, {"x_grad": "z"}), x=(2,), y=(3,)),
+            ShapeError,
+            r"out_grad=y is float32\[3\]; square makes float32\[2\] of these inputs",
+        ),
+        (
+            net(("fill_constant", {}, {"out": "a"}, {"shape": [0, 2**62]})),
+            ShapeError,
+            r"'a', float32\[0, 4611686018427387904\], is larger than any array",
+        ),
+    ],
+)
+def test_what_is_refused_beforehand(desc: OpList, error: type[OpscopeError], told: str) -> None:
+    with pytest.raises(error, match=told):
+        verify(desc)
+    with pytest.raises(error, match=told):
+        Net.create(desc)
+
+
+def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without memory is made: NumPy's own error has no operator and no sizes of ours."""
+
+    class NoMemory:
+        @staticmethod
+        def empty(*_: object) -> None:
+            raise MemoryError
+
+    with pytest.raises(RunError, match="no memory for 24 bytes"):
+        memory.fresh_array(NoMemory, (2, 3), np.dtype("float32"))
+    with pytest.raises(RunError, match="no memory for 64 bytes"):
+        memory.fresh(NoMemory, 64)
+    monkeypatch.setattr(executor.Frame, "_allocate", lambda _: NoMemory.empty())
+    desc = net(("relu", {"x": "x"}, {"out": "y"}), x=(2, 3))
+    scope = Scope()
+    scope.feed({"x": np.ones((2, 3), "float32")})
+    with pytest.raises(RunError, match="net 'n': the run cannot be prepared: MemoryError"):
+        Net.create(desc).run(scope, OpContext())
+
+
+def test_a_hint_is_no_error() -> None:
+    desc = net(("broadcast", {"x": ["x", "x"]}, {"out": ["a", "@EMPTY@"]}), x=(2, 3))
+    assert not [one for one in problems(desc) if one.severity == "error"]
