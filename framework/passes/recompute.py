@@ -50,17 +50,22 @@ class Recompute:
         renames: dict[str, str] = {}
         added: dict[str, str] = {}
 
-        def again(name: str) -> None:
-            if name in renames:
-                return
-            made = chosen[name]
-            for read in made.input_names():
-                if read in chosen:
-                    again(read)
-            own = {out: again_name(out) for out in made.output_names()}
-            added.update(own)
-            ops.append(made.renamed(renames).renamed(own).changed(role=BACKWARD))
-            renames[name] = own[name]
+        def again(wanted: str) -> None:
+            waiting = [wanted]
+            while waiting:
+                name = waiting[-1]
+                made = chosen[name]
+                needed = [r for r in made.input_names() if r in chosen and r not in renames]
+                if needed:
+                    waiting += reversed(needed)
+                    continue
+                waiting.pop()
+                if name in renames:
+                    continue
+                own = {out: again_name(out) for out in made.output_names()}
+                added.update(own)
+                ops.append(made.renamed(renames).renamed(own).changed(role=BACKWARD))
+                renames[name] = own[name]
 
         for index, node in enumerate(net.ops):
             if node.role == BACKWARD:
@@ -84,6 +89,7 @@ class Recompute:
         results = {var.name for var in net.vars if var.kind != TEMPORARY}.union(self.live_out)
         views = [(var.name, var.view.base) for var in net.vars if var.view is not None]
         aliased = {name for pair in views for name in pair}
+        fixed = results | aliased
         chosen: dict[str, OpNode] = {}
         for index, node in enumerate(net.ops):
             op = Operator(node, index)
@@ -91,7 +97,7 @@ class Recompute:
             if (
                 node.role == FORWARD
                 and len(wanted) == 1
-                and not results.union(aliased).intersection(wanted)
+                and fixed.isdisjoint(wanted)
                 and _is_cheap(op)
                 and all(written[name] == 1 for name in op.output_vars())
                 and all(
