@@ -1,0 +1,205 @@
+"""Every program of Kaldi that `opscope links` names: run bare, with --help, and on a tiny input.
+
+The listing is one small experiment: a line reads what the lines before it wrote. A program that
+is new in `links` fails here until it has a line.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ivector_models import DIM
+from kaldi_models import call_main
+from opscope.framework.base.backend import gpu_present
+from opscope.nnet3.files.examples import NnetExample, NnetIo
+from opscope.nnet3.tables.tables import TableWriter
+from opscope.python_api.cli.main import kaldi_programs, main
+from opscope.speech.fst.arcs import ArcFst
+from speech_decoding import LENGTHS, PHONES, decoding_graph, write_decoding
+from speech_graphs import arc_fst, vector_bytes
+
+PROGRAMS = kaldi_programs()
+_SMALL = """input-node name=input dim={dim}
+component name=a type=NaturalGradientAffineComponent input-dim={dim} output-dim={pdfs}
+component-node name=a component=a input=input
+component name=l type=LogSoftmaxComponent dim={pdfs}
+component-node name=l component=l input=a
+output-node name=output input={output}
+"""
+_TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 2 3 4 </ForPhones>
+<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
+<State> 1 </State> </TopologyEntry> </Topology>
+"""
+_TREE = """ContextDependency 1 0 ToPdf TE 0 5 ( NULL CE 0 CE 1 CE 2 CE 3 )
+EndContextDependency """
+
+EXPERIMENT = """
+compute-mfcc-feats --config=mfcc.conf scp:wav.scp ark:mfcc.ark
+compute-fbank-feats --num-mel-bins=10 scp:wav.scp ark:fbank.ark
+compute-spectrogram-feats scp:wav.scp ark:spectrogram.ark
+extract-segments scp:wav.scp segments ark:parts.ark
+compute-cmvn-stats --spk2utt=ark:spk2utt ark:feats.ark ark:cmvn.ark
+compute-cmvn-stats ark:feats.ark global.cmvn
+apply-cmvn --utt2spk=ark:utt2spk ark:cmvn.ark ark:feats.ark ark:normal.ark
+apply-cmvn-online global.cmvn ark:feats.ark ark:heard.ark
+apply-cmvn-sliding --cmn-window=10 ark:feats.ark ark:sliding.ark
+splice-feats --left-context=1 --right-context=1 ark:feats.ark ark:spliced.ark
+copy-feats --compress=true ark:feats.ark ark,scp:copied.ark,copied.scp
+feat-to-dim ark:feats.ark dim
+feat-to-len scp:copied.scp ark,t:lengths
+cuda-compiled
+nnet3-latgen-faster --ivectors=ark:ivectors.ark --acoustic-scale=1.0 --word-symbol-table=words.txt \
+    final.mdl HCLG.fst ark:feats.ark ark:o.lat ark,t:o.words ark:o.ali
+nnet3-align-compiled --ivectors=ark:ivectors.ark final.mdl ark:graphs.ark ark:feats.ark ark:ali.ark
+ivector-extract-online2 --config=ivector_extractor.conf ark:spk2utt ark:feats.ark ark:i.ark
+online2-wav-nnet3-latgen-faster --mfcc-config=mfcc.conf \
+    --ivector-extraction-config=ivector_extractor.conf final.mdl HCLG.fst ark:spk2utt scp:wav.scp \
+    ark:online.lat
+lattice-copy ark:o.lat ark:copy.lat
+lattice-prune --beam=1 ark:o.lat ark:pruned.lat
+lattice-1best ark:o.lat ark:best.lat
+lattice-align-phones final.mdl ark:o.lat ark:phones.lat
+ali-to-pdf final.mdl ark:o.ali ark:pdfs.ark
+ali-to-phones --write-lengths=true final.mdl ark:o.ali ark:lengths.ark
+ali-to-phones final.mdl ark:o.ali ark,t:sequences.ark
+ali-to-post ark:pdfs.ark ark:post.ark
+copy-int-vector ark:pdfs.ark ark,t:pdfs.txt
+ali-to-post ark:o.ali ark:ids.post
+post-to-tacc --per-pdf=true final.mdl ark:ids.post 1.tacc
+vector-sum 1.tacc 1.tacc total.tacc
+am-info final.mdl
+hmm-info final.mdl
+tree-info tree
+nnet3-init small.config 0.raw
+nnet3-copy --binary=false 0.raw 0.txt
+nnet3-info 0.raw
+nnet3-am-init tree topology 0.raw made.mdl
+nnet3-am-copy --raw=true final.mdl final.raw
+nnet3-am-info final.mdl
+nnet3-am-adjust-priors made.mdl total.tacc adjusted.mdl
+nnet3-am-train-transitions made.mdl ark:o.ali trained.mdl
+copy-transition-model made.mdl made.trans
+nnet3-compute --ivectors=ark:ivectors.ark final.raw ark:feats.ark ark:out.ark
+nnet3-compute-batch --ivectors=ark:ivectors.ark final.raw ark:feats.ark ark:batch.ark
+nnet3-xvector-compute xvector.raw ark:feats.ark ark:x.ark
+nnet3-get-egs --num-pdfs=4 ark:feats.ark ark:post.ark ark:egs.ark
+nnet3-get-egs-dense-targets --num-targets=4 ark:feats.ark ark:out.ark ark:dense.egs
+nnet3-xvector-get-egs --num-pdfs=4 ranges ark:feats.ark ark:xvector.egs
+nnet3-copy-egs ark:egs.ark ark:copy.egs
+nnet3-shuffle-egs ark:egs.ark ark:shuffled.egs
+nnet3-subset-egs --n=5 ark:egs.ark ark:five.egs
+nnet3-merge-egs --minibatch-size=8 ark:egs.ark ark:merged.egs
+nnet3-egs-augment-image --num-channels=1 ark:images.egs ark:augmented.egs
+nnet3-compute-from-egs --apply-exp=true 0.raw ark:egs.ark ark:outputs.ark
+nnet3-train 0.raw ark:merged.egs 1.raw
+nnet3-compute-prob 1.raw ark:merged.egs
+nnet3-average 0.raw 1.raw average.raw
+nnet3-combine 0.raw 1.raw ark:merged.egs combined.raw
+nnet3-show-progress 0.raw 1.raw ark:merged.egs
+nnet3-acc-lda-stats 0.raw ark:egs.ark 1.lda
+sum-lda-accs all.lda 1.lda 1.lda
+nnet-get-feature-transform --dim=2 lda.mat all.lda
+copy-matrix lda.mat lda.txt
+matrix-dim lda.mat
+transform-feats lda.mat ark:out.ark ark:transformed.ark
+matrix-sum lda.mat lda.mat sum.mat
+matrix-sum-rows ark:feats.ark ark:rows.ark
+fstcopy ark:graphs.ark ark:copied.graphs
+chain-est-phone-lm --num-extra-lm-states=10 ark:sequences.ark phone_lm.fst
+chain-make-den-fst tree final.mdl phone_lm.fst den.fst norm.fst
+chain-get-supervision tree final.mdl ark:lengths.ark ark:sup.ark
+nnet3-init chain.config chain.raw
+nnet3-chain-get-egs --num-frames=20 norm.fst ark:feats.ark ark:sup.ark ark:chain.egs
+nnet3-chain-get-egs --num-frames=20 ark:feats.ark ark:sup.ark ark:bare.egs
+nnet3-chain-e2e-get-egs --num-frames=25,40,61 ark:feats.ark ark:phones.ark final.mdl ark:e2e.egs
+nnet3-chain-normalize-egs norm.fst ark:bare.egs ark:normal.egs
+nnet3-chain-copy-egs ark:chain.egs ark:chain.copy
+nnet3-chain-shuffle-egs ark:chain.egs ark:chain.shuffled
+nnet3-chain-subset-egs --n=2 ark:chain.egs ark:chain.two
+nnet3-chain-merge-egs --minibatch-size=2 ark:chain.egs ark:chain.merged
+nnet3-chain-train chain.raw den.fst ark:chain.merged chain1.raw
+nnet3-chain-compute-prob chain1.raw den.fst ark:chain.merged
+nnet3-chain-combine den.fst chain.raw chain1.raw ark:chain.merged chain2.raw
+nnet3-chain-acc-lda-stats chain.raw ark:chain.egs chain.lda
+"""
+LINES = [shlex.split(line) for line in EXPERIMENT.replace("\\\n", " ").split("\n") if line]
+_XVECTOR = """input-node name=input dim={dim}
+component name=x type=StatisticsExtractionComponent input-dim={dim} input-period=1 output-period=1
+component name=p type=StatisticsPoolingComponent input-dim={extracted} left-context=100 \
+right-context=100 num-log-count-features=0 output-stddevs=false
+component-node name=x component=x input=input
+component-node name=p component=p input=Round(x, 1)
+output-node name=output input=p
+"""
+
+
+def phones_of(count: int) -> ArcFst:
+    """Any sequence of phones, as `nnet3-chain-e2e-get-egs` takes them: a graph of pdfs."""
+    return arc_fst([[(label, label, 0.5, 0) for label in range(1, count + 1)]], {0: 0.5})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the experiment begins with."""
+    place = tmp_path_factory.mktemp("experiment")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        write_decoding()
+        Path("small.config").write_text(_SMALL.format(dim=DIM, pdfs=PHONES, output="l"))
+        Path("chain.config").write_text(_SMALL.format(dim=DIM, pdfs=PHONES, output="a"))
+        Path("xvector.config").write_text(_XVECTOR.format(dim=DIM, extracted=2 * DIM + 1))
+        assert call_main("nnet3-init", "xvector.config", "xvector.raw")[0] == 0
+        Path("topology").write_text(_TOPOLOGY)
+        Path("tree").write_text(_TREE)
+        Path("utt2spk").write_text("a s\nb s\nc t\n")
+        Path("segments").write_text("a1 a 0.05 0.2\nc1 c 0.1 0.3\n")
+        Path("ranges").write_text("a 0 0 3 10 1\nb 0 0 0 10 0\nc 0 0 20 30 2\n")
+        graph = vector_bytes(decoding_graph())
+        Path("graphs.ark").write_bytes(b"".join(f"{key} ".encode() + graph for key in LENGTHS))
+        graph = vector_bytes(phones_of(PHONES))
+        Path("phones.ark").write_bytes(b"".join(f"{key} ".encode() + graph for key in LENGTHS))
+        with TableWriter("ark:images.egs", "example") as table:
+            indexes = np.array([[0, t, 0] for t in range(4)], np.int32)
+            pixels = np.arange(24, dtype=np.float32).reshape(4, 6)
+            table.write("i", NnetExample([NnetIo("input", indexes, pixels)]))
+    return place
+
+
+def test_every_program_has_a_line() -> None:
+    assert {line[0] for line in LINES} == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bare_and_help(name: str) -> None:
+    """As Kaldi's: help on standard output; without arguments the same on standard error."""
+    run = CliRunner()
+    shown = run.invoke(main, [name, "--help"])
+    assert shown.exit_code == 0 and shown.stderr == ""
+    assert f"Usage:  {name} [options]" in shown.stdout and "Standard options:" in shown.stdout
+    bare = run.invoke(main, [name])
+    assert bare.exception is None or isinstance(bare.exception, SystemExit)
+    if name == "cuda-compiled":  # it takes no arguments: its answer is the exit code
+        assert (bare.exit_code, bare.stdout) == (0 if gpu_present() else 1, "")
+        assert "Usage" not in bare.stderr
+    else:
+        assert (bare.exit_code, bare.stdout) == (1, "")
+        assert f"Usage:  {name} [options]" in bare.stderr
+
+
+def test_every_program_on_a_tiny_input(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    for words in LINES:
+        before = set(Path().iterdir())
+        code, out, err = call_main(*words)
+        if words[0] == "cuda-compiled":
+            assert code == (0 if gpu_present() else 1)
+            continue
+        assert code == 0, f"{words}: {err}"
+        made = set(Path().iterdir()) - before
+        assert out or made, f"{words}: neither a file nor a word came of it"
+        assert all(path.stat().st_size for path in made), f"{words}: an empty file"
