@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..framework.base.backend import CPUPlace, Place
 from ..framework.base.dtypes import is_float, wide
 from ..framework.base.errors import UnknownOperatorError, format_shape
-from ..framework.ir.desc import INPUT, make_op, make_var
+from ..framework.ir.desc import INPUT, PARAMETER, make_op, make_var
 from ..framework.ir.infer import infer_specs
 from ..framework.ir.names import rows_name
 from ..framework.ir.op_list import OpList, OpNode
@@ -56,14 +56,6 @@ class Case:
         }
         return replace(self, inputs=inputs)
 
-    def emptied(self) -> Case:
-        """The case with the leading dimension, that of the first input, made empty."""
-        first = next(iter(self.inputs.values()))
-        first = np.asarray(first[0] if isinstance(first, list) else first)
-        if first.ndim == 0 or self.offsets:
-            raise ValueError("the case has no leading dimension to empty")
-        return self.mapped(lambda a: a[:0] if a.ndim and len(a) == len(first) else a)
-
     def with_values(self, values: Sequence[float]) -> Case:
         """The case with `values` written over the first elements of each float input."""
 
@@ -79,8 +71,12 @@ class Case:
         return self.mapped(change)
 
 
-def difference(found: np.ndarray, wanted: np.ndarray) -> float:
-    """Largest difference relative to the largest finite element; infinite where NaNs differ."""
+def difference(found: np.ndarray, wanted: np.ndarray, least: float = 1e-30) -> float:
+    """Largest difference relative to the largest finite element; infinite where NaNs differ.
+
+    Args:
+        least: what the largest element counts for at least.
+    """
     if found.shape != wanted.shape:
         return np.inf
     found, wanted = found.astype(np.float64), wanted.astype(np.float64)
@@ -90,13 +86,20 @@ def difference(found: np.ndarray, wanted: np.ndarray) -> float:
     if special.all():
         return 0.0
     gap = np.abs(found[~special] - wanted[~special]).max()
-    return float(gap / max(np.abs(wanted[~special]).max(), 1e-30))
+    return float(gap / max(np.abs(wanted[~special]).max(), least))
 
 
 class Setup:
     """A case in one dtype: OpDescs, arrays and shapes by variable name, and the expected values."""
 
-    def __init__(self, entry: OperatorDef, case: Case, dtype: Any, reference: Any) -> None:
+    def __init__(
+        self,
+        entry: OperatorDef,
+        case: Case,
+        dtype: Any,
+        reference: Any,
+        outputs: dict[str, list[str]] | None = None,
+    ) -> None:
         self.entry, self.case, self.dtype = entry, case, dtype
         self.inputs: dict[str, list[str]] = {}
         self.arrays: dict[str, np.ndarray] = {}
@@ -107,8 +110,10 @@ class Setup:
                 self.arrays[name] = _cast(np.asarray(item), dtype)
         self.given_offsets = self._offsets_of_inputs()
         self.offsets = dict(self.given_offsets)  # those of outputs are added
-        self.wanted = self._expect(reference) if reference else {}
-        self.outputs = self._output_variables()
+        self.wanted: dict[str, Any] = {}
+        if reference:
+            self.expect(reference)
+        self.outputs = self._output_variables() if outputs is None else outputs
         self.written = {name for names in self.outputs.values() for name in names}
         self.descs = expand_op(make_op(entry.type, self.inputs, self.outputs, case.attrs))
         self.given = {name: (a.shape, a.dtype) for name, a in self.arrays.items()}
@@ -124,7 +129,22 @@ class Setup:
                 found[name] = tuple(np.asarray(level, np.int64) for level in own)
         return found
 
-    def _expect(self, reference: Any) -> dict[str, Any]:
+    def of_case(self, case: Case) -> Setup:
+        """Another case of the operator with outputs like these, and nothing expected yet.
+
+        Raises:
+            OpscopeError: the shape rule or an attribute check refuses it.
+        """
+        return Setup(self.entry, case, self.dtype, None, self.outputs)
+
+    def of_dtype(self, dtype: Any) -> Setup:
+        """The same use in another dtype; what is expected stays."""
+        made = Setup(self.entry, self.case, dtype, None, self.outputs)
+        made.wanted = self.wanted
+        return made
+
+    def expect(self, reference: Any) -> None:
+        """Expect what the reference makes of the inputs."""
         values = {
             slot: [_up(self.arrays[name]) for name in names]
             if isinstance(self.case.inputs[slot], list)
@@ -136,7 +156,7 @@ class Setup:
         if self.case.offsets:
             attrs["offsets"] = self.case.offsets
         with np.errstate(all="ignore"):
-            return reference(values, attrs)
+            self.wanted = reference(values, attrs)
 
     def _output_variables(self) -> dict[str, list[str]]:
         made = {}
@@ -224,11 +244,19 @@ class Setup:
         rng = np.random.default_rng(sum(map(ord, name)))
         return rng.uniform(0.5, 1.5, shape).astype(dtype) * rng.choice([-1, 1], shape).astype(dtype)
 
-    def net(self, tails: bool = True) -> tuple[OpList, dict[str, str]]:
-        """A net of the operator, and variables to differentiate -> the output each stems from."""
+    def net(
+        self, tails: bool = True, trained: Collection[str] = ()
+    ) -> tuple[OpList, dict[str, str]]:
+        """A net of the operator, and variables to differentiate -> the output each stems from.
+
+        Args:
+            tails: whether each output goes through one more operator.
+            trained: inputs that are parameters.
+        """
         desc = OpList(name=self.entry.type)
         for name, (shape, dtype) in self.given.items():
-            desc.vars.append(make_var(name, shape, dtype, INPUT))
+            kind = PARAMETER if name in trained else INPUT
+            desc.vars.append(make_var(name, shape, dtype, kind))
         for name, (shape, dtype) in self.specs.items():
             if name not in self.given:
                 desc.vars.append(make_var(name, shape, dtype))
@@ -247,13 +275,14 @@ class Setup:
         slots: Sequence[str],
         place: Place | None = None,
         *,
-        only: str | None = None,
+        only: Sequence[str] = (),
         inplace: bool = False,
         without_flagged: bool = False,
+        libraries: tuple[str, ...] = ("xp",),
         proved: set[tuple[str, str]] | None = None,
     ) -> dict[str, np.ndarray]:
-        """Gradient of each variable of `slots` (or `only` that one) from a finished forward run."""
-        names = [only] if only else self.wrt(slots)
+        """Gradient of each variable of `slots` (or `only` of these) from a finished forward run."""
+        names = list(only) or self.wrt(slots)
         assert names, f"{self}: the case gives none of the slots {slots}"
         result = build_backward(
             self.net(tails=False)[0], targets={n: f"{n}_seed" for n in self.losses()}, wrt=names
@@ -273,23 +302,28 @@ class Setup:
             }
             for name in flagged:
                 del held[name]
-        ran = self.execute(result.ops, held, specs, place, inplace=inplace, withhold=True)
+        ran = self.execute(
+            result.ops, held, specs, place, inplace=inplace, withhold=True, libraries=libraries
+        )
         if proved is not None:
             proved |= ran.proved
         found = {}
         for name in names:
             assert name in result.gradients, f"{self}: no gradient of {name!r} is built"
-            gradient = ran.arrays[result.gradients[name]]
-            rows = ran.arrays.get(rows_name(result.gradients[name]))
-            if rows is not None:
-                dense = np.zeros(self.given[name][0], gradient.dtype)
-                np.add.at(dense, rows, gradient)
-                gradient = dense
-            assert gradient.shape == self.given[name][0], (
-                f"{self}: the gradient of {name!r} is {gradient.shape}"
-            )
-            found[name] = gradient
+            own = result.gradients[name]
+            found[name] = self.dense(name, ran.arrays[own], ran.arrays.get(rows_name(own)))
         return found
+
+    def dense(self, name: str, gradient: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+        """The whole gradient of a variable, which may hold some rows of it only."""
+        if rows is not None:
+            whole = np.zeros(self.given[name][0], gradient.dtype)
+            np.add.at(whole, rows, gradient)
+            gradient = whole
+        assert gradient.shape == self.given[name][0], (
+            f"{self}: the gradient of {name!r} is {gradient.shape}"
+        )
+        return gradient
 
     def slope(self, steps: Mapping[str, np.ndarray], size: float, place: Place) -> float:
         """Derivative of the loss along `steps`, by differences of fourth order."""

@@ -12,16 +12,18 @@
         grad = ("x",)
 
 Checked for every case, on NumPy, on a stand-in of CuPy (device_double.py) and on a GPU if there is
-one: values against the reference in each dtype, with contiguous and strided arrays, an empty
-leading dimension and each kernel library; inferred against real shapes and dtypes, also with
-unknown dimensions; gradients along random directions in float64; flags (`inplace`,
-`not_in_gradient`, `shape_only`) by taking away what they say is not needed; runs through a net with
-every switch of the plan on and off.
+one: values against the reference in each dtype, with contiguous and strided arrays and each kernel
+library; inferred against real shapes and dtypes, also with unknown dimensions; gradients along
+random directions in float64, and those of some inputs where the others are fixed; axes of length 1
+and 0 wherever the shape rule takes them; flags (`inplace`, `not_in_gradient`, `shape_only`) by
+taking away what they say is not needed; runs through a net with every switch of the plan on and
+off.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from typing import Any, ClassVar
@@ -35,18 +37,25 @@ from ..framework.base.dtypes import HALVES as HALF_DTYPES
 from ..framework.base.dtypes import is_float
 from ..framework.base.errors import DeviceError, OpscopeError, ShapeError
 from ..framework.base.scope import Scope
+from ..framework.base.sequence import Sequences
 from ..framework.base.shape import fits
 from ..framework.ir.infer import infer_specs
+from ..framework.ir.names import rows_name
 from ..framework.ir.operation import Operator
 from ..framework.ir.registry import OperatorDef, lookup
+from ..framework.runtime.feeding import Inputs, set_inputs
 from ..framework.runtime.plain_net import PlainNet
 from .device_double import DOUBLE, instead_of_cupy
 from .op_setup import Case, Setup, difference, run
+from .op_sizes import lowered, resized
 
 __all__ = ["Case", "OpTest"]
 
 HALVES = tuple(dtype.name for dtype in HALF_DTYPES)  # bfloat16 needs ml_dtypes
 PLACES = [CPUPlace(), DOUBLE] + ([GPUPlace()] if gpu_present() else [])
+
+_FIXED_CASES = 3
+"""Cases with the same inputs that are trained with some of these fixed."""
 
 PLAIN = {"OPSCOPE_FUSE": "0", "OPSCOPE_REUSE": "0", "OPSCOPE_INPLACE": "0"}
 PLANNED = {"OPSCOPE_FUSE": "1", "OPSCOPE_REUSE": "1", "OPSCOPE_INPLACE": "1"}
@@ -65,11 +74,12 @@ class OpTest:
             bfloat16 is 8 times that of float16.
         gradient_tolerance: of the float64 gradients; `step`: of the finite differences. Cases keep
             away from kinks by more than twice the step.
-        empty: also run with an empty leading dimension (of every input as long as the first one),
-            where shape rule and reference take that.
+        resize: whether axes are made 1 and 0 long; not where attributes, or numbers in the inputs,
+            say how long they are, which the shape rule cannot see.
         strided_outputs: matrices that are outputs are given as column ranges of wider ones, too.
         exact_dtype: output slots whose dtype is exactly the reference's (elsewhere a float64
             reference stands for the dtype under test).
+        distinct: the integers of its inputs must differ: positions that something is put at.
         nan: for operators with a scalar expression: NaN in the float inputs must give NaN where the
             reference does.
     """
@@ -83,9 +93,10 @@ class OpTest:
     tolerance16: ClassVar[float] = 1e-3
     gradient_tolerance: ClassVar[float] = 1e-6
     step: ClassVar[float] = 1e-4
-    empty: ClassVar[bool] = True
+    resize: ClassVar[bool] = True
     strided_outputs: ClassVar[bool] = True
     exact_dtype: ClassVar[tuple[str, ...]] = ()
+    distinct: ClassVar[bool] = False
     nan: ClassVar[bool] = True
 
     def cases(self, rng: np.random.Generator) -> Iterator[Case]:
@@ -152,18 +163,53 @@ class OpTest:
                 arrays = run(setup, place, strided_outputs=True).arrays
                 setup.check(arrays, self, "outputs that are column ranges")
 
-    def test_empty(self, place: Any) -> None:
-        if not self.empty:
-            return
-        for case, dtype in itertools.product(self._cases(), self.dtypes):
-            try:
-                setup = self.setup(case.emptied(), dtype)
-            except (OpscopeError, ValueError, IndexError, ZeroDivisionError):
-                continue  # by rule or by reference this operator has no result for nothing
+    def test_sizes(self, place: Any) -> None:
+        """Axes of length 1 and 0, wherever the shape rule takes them; see op_sizes.py.
+
+        An operator may refuse them when it runs, with an error of its own: for what their data say.
+        """
+        seen: set[str] = set()
+        libraries = self._libraries() if place.kind == "cpu" else []
+        for case in self._cases() if self.resize else ():
+            for setup in resized(self.setup(case, "float64"), seen):
+                self._check_size(setup, libraries, place)
+
+    def _check_size(self, setup: Setup, libraries: list[str], place: Any) -> None:
+        try:
             arrays = run(setup, place).arrays
-            setup.check(arrays, self, "an empty leading dimension")
-            if self.grad and dtype == "float64":
-                setup.gradients(arrays, self.grad, place)
+        except OpscopeError:
+            if self.distinct:
+                return
+            try:
+                setup = lowered(setup)
+                arrays = run(setup, place).arrays
+            except OpscopeError:
+                return
+        setup.expect(self.reference)
+        setup.check(arrays, self)
+        gradients: dict[str, Any] = {}
+        if setup.wrt(self.grad):
+            gradients = setup.gradients(arrays, self.grad, place)
+            if all(np.isfinite(arrays[name]).all() for name in setup.losses()):
+                self._check_directions(setup, [list(gradients)], gradients, place)
+        for library in libraries:
+            with suppress(DeviceError):  # this machine lacks what the library needs
+                self._check_library(setup, gradients, place, library)
+
+    def _check_library(
+        self, setup: Setup, gradients: dict[str, Any], place: Any, library: str
+    ) -> None:
+        """What the kernels of a library compute in float32."""
+        single, libraries = setup.of_dtype("float32"), (library, "xp")
+        arrays = run(single, place, libraries=libraries).arrays
+        single.check(arrays, self, f"by {library}")
+        if gradients:
+            found = single.gradients(arrays, self.grad, place, libraries=libraries)
+            for name, wanted in gradients.items():
+                error = difference(found[name], wanted, 1.0)
+                assert error <= 20 * self.tolerance, (
+                    f"{single}: the gradient of {name!r} by {library} is off by {error}"
+                )
 
     def test_leaves_inputs_alone(self) -> None:
         for setup in self._setups():
@@ -220,8 +266,10 @@ class OpTest:
                 break
             setup = self.setup(case, "float64")
             gradients = setup.gradients(run(setup, place).arrays, self.grad, place)
-            self._check_directions(setup, gradients, place)
-            self._check_each_alone(setup, gradients, place)
+            names = list(gradients)
+            each = [[name] for name in names] + ([names] if len(names) > 1 else [])
+            self._check_directions(setup, each, gradients, place)
+            self._check_fixed(setup, gradients, place)
             single = self.setup(case, "float32")
             found = single.gradients(run(single, place).arrays, self.grad, place)
             for name, wanted in gradients.items():
@@ -230,10 +278,11 @@ class OpTest:
                 bound = 20 * self.tolerance
                 assert error <= bound, f"{single}: gradient of {name!r} in float32 is off: {error}"
 
-    def _check_directions(self, setup: Setup, gradients: dict[str, Any], place: Any) -> None:
+    def _check_directions(
+        self, setup: Setup, each: list[list[str]], gradients: dict[str, Any], place: Any
+    ) -> None:
         rng = np.random.default_rng(1)
-        names = list(gradients)
-        for along in [[name] for name in names] + ([names] if len(names) > 1 else []):
+        for along in each:
             steps = {name: rng.uniform(-1, 1, setup.arrays[name].shape) for name in along}
             slope = setup.slope(steps, self.step, place)
             analytic = sum(float((gradients[name] * steps[name]).sum()) for name in along)
@@ -245,15 +294,65 @@ class OpTest:
                 f" finite differences give {slope!r}"
             )
 
-    def _check_each_alone(self, setup: Setup, gradients: dict[str, Any], place: Any) -> None:
-        if len(gradients) < 2:
-            return
-        arrays = run(setup, place).arrays
-        for name, wanted in gradients.items():
-            alone = setup.gradients(arrays, self.grad, place, only=name)
-            assert difference(alone[name], wanted) <= 1e-12, (
-                f"{setup}: the gradient of {name!r} differs when no other one is asked for"
+    def _check_fixed(self, setup: Setup, gradients: dict[str, Any], place: Any) -> None:
+        subsets = _subsets(list(gradients))
+        arrays = run(setup, place).arrays if subsets else {}
+        for trained in subsets:
+            found = setup.gradients(arrays, self.grad, place, only=trained)
+            self._compare_fixed(setup, trained, found, gradients)
+
+    def _compare_fixed(
+        self, setup: Setup, trained: list[str], found: dict[str, Any], wanted: dict[str, Any]
+    ) -> None:
+        for name in trained:
+            assert difference(found[name], wanted[name]) <= 1e-12, (
+                f"{setup}: the gradient of {name!r} differs where only {', '.join(trained)} of"
+                f" {', '.join(wanted)} want one"
             )
+
+    def test_fixed_inputs(self) -> None:
+        """A net whose parameters are some of the inputs, fed as users feed it, for each subset."""
+        runs: Counter[Any] = Counter()
+        for case in self._cases():
+            setup = self.setup(case, "float64")
+            names = setup.wrt(self.grad)
+            subsets = _subsets(names)
+            kind = tuple((slot, len(listed)) for slot, listed in setup.inputs.items())
+            runs[kind] += 1
+            if subsets and runs[kind] <= _FIXED_CASES:
+                wanted = self._train_step(setup, names)
+                for trained in subsets:
+                    found = self._train_step(setup, trained)
+                    self._compare_fixed(setup, trained, found, wanted)
+
+    def _train_step(self, setup: Setup, trained: list[str]) -> dict[str, Any]:
+        """The gradients of the parameters of a net, all other inputs of which are fed."""
+        desc, targets = setup.net(trained=trained)
+        net, scope = PlainNet(desc), Scope()
+        seeds = {name: f"{name}_seed" for name in targets}
+        gradients = net.add_backward_ops(targets=seeds)
+        assert sorted(gradients) == sorted(trained), f"{setup}: no gradient of all of {trained}"
+        for name, array in setup.arrays.items():
+            if name in trained:
+                scope.var(name).set(array.copy(), setup.given_offsets.get(name, ()))
+        fed: dict[str, Any] = {
+            name: Sequences(array, setup.given_offsets[name])
+            if setup.given_offsets.get(name)
+            else array
+            for name, array in setup.arrays.items()
+            if name not in trained
+        }
+        fed |= {f"{name}_seed": setup.seed(source) for name, source in targets.items()}
+        set_inputs(scope, Inputs(net.op_list).read(fed))
+        net.run(scope, OpContext(train=setup.case.train, seed=0))
+        return {
+            name: setup.dense(
+                name,
+                scope.numpy(own),
+                scope.numpy(rows_name(own)) if rows_name(own) in scope else None,
+            )
+            for name, own in gradients.items()
+        }
 
     # -- flags -----------------------------------------------------------------------------------
 
@@ -388,6 +487,12 @@ class OpTest:
             "float64": self.tolerance64,
         }
         return bounds[dtype]
+
+
+def _subsets(names: list[str]) -> list[list[str]]:
+    """Those of some names without others; of many, each alone and all but each."""
+    sizes = range(1, len(names)) if len(names) <= 3 else (1, len(names) - 1)
+    return [list(some) for size in sizes for some in itertools.combinations(names, size)]
 
 
 def _hidden(shape: tuple[int, ...], what: str) -> tuple[int, ...]:

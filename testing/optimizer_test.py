@@ -84,7 +84,8 @@ class OptimizerTest(OpTest):
         if "rows" in inputs:
             rows = inputs["rows"]
             touched = np.unique(rows[rows >= 0])
-            grad = np.stack([*(grad[rows == r].sum(0) for r in touched), grad[0]])[:-1]
+            sums = [grad[rows == row].sum(0) for row in touched]
+            grad = np.array(sums).reshape(len(touched), *grad.shape[1:])
         old = {slot: inputs[slot] for slot in ("param", *self.states)}
         new = {slot: value.copy() for slot, value in old.items()}
         p, states = old["param"][touched], {name: old[name][touched] for name in self.states}

@@ -128,6 +128,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "device_double",
         "op_runner",
         "op_setup",
+        "op_sizes",
         "op_test",
         "unary_test",
         "optimizer_test",

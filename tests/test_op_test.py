@@ -76,11 +76,12 @@ def run_all(test, monkeypatch):
     """Every test of the harness, as pytest would run it."""
     test.test_values(PLACE)
     test.test_strided(PLACE)
-    test.test_empty(PLACE)
+    test.test_sizes(PLACE)
     test.test_leaves_inputs_alone()
     test.test_shapes()
     test.test_halves(PLACE, "float16")
     test.test_gradients(PLACE)
+    test.test_fixed_inputs()
     test.test_inplace_flags(PLACE)
     test.test_not_in_gradient_flags()
     test.test_grad_names_what_there_is()
@@ -173,13 +174,43 @@ def test_a_kernel_for_contiguous_outputs_only(toy):
         test.test_strided(PLACE)
 
 
+def test_an_axis_of_one_that_is_left_out(toy):
+    def kernel(k):
+        return lambda: np.copyto(k["out"], 2 * k["x"] if k["x"].shape[1] > 1 else 0)
+
+    test = toy(kernel)
+    test.test_values(PLACE)
+    with pytest.raises(AssertionError, match=r"toy\(x float64\[3, 1\]\).*'out' is off by"):
+        test.test_sizes(PLACE)
+
+
+def test_a_gradient_that_is_wrong_for_an_axis_of_one(toy):
+    def grad(k):
+        factor = 2 if len(k["x_grad"]) > 1 else 3
+        return partial(k.xp.multiply, k["out_grad"], factor, k["x_grad"])
+
+    test = toy(grad=grad)
+    test.test_gradients(PLACE)
+    with pytest.raises(AssertionError, match=r"toy\(x float64\[1, 4\]\): the gradient of x"):
+        test.test_sizes(PLACE)
+
+
+def test_a_refusal_of_an_axis_of_one(toy):
+    def shape(s):
+        if 1 in s["x"] or 0 in s["x"]:
+            s.fail("x wants more")
+        s.set("out", (s["x"], s.dtype("x")))
+
+    toy(shape=shape).test_sizes(PLACE)
+
+
 def test_a_kernel_that_fails_on_nothing(toy):
     def kernel(k):
         k["x"][0]
         return twice(k)
 
     with pytest.raises(IndexError):
-        toy(kernel).test_empty(PLACE)
+        toy(kernel).test_sizes(PLACE)
 
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -231,6 +262,45 @@ def test_a_gradient_of_the_wrong_sign_in_one_place(toy):
 
     with pytest.raises(AssertionError, match="finite differences give"):
         toy(grad=grad).test_gradients(PLACE)
+
+
+class Both(Twice):
+    """out = the sum of x, a list."""
+
+    def cases(self, rng):
+        yield Case({"x": [rng.normal(size=3), rng.normal(size=3)]})
+
+    def reference(self, inputs, attrs):
+        return {"out": sum(inputs["x"])}
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_gradient_that_wants_all_inputs_to_be_trained(right):
+    parts = Slot("x", "arrays", duplicable=True, not_in_gradient=True)
+    out = Slot("out", "their sum", not_in_gradient=True)
+    entry = operator("toy", doc="their sum", inputs=[parts], outputs=[out], shape=same_as_first)
+    entry.kernel(lambda k: partial(np.add, *k.list("x"), k["out"]))
+
+    def grad(k):
+        wanted = [x_grad for x_grad in k.list("x_grad") if x_grad is not None]
+        given = k["out_grad"] if right or len(wanted) == 2 else 0
+        return lambda: [np.copyto(x_grad, given) for x_grad in wanted]
+
+    entry.backward("x")(grad)
+    try:
+        if right:
+            Both().test_fixed_inputs()
+            Both().test_gradients(PLACE)
+            return
+        for check in (Both().test_fixed_inputs, partial(Both().test_gradients, PLACE)):
+            with pytest.raises(AssertionError, match="differs where only x_0 of x_0, x_1"):
+                check()
+    finally:
+        unregister("toy")
+
+
+def same_as_first(s):
+    s.set("out", s.specs("x")[0])
 
 
 def test_a_gradient_that_is_not_named(toy):

@@ -117,8 +117,12 @@ class Communicator(ABC):
     def all_gather_rows(self, array: Any) -> list[np.ndarray]:
         """The arrays of all ranks, by rank, on the host; their numbers of rows may differ."""
         own = np.ascontiguousarray(to_host(array))
+        row = own.shape[1:]
+        if 0 in row:  # no bytes say how many rows there are
+            counts = self.exchange(len(own).to_bytes(8, "little"))
+            return [np.empty((int.from_bytes(n, "little"), *row), own.dtype) for n in counts]
         parts = self.exchange(own.tobytes())
-        return [np.frombuffer(part, own.dtype).reshape(-1, *own.shape[1:]) for part in parts]
+        return [np.frombuffer(part, own.dtype).reshape(-1, *row) for part in parts]
 
     def barrier(self) -> None:
         """Return when all ranks have come here."""

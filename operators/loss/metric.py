@@ -62,7 +62,7 @@ def accuracy_kernel(k: KernelArgs) -> Call:
     def by_rank(index: Any) -> None:
         own = x[numbers, index][:, None]
         behind = (x < own) | ((x == own) & (names >= index[:, None]))
-        xp.greater_equal(behind.sum(1), classes - best + 1, out=right)
+        xp.greater_equal(behind.sum(1), max(classes - best, 0) + 1, out=right)
 
     judge = by_argmax if best == 1 else by_rank
 

@@ -103,7 +103,7 @@ def prelu_shape(s: ShapeArgs) -> None:
 def _by_channel(k: KernelArgs, w: Any) -> Any:
     """The slopes, or their gradient, so that they broadcast with x."""
     rank = len(k.shape("x"))
-    return w.reshape(-1, *(1,) * (rank - 2)) if w.size > 1 else w.reshape((1,) * rank)
+    return w.reshape((1,) * rank) if w.size == 1 else w.reshape(-1, *(1,) * (rank - 2))
 
 
 @prelu.kernel
@@ -125,7 +125,7 @@ def prelu_grad_kernel(k: KernelArgs) -> Call:
     if k.get("w_grad") is not None:
         low, w_grad = k.scratch(x.shape, x.dtype), k["w_grad"]
         axes = tuple(a for a in range(x.ndim) if a != 1 or w.size == 1)
-        total = w_grad if w.size > 1 else w_grad.reshape(())
+        total = w_grad.reshape(()) if w.size == 1 else w_grad
         calls += [
             partial(xp.minimum, x, zero, out=low),
             partial(xp.multiply, low, out_grad, low),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.shape import ShapeArgs, count
+from ...framework.base.errors import RunError
+from ...framework.base.shape import Shape, ShapeArgs, count
 from ...framework.fusion.team import nothing
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -42,12 +43,17 @@ embedding = operator(
 
 @embedding.shape_rule
 def embedding_shape(s: ShapeArgs) -> None:
-    rows, dim = s.rank("w", 2)
+    _, dim = _table(s)
     s.integers("ids")
-    padding = s.attrs["padding_idx"]
-    if 0 <= rows <= padding:
-        s.fail(f"padding_idx {padding} is no row of w")
     s.set("out", ((*s["ids"], dim), s.dtype("w")))
+
+
+def _table(s: ShapeArgs) -> Shape:
+    """The shape of w, which has the row of padding_idx."""
+    table, padding = s.rank("w", 2), s.attrs["padding_idx"]
+    if 0 <= table[0] <= padding:
+        s.fail(f"padding_idx {padding} is no row of w")
+    return table
 
 
 @embedding.kernel
@@ -83,15 +89,29 @@ embedding_grad = operator(
 
 @embedding_grad.shape_rule
 def embedding_grad_shape(s: ShapeArgs) -> None:
-    s.set("w_grad", (s["w"], s.dtype("w")))
+    table = _table(s)
+    _check_lookup(s)
+    s.same("dim of out_grad and of w", s["out_grad"][-1], table[1])
+    s.set("w_grad", (table, s.floats("w", "out_grad")))
+
+
+def _check_lookup(s: ShapeArgs) -> None:
+    """out_grad is the gradient of rows that ids looked up."""
+    shape = s["out_grad"]
+    s.integers("ids")
+    if not shape:
+        s.fail("out_grad wants at least 1 dimension")
+    s.same_shape("ids and out_grad without its last axis", s["ids"], shape[:-1])
 
 
 @embedding_grad.kernel
 def embedding_grad_kernel(k: KernelArgs) -> Call:
     w_grad, padding = k["w_grad"], k.attrs["padding_idx"]
+    check = id_check(k, "ids", len(w_grad))
     add = scatter_adder(k, w_grad, k["ids"], k["out_grad"])
 
     def run() -> None:
+        check()
         w_grad.fill(0)
         add()
         if padding >= 0:
@@ -119,6 +139,7 @@ embedding_rows_grad = operator(
 
 @embedding_rows_grad.shape_rule
 def embedding_rows_grad_shape(s: ShapeArgs) -> None:
+    _check_lookup(s)
     total = count(s["ids"])
     s.set("values", ((total, s["out_grad"][-1]), s.dtype("out_grad")))
     s.set("rows", ((total,), _ROWS))
@@ -194,7 +215,11 @@ def rows_to_dense_kernel(k: KernelArgs) -> Call:
 
     def run() -> None:
         out.fill(0)
-        if rows.size and rows.min() < 0:
+        least, last = (rows.min(), rows.max()) if rows.size else (0, -1)
+        if least < -1 or last >= len(out):
+            bad, name = int(least if least < -1 else last), k.op.inputs["rows"][0]
+            raise RunError(k.describe(f"rows {name!r} holds {bad}, want -1 to {len(out) - 1}"))
+        if least < 0:
             held = rows >= 0
             xp.add.at(out, rows[held], x[held])
         else:

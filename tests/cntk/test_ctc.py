@@ -58,7 +58,6 @@ def brute_force(x, labels, delay=-1):
 class TestCtc(OpTest):
     type = "cntk.ctc"
     grad = ("x",)
-    empty = False
     tolerance = 1e-4
 
     def cases(self, rng):

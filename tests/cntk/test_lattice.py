@@ -77,7 +77,7 @@ def expected(lattice, hmms, likelihoods, label, attrs):
 class TestLatticeCriterion(OpTest):
     halves = False  # scores of whole paths differ by more than halves resolve
     type = "cntk.lattice_criterion"
-    empty = False
+    resize = False
 
     @pytest.fixture(autouse=True)
     def _phones(self, hmms):

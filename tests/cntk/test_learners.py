@@ -54,7 +54,6 @@ class LearnerTest(OpTest):
     states = ()
     count = None
     attrs = {}
-    empty = False
 
     def cases(self, rng):
         attrs = {"rate_factor": 0.5, **self.attrs}
@@ -77,6 +76,7 @@ class LearnerTest(OpTest):
 
 class TestMomentum(LearnerTest):
     type = "cntk.momentum_sgd"
+    resize = False
     states = ("velocity",)
 
     def update(self, i, attrs, rate):
@@ -87,6 +87,7 @@ class TestMomentum(LearnerTest):
 
 class TestNesterov(LearnerTest):
     type = "cntk.nesterov"
+    resize = False
     states = ("velocity",)
 
     def update(self, i, attrs, rate):
@@ -99,6 +100,7 @@ class TestNesterov(LearnerTest):
 
 class TestAdaGrad(LearnerTest):
     type = "cntk.adagrad"
+    resize = False
     states = ("squares",)
 
     def update(self, i, attrs, rate):
@@ -109,12 +111,14 @@ class TestAdaGrad(LearnerTest):
 
 
 class TestAdaGradWithoutAverage(TestAdaGrad):
+    resize = False
     attrs = {"average": False}
 
 
 class TestFsAdaGrad(LearnerTest):
     halves = False  # in halves its velocity is off by 1.1e-3
     type = "cntk.fs_adagrad"
+    resize = False
     states = ("squares", "velocity")
     count = 40.0
     attrs = {"variance_time_constant": 50.0, "target_denominator": 0.3}
@@ -136,6 +140,7 @@ class TestFsAdaGrad(LearnerTest):
 
 class TestRmsProp(LearnerTest):
     type = "cntk.rms_prop"
+    resize = False
     states = ("squares", "signs", "steps")
     count = 2.0
     attrs = {"gamma": 0.9, "largest": 0.6, "smallest": 0.4}
@@ -161,6 +166,7 @@ class TestRmsProp(LearnerTest):
 
 
 class TestRmsPropAtFirst(TestRmsProp):
+    resize = False
     count = 0.0
 
 

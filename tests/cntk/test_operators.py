@@ -79,7 +79,7 @@ DENSE = np.array([[0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0.5, 0, 0]])  # 3 - 2
 
 class TestToDense(OpTest):
     type = "cntk.to_dense"
-    empty = False
+    resize = False
 
     def cases(self, rng):
         yield Case(SPARSE, {"width": 5})
@@ -90,8 +90,8 @@ class TestToDense(OpTest):
 
 class TestSparseTimes(OpTest):
     type = "cntk.sparse_times"
+    resize = False
     grad = ("w",)
-    empty = False
 
     def cases(self, rng):
         yield Case({**SPARSE, "w": rng.normal(size=(5, 3))})
@@ -141,7 +141,7 @@ class TestSparseTimes(OpTest):
 
 class TestSparseTimesRowsGrad(OpTest):
     type = "cntk.sparse_times_rows_grad"
-    empty = False
+    resize = False
 
     def cases(self, rng):
         yield Case({**SPARSE, "out_grad": rng.normal(size=(3, 2)), "w": np.ones((5, 2))})
@@ -171,6 +171,7 @@ def log_softmax(x):
 
 class TestCrossEntropy(OpTest):
     type = "cntk.cross_entropy_with_softmax"
+    resize = False
     grad = ("label", "x")
 
     def cases(self, rng):
@@ -183,6 +184,7 @@ class TestCrossEntropy(OpTest):
 
 class TestClassificationError(OpTest):
     type = "cntk.classification_error"
+    resize = False
 
     def cases(self, rng):
         label = np.eye(4)[rng.integers(0, 4, 7)]

@@ -16,8 +16,8 @@ OFFSETS = (np.array([0, 3, 3, 4, 8]),)
 
 class TestInitialState(OpTest):
     type = "cntk.initial_state"
+    resize = False
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         like = {"like": rng.normal(size=(8, 2))}
@@ -38,8 +38,8 @@ class TestInitialState(OpTest):
 
 class TestExpandRows(OpTest):
     type = "cntk.expand_rows"
+    resize = False
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(2, 3)), "like": rng.normal(size=(5, 1))})
@@ -51,7 +51,6 @@ class TestExpandRows(OpTest):
 class TestWithSequences(OpTest):
     type = "cntk.with_sequences"
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         inputs = {"x": rng.normal(size=(8, 2)), "like": rng.normal(size=(8, 1))}
@@ -71,7 +70,7 @@ INDEX = (np.array([0, 1, 1, 2, 5]),)
 
 class TestPackedIndex(OpTest):
     type = "cntk.packed_index"
-    empty = False
+    resize = False
     exact_dtype = ("out",)
 
     def cases(self, rng):
@@ -91,8 +90,8 @@ class TestPackedIndex(OpTest):
 
 class TestGatherRows(OpTest):
     type = "cntk.gather_rows"
+    resize = False
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         index = np.array([[2.0], [3], [7], [2], [7]])
@@ -104,8 +103,8 @@ class TestGatherRows(OpTest):
 
 class TestScatterRows(OpTest):
     type = "cntk.scatter_rows"
+    resize = False
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         index = np.array([[2.0], [3], [7], [2], [4]])

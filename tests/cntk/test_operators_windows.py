@@ -79,6 +79,7 @@ class TestFold(OpTest):
 
 class TestMaxUnpool(OpTest):
     type = "cntk.max_unpool"
+    resize = False
     grad = ("x",)
     attrs = {"shape": (4, 6), "kernel": (2, 3), "stride": (2, 3), "lower": (0, 0), "counts": (2, 2)}
 
@@ -113,8 +114,8 @@ def statistics(rng, features):
 
 class TestBatchNorm(OpTest):
     type = "cntk.batch_norm"
+    resize = False
     grad = ("x", "scale", "bias")
-    empty = False
     gradient_tolerance = 1e-5
 
     def cases(self, rng):

@@ -13,6 +13,7 @@ def rounded(value):
 
 class TestRegionPool(OpTest):
     type = "cntk.region_pool"
+    resize = False
     grad = ("x",)
 
     def cases(self, rng):

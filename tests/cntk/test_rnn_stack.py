@@ -112,6 +112,7 @@ def test_too_few_weights():
 
 class TestSplitSteps(OpTest):
     type = "cntk.split_steps"
+    resize = False
     grad = ("x",)
 
     def cases(self, rng):

@@ -18,8 +18,8 @@ FRAMES, PDFS, LEAKY = 3, 3, 0.1
 
 class TestChainObjective(OpTest):
     type = "nnet3.chain_objective"
+    resize = False
     exact_dtype = ("totals", "xent_totals")
-    empty = False
     tolerance = 1e-4
     tolerance64 = 1e-6  # weights of arcs are float32 in files
 

@@ -12,6 +12,7 @@ def blocks(array, width):
 
 class TestRepeatedAffine(OpTest):
     type = "nnet3.repeated_affine"
+    resize = False
     grad = ("x", "w", "b")
 
     def cases(self, rng):
@@ -51,6 +52,7 @@ class TestBlockAffine(OpTest):
 
 class TestBlockOffset(OpTest):
     type = "nnet3.block_offset"
+    resize = False
     grad = ("x", "y")
 
     def cases(self, rng):
@@ -65,6 +67,7 @@ class TestBlockOffset(OpTest):
 
 class TestScaleOffset(OpTest):
     type = "nnet3.scale_offset"
+    resize = False
     grad = ("x", "scale", "offset")
 
     def cases(self, rng):
@@ -90,6 +93,7 @@ class TestScaleOffset(OpTest):
 
 class TestElementwiseProduct(OpTest):
     type = "nnet3.elementwise_product"
+    resize = False
     grad = ("x",)
 
     def cases(self, rng):
@@ -150,6 +154,7 @@ class TestSumGroup(OpTest):
 
 class TestSumBlock(OpTest):
     type = "nnet3.sum_block"
+    resize = False
     grad = ("x",)
 
     def cases(self, rng):
@@ -164,6 +169,7 @@ class TestSumBlock(OpTest):
 
 class TestPnorm(OpTest):
     type = "nnet3.pnorm"
+    resize = False
     grad = ("x",)
 
     def cases(self, rng):
@@ -178,6 +184,7 @@ class TestPnorm(OpTest):
 
 class TestNormalize(OpTest):
     type = "nnet3.normalize"
+    resize = False
     grad = ("x",)
 
     def cases(self, rng):
@@ -224,8 +231,8 @@ class TestSoftmax(OpTest):
 
 class TestBatchNorm(OpTest):
     type = "nnet3.batch_norm"
+    resize = False
     grad = ("x",)
-    empty = False
     tolerance = 1e-4
 
     def cases(self, rng):

@@ -164,6 +164,7 @@ class TestConvolutionInChunks(TestConvolution):
 
 class TestMaxPool(OpTest):
     type = "nnet3.max_pool"
+    resize = False
     grad = ("x",)
 
     def cases(self, rng):

@@ -71,7 +71,6 @@ class TestTruncateGradient(Passing):
         "zeroing_threshold": 5.0,
         "boundary": np.array([True, False, True]),
     }
-    empty = False  # there are as many rows as flags
 
     def test_clips_and_zeroes(self):
         grad = np.array([[6.0, 8.0], [6.0, 8.0], [0.6, 0.8]])

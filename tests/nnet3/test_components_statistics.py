@@ -47,8 +47,8 @@ class TestColumnSums(OpTest):
 
 class TestBatchNormStatistics(OpTest):
     type = "nnet3.batch_norm_statistics"
+    resize = False
     tolerance = 1e-4
-    empty = False
 
     def cases(self, rng):
         names = ("mean", "uvar", "sum", "sumsq")
@@ -83,8 +83,8 @@ class TestAttentionStatistics(OpTest):
 
 class TestLstmStatistics(OpTest):
     type = "nnet3.lstm_statistics"
+    resize = False
     tolerance = 1e-4
-    empty = False
 
     def cases(self, rng):
         names = ("values", "slopes")
@@ -126,6 +126,7 @@ class TestDrawRepair(OpTest):
     """Drawn at random: without rows nothing is repaired; below, the draws."""
 
     type = "nnet3.draw_repair"
+    resize = False
 
     def cases(self, rng):
         states = {"slopes": rng.normal(size=4), "count": np.zeros(1), "repaired": ONE}
@@ -167,6 +168,7 @@ class TestSelfRepair(OpTest):
     """Drawn at random: here the draws that leave the gradient alone; below those that do not."""
 
     type = "nnet3.self_repair"
+    resize = False
     attrs = {"kind": "tanh", "lower": 0.2, "scale": 1e-3, "block": 2}
 
     def cases(self, rng):

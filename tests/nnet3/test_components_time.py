@@ -13,8 +13,8 @@ from opscope.testing import Case, OpTest
 
 class TestTdnn(OpTest):
     type = "nnet3.tdnn"
+    resize = False
     grad = ("x", "w", "b")
-    empty = False  # the output has a given number of rows
 
     def cases(self, rng):
         given = {
@@ -49,6 +49,8 @@ class TestTdnn(OpTest):
 
 class TestTdnnInSpans(TestTdnn):
     """Spans of two rows, the last one shorter; a product for every offset."""
+
+    resize = False
 
     @pytest.fixture(autouse=True)
     def short_spans(self, monkeypatch):
@@ -91,8 +93,8 @@ class TestTdnnInSpans(TestTdnn):
 
 class TestTimeHeightConvolution(OpTest):
     type = "nnet3.time_height_convolution"
+    resize = False
     grad = ("x", "w", "b")
-    empty = False
 
     def cases(self, rng):
         given = {
@@ -131,6 +133,8 @@ class TestTimeHeightConvolution(OpTest):
 class TestTimeHeightConvolutionInChunks(TestTimeHeightConvolution):
     """The same with too little memory for the patches of all rows at once."""
 
+    resize = False
+
     @pytest.fixture(autouse=True)
     def _little_memory(self, monkeypatch):
         monkeypatch.setattr(blocks, "CHUNK_BYTES", 500)
@@ -139,7 +143,6 @@ class TestTimeHeightConvolutionInChunks(TestTimeHeightConvolution):
 class TestAttention(OpTest):
     type = "nnet3.attention"
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         x = rng.normal(size=(10, 2 * (3 + 2 + 3 + 3)))
@@ -176,7 +179,6 @@ RANGES = {"begin": np.array([0, 1, 3]), "end": np.array([2, 4, 6])}
 class TestStatistics(OpTest):
     type = "nnet3.statistics"
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(6, 3))}, RANGES)
@@ -199,7 +201,6 @@ class TestStatistics(OpTest):
 
 class TestPoolStatistics(OpTest):
     type = "nnet3.pool_statistics"
-    empty = False
     tolerance = 1e-4
 
     def cases(self, rng):
@@ -228,8 +229,8 @@ class TestPoolStatistics(OpTest):
 
 class TestDistribute(OpTest):
     type = "nnet3.distribute"
+    resize = False
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         ids = np.array([5, 0, 1, 3, 3])
@@ -247,8 +248,8 @@ class TestDistribute(OpTest):
 
 class TestMultiplyRows(OpTest):
     type = "nnet3.multiply_rows"
+    resize = False
     grad = ("x",)
-    empty = False
 
     def cases(self, rng):
         given = {"x": rng.normal(size=(4, 6)), "mask": rng.normal(size=(2, 3))}
@@ -267,7 +268,6 @@ class TestMultiplyRows(OpTest):
 class Random(OpTest):
     """Masks: what all draws have in common, and how often."""
 
-    empty = False
     attrs = {"rows": 4, "columns": 6}
 
     def cases(self, rng):

@@ -36,9 +36,9 @@ def moved(r, d, rho, x, eta):
 class TestPrecondition(OpTest):
     halves = False  # the rows of R must be orthonormal
     type = "nnet3.precondition"
+    resize = False
     tolerance = 3e-3
     tolerance64 = 1e-9
-    empty = False
 
     def cases(self, rng):
         x = rng.normal(size=(40, 6)) @ np.diag([3.0, 2, 1, 1, 0.5, 0.5])
@@ -92,6 +92,7 @@ class TestPreconditionRanks(TestPrecondition):
     """One rank; several are in `tests/parallel/test_nnet3_ranks.py`."""
 
     type = "nnet3.precondition_ranks"
+    resize = False
 
     def cases(self, rng):
         for case in super().cases(rng):
@@ -113,8 +114,6 @@ class TestSpliceRows(OpTest):
         yield Case({"x": rng.normal(size=(7, 3))}, {"first": [0, 2], "stride": 2, "rows": 3})
         yield Case({"x": rng.normal(size=(4, 2))}, {"ones": True})
 
-    empty = False
-
     def reference(self, inputs, attrs):
         x = inputs["x"]
         parts = [x]
@@ -131,6 +130,7 @@ class TestSpliceRows(OpTest):
 
 class TestScaledProduct(OpTest):
     type = "nnet3.scaled_product"
+    resize = False
 
     def cases(self, rng):
         grad, x, two = rng.normal(size=(5, 3)), rng.normal(size=(5, 4)), np.array([2.0])
@@ -151,6 +151,7 @@ class TestScaledProduct(OpTest):
 
 class TestScaledParts(OpTest):
     type = "nnet3.scaled_parts"
+    resize = False
 
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(3, 4)), "scale": [np.array([2.0]), np.array([3.0])]})
@@ -165,6 +166,7 @@ class TestScaledParts(OpTest):
 
 class TestScaleOffsetTerms(OpTest):
     type = "nnet3.scale_offset_terms"
+    resize = False
 
     def cases(self, rng):
         arrays = {slot: rng.normal(size=(3, 4)) for slot in ("out", "grad")}
@@ -177,6 +179,7 @@ class TestScaleOffsetTerms(OpTest):
 
 class TestGruFactors(OpTest):
     type = "nnet3.gru_factors"
+    resize = False
     tolerance = 1e-4
 
     def cases(self, rng):
@@ -200,6 +203,7 @@ class TestGruFactors(OpTest):
 
 class TestOutputGruFactors(OpTest):
     type = "nnet3.output_gru_factors"
+    resize = False
     tolerance = 1e-4
 
     def cases(self, rng):

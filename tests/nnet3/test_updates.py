@@ -37,7 +37,6 @@ class TestQuadraticObjective(OpTest):
 
 class TestParameterDelta(OpTest):
     type = "nnet3.parameter_delta"
-    empty = False
 
     def cases(self, rng):
         param, grad, delta = ([rng.normal(size=(2, 3)), rng.normal(size=3)] for _ in range(3))
@@ -64,7 +63,7 @@ class TestParameterDelta(OpTest):
 
 class TestMaxChange(OpTest):
     type = "nnet3.max_change"
-    empty = False
+    resize = False
 
     def cases(self, rng):
         delta = [np.full((2, 2), 2.0), np.full(9, 1.0), np.full(4, 0.5)]
@@ -92,7 +91,6 @@ class TestMaxChange(OpTest):
 
 class TestApplyChange(OpTest):
     type = "nnet3.apply_change"
-    empty = False
 
     def cases(self, rng):
         param, delta = ([rng.normal(size=(2, 3)), rng.normal(size=3)] for _ in range(2))
@@ -113,7 +111,6 @@ class TestApplyChange(OpTest):
 class TestConstrainOrthonormal(OpTest):
     type = "nnet3.constrain_orthonormal"
     tolerance = 1e-4
-    empty = False
 
     def cases(self, rng):
         near = np.linalg.qr(rng.normal(size=(5, 3)))[0] + 0.01 * rng.normal(size=(5, 3))
@@ -144,7 +141,6 @@ class TestConstrainOrthonormal(OpTest):
 
 class TestScaleStates(OpTest):
     type = "nnet3.scale_states"
-    empty = False
 
     def cases(self, rng):
         yield Case({"x": [rng.normal(size=3), rng.normal(size=1)], "factor": np.array([0.8])})

@@ -163,7 +163,7 @@ class TestPrelu(OpTest):
 
     def reference(self, inputs, attrs):
         x, w = inputs["x"], inputs["w"]
-        if w.size > 1:
+        if w.size != 1:
             w = w.reshape(-1, *(1,) * (x.ndim - 2))
         return {"out": np.asarray(np.where(x > 0, x, w * x).reshape(x.shape))}
 

@@ -24,7 +24,6 @@ def brute_force(x, labels, blank):
 class TestCtcLoss(OpTest):
     type = "ctc_loss"
     grad = ("x",)
-    empty = False
     tolerance = 1e-4
 
     def case(self, rng, lengths, labels, classes=3, dense=False, column=False, **attrs):

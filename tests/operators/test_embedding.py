@@ -59,6 +59,15 @@ class TestEmbeddingGrad(OpTest):
             out[attrs["padding_idx"]] = 0
         return {"w_grad": out}
 
+    def test_refuses(self):
+        """What would be written beside the table."""
+        ids, w, grad = np.array([1, 9]), np.zeros((6, 3)), np.zeros((2, 3))
+        self.refuses("dim of out_grad and of w", {"ids": ids, "w": w, "out_grad": grad[:, :2]})
+        self.refuses("one shape", {"ids": ids[:1], "w": w, "out_grad": grad})
+        self.refuses("padding_idx 6", {"ids": ids, "w": w, "out_grad": grad}, {"padding_idx": 6})
+        with pytest.raises(RunError, match="'ids' holds 9, want 0 <= ids < 6"):
+            self.output(Case({"ids": ids, "w": w, "out_grad": grad}))
+
 
 class TestEmbeddingRowsGrad(OpTest):
     type = "embedding_rows_grad"
@@ -70,7 +79,7 @@ class TestEmbeddingRowsGrad(OpTest):
 
     def reference(self, inputs, attrs):
         rows = inputs["ids"].reshape(-1).astype(np.int64)
-        values = inputs["out_grad"].reshape(len(rows), -1).copy()
+        values = inputs["out_grad"].reshape(len(rows), inputs["out_grad"].shape[-1]).copy()
         padded = rows == attrs["padding_idx"] if attrs["padding_idx"] >= 0 else rows < 0
         values[padded], rows[padded] = 0, -1
         return {"values": values, "rows": rows}
@@ -96,6 +105,9 @@ class TestRowsToDense(OpTest):
         self.refuses("one shape", {"x": x, "rows": IDS, "like": like[:, :2]})
         self.refuses("1 dimensions", {"x": x, "rows": IDS[:, None], "like": like})
         self.refuses("integer dtype", {"x": x, "rows": np.zeros(5), "like": like})
+        for bad in (-2, 6):
+            with pytest.raises(RunError, match=f"rows 'rows' holds {bad}, want -1 to 5"):
+                self.output(Case({"x": x[:1], "rows": np.array([bad]), "like": like}))
 
 
 class TestMergeRows(OpTest):

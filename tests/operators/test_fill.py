@@ -8,7 +8,6 @@ from opscope.testing import Case, OpTest
 
 class TestFillConstant(OpTest):
     type = "fill_constant"
-    empty = False
     exact_dtype = ("out",)
 
     def cases(self, rng):
@@ -44,7 +43,6 @@ class TestFillLike(OpTest):
 
 class TestConstant(OpTest):
     type = "constant"
-    empty = False
     exact_dtype = ("out",)
 
     def cases(self, rng):
@@ -58,7 +56,6 @@ class TestConstant(OpTest):
 
 class TestArange(OpTest):
     type = "arange"
-    empty = False
     exact_dtype = ("out",)
 
     def cases(self, rng):
@@ -78,7 +75,6 @@ class TestArange(OpTest):
 
 class TestLinspace(OpTest):
     type = "linspace"
-    empty = False
     exact_dtype = ("out",)
 
     def cases(self, rng):

@@ -71,10 +71,11 @@ class TestLbfgs(OpTest):
         new = {name: inputs[name].copy() for name in ("steps", "changes", "products", "counts")}
         y, s = g - inputs["last_gradient"], inputs["last_step"]
         if updates and y @ s > attrs["curvature"]:
-            row = remembered % HISTORY
+            row = remembered % attrs["history"]
             new["steps"][row], new["changes"][row], new["products"][row] = s, y, s @ y
             remembered += 1
-        order = [row % HISTORY for row in range(remembered)][-HISTORY:]
+        history = attrs["history"]
+        order = [row % history for row in range(remembered)][-history:]
         pairs = [(new["steps"][row], new["changes"][row]) for row in order]
         step = -inputs["lr"] * inverse_hessian_times(g, pairs)
         if not updates:

@@ -52,12 +52,16 @@ def windows(shape, attrs):
         )
 
 
+def size_of(spans):
+    return int(np.prod([max(span.stop - span.start, 0) for span in spans]))
+
+
 def pooled(x, attrs, reduce):
     out = None
     for counts, where, inside, size in windows(x.shape[2:], attrs):
         if out is None:
             out = np.zeros((*x.shape[:2], *counts))
-        part = x[(..., *inside)].reshape(*x.shape[:2], -1)
+        part = x[(..., *inside)].reshape(*x.shape[:2], size_of(inside))
         out[(..., *where)] = reduce(part, size)
     return out
 
@@ -216,7 +220,7 @@ class TestGlobalMaxPool(Global):
 
     def reference(self, inputs, attrs):
         x = inputs["x"]
-        index = x.reshape(*x.shape[:2], -1).argmax(-1)
+        index = x.reshape(*x.shape[:2], int(np.prod(x.shape[2:]))).argmax(-1)
         return {"out": x.max(tuple(range(2, x.ndim)), keepdims=True), "index": index}
 
 

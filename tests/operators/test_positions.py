@@ -88,7 +88,7 @@ class TestRotaryEmbedding(OpTest):
         positions = inputs.get("positions", np.arange(x.shape[-2]))
         if "offsets" in attrs:
             positions = COUNTED.reshape((-1,) + (1,) * (x.ndim - 2))
-        apart = x.reshape(*x.shape[:-1], heads or 1, -1)
+        apart = x.reshape(*x.shape[:-1], heads or 1, x.shape[-1] // (heads or 1))
         positions = np.broadcast_to(positions, x.shape[:-1])[..., None]
         return {
             "out": turned(apart, positions, attrs["base"], attrs["interleaved"]).reshape(x.shape)

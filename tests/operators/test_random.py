@@ -20,7 +20,6 @@ FILLS = (
 
 
 class Random(OpTest):
-    empty = False
     dtypes = ("float64",)
     attrs = ({},)
 

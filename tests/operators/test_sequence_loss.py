@@ -57,7 +57,7 @@ class TestSequenceMean(OpTest):
         x, pieces = inputs["x"], parts(inputs["x"], attrs["offsets"]["x"])
         found = {
             "row": lambda: x.mean(),
-            "sequence": lambda: np.mean([part.sum() for part in pieces]),
+            "sequence": lambda: np.mean([part.sum(0) for part in pieces]),
             "balanced": lambda: np.mean([part.mean() if len(part) else 0 for part in pieces]),
         }
         return {"out": np.asarray(found[attrs["per"]]())}

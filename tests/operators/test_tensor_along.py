@@ -52,6 +52,7 @@ class TestTakeAlongAxis(OpTest):
 
 class TestPutAlongAxis(OpTest):
     type = "put_along_axis"
+    distinct = True
     grad = ("x", "updates")
 
     def cases(self, rng):
@@ -158,6 +159,7 @@ class TestGatherNd(ByIndexes):
 
 class TestScatterNd(ByIndexes):
     type = "scatter_nd"
+    distinct = True
     grad = ("x", "updates")
 
     def cases(self, rng):

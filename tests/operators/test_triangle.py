@@ -38,7 +38,6 @@ class TestTriu(TestTril):
 
 class TestEye(OpTest):
     type = "eye"
-    empty = False
     exact_dtype = ("out",)
 
     def cases(self, rng):
