@@ -122,7 +122,6 @@ def execute(
             shapes.update(infer_one(op, shapes, {}, dict(offsets)))
             fresh = set()
             for name in op.output_vars():
-                assert name in shapes, f"{title}: the shape rule of {op.type} sets no {name!r}"
                 if name not in held:
                     held[name] = _output(place.xp, shapes[name], strided_outputs)
                     fresh.add(name)

@@ -206,7 +206,6 @@ class Setup:
         """Assert that inferred shapes and dtypes are those of the reference."""
         for names in self.outputs.values():
             for name in names:
-                assert name in self.specs, f"{self}: the shape rule sets no {name!r}"
                 assert all(d >= 0 for d in self.specs[name][0]), f"{self}: {name!r} is not known"
         floats = any(is_float(dtype) for _, dtype in self.given.values())
         for name, wanted in self.expected().items():
