@@ -63,8 +63,13 @@ class Expression:
                 return [(each, (t, x)) for each in parts]
 
     def _all(self, t: int, x: int, rows: Rows, dims: Mapping[str, int]) -> list[Row] | None:
-        found = [each.value(*place, rows, dims) for each, place in self._places(t, x)]
-        return None if any(row is None for row in found) else found  # type: ignore[return-value]
+        found = []
+        for each, place in self._places(t, x):
+            row = each.value(*place, rows, dims)
+            if row is None:
+                return None
+            found.append(row)
+        return found
 
     def _Append(self, t: int, x: int, rows: Rows, dims: Mapping[str, int]) -> Row | None:
         found = self._all(t, x, rows, dims)

@@ -36,12 +36,13 @@ class Grammar:
 
     Args:
         dims: columns of the nodes that may be read. free: how likely a form of the general grammar
-            stands where the restricted one has none.
+            stands where the restricted one has none. x: whether x differs from 0 in places.
     """
 
     rng: random.Random
     dims: Mapping[str, int]
     free: float = 0.05
+    x: bool = True
     scales: dict[str, float] = field(default_factory=dict)
 
     def descriptor(self, parts: int = 3) -> str:
@@ -80,7 +81,7 @@ class Grammar:
     def forwarded(self, dim: int, depth: int = 0) -> str:
         draw = self.rng.random() + 0.1 * depth
         if draw < 0.4:
-            x = self.rng.choice(("", "", "", ", 0", ", 1", ", -1"))
+            x = self.rng.choice(("", "", "", ", 0", ", 1", ", -1")) if self.x else ""
             return f"Offset({self.forwarded(dim, depth + 1)}, {self.rng.randint(-4, 4)}{x})"
         if draw < 0.5:
             count = self.rng.randint(2, 3)
@@ -88,7 +89,8 @@ class Grammar:
         if draw < 0.6:
             return f"Round({self.forwarded(dim, depth + 1)}, {self.rng.randint(1, 4)})"
         if draw < 0.68:
-            which, value = self.rng.choice((("t", self.rng.randint(-1, 3)), ("x", 0), ("x", 1)))
+            places = [("t", self.rng.randint(-1, 3)), ("x", 0), ("x", 1)]
+            which, value = self.rng.choice(places[: 3 if self.x else 2])
             return f"ReplaceIndex({self.forwarded(dim, depth + 1)}, {which}, {value})"
         name = self.rng.choice([name for name, columns in self.dims.items() if columns == dim])
         # A descriptor may read a node with one scale only.
