@@ -331,7 +331,7 @@ def _run_mel(text: str) -> Depth:
 
 
 GENERATORS = (
-    seeded("NDL networks", _build_ndl, _run_ndl, share=5),
-    seeded("BrainScript networks", _build_brainscript, _run_brainscript, share=3),
+    seeded("NDL networks", _build_ndl, _run_ndl, share=3),
+    seeded("BrainScript networks", _build_brainscript, _run_brainscript, share=2),
     Generator("MEL scripts", _make_mel, _run_mel, share=3),
 )

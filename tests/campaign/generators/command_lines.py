@@ -199,7 +199,7 @@ def _never(_: str) -> Depth:
 
 
 GENERATORS = (
-    seeded("program lines", _build, _run, share=25),
-    Generator("command lines", _click_line, _run_click, share=15),
+    seeded("program lines", _build, _run, share=30),
+    Generator("command lines", _click_line, _run_click, share=20),
     _Programs("programs that run", _line, _never, 0.3, ".args", _files),
 )

@@ -236,6 +236,6 @@ def _check_derivatives(
 
 
 GENERATORS = (
-    Generator("nnet3 descriptors", _make, _run, share=30),
+    Generator("nnet3 descriptors", _make, _run, share=40),
     Generator("nnet3 compiled descriptors", _make_compiled, _run_compiled, share=6),
 )

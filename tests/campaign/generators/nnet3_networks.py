@@ -262,7 +262,7 @@ def _run_xconfig(text: str) -> Depth:
 
 
 GENERATORS = (
-    Generator("nnet3 networks", _make, _run, share=2),
+    Generator("nnet3 networks", _make, _run, share=1),
     Generator("nnet3 streams", _make_streamed, _run_streamed, share=0.3),
     Generator("xconfigs", _make_xconfig, _run_xconfig, share=0.5),
 )

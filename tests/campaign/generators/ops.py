@@ -33,6 +33,9 @@ from opscope.framework.ir.schema import REQUIRED, AttrSpec, Slot
 from opscope.framework.passes.verify.verifier import ERROR, problems
 from opscope.framework.runtime.net import Net
 
+from ..inputs import Depth
+from .seeded import seeded
+
 _TRIES = 12  # sets of shapes that are drawn for an operator until its shape rule takes them
 _FLOATS = (*("float32",) * 4, *("float64",) * 2, *(dtype.name for dtype in HALVES))
 _INTS = ("int64", "int64", "int32", "uint8", "bool")
@@ -375,3 +378,17 @@ class _Maker:
             value = value if spec.minimum is None else max(value, spec.minimum)
             value = value if spec.maximum is None else min(value, spec.maximum)
         return float(value)
+
+
+def _build(rng: random.Random) -> tuple[str, Case]:
+    made = case(rng)
+    return str(made), made
+
+
+def _checked(_: str, made: Case | None) -> Depth:
+    if made is None or check(made) == "refused":
+        return Depth.REFUSED
+    return Depth.RAN
+
+
+GENERATORS = (seeded("operators of chance", _build, _checked, share=2),)
