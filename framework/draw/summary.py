@@ -51,7 +51,7 @@ class Memory:
     size: int = 0
 
     def __str__(self) -> str:
-        return f"{self.numbers:,} ({_size(self.size)})"
+        return f"{self.numbers:,} ({size_text(self.size)})"
 
 
 @dataclass(frozen=True)
@@ -238,6 +238,23 @@ def _specs(
     strict: bool,
 ) -> dict[str, ArraySpec] | None:
     """Shapes and dtypes of a forward run; None where they cannot be told and nobody asked."""
+    known, offsets = assumed_inputs(declared, given, batch)
+    try:
+        return infer_specs([Operator(op) for op in forward], known, declared, offsets)
+    except OpscopeError:
+        if strict:
+            raise
+        return None
+
+
+def assumed_inputs(
+    declared: Mapping[str, VarDecl], given: Mapping[str, tuple[int, ...]], batch: int
+) -> tuple[dict[str, ArraySpec], dict[str, Levels]]:
+    """Shapes, dtypes and offsets of what a net is given, where nobody feeds it.
+
+    Args:
+        given: shapes of some inputs. batch: what other unknown dimensions are taken as.
+    """
     known: dict[str, ArraySpec] = {}
     offsets: dict[str, Levels] = {}
     for name, var in declared.items():
@@ -249,12 +266,7 @@ def _specs(
             inner = np.array([0, shape[0]])
             outer = [np.array([0, 1])] * (var.sequence_levels - 1)
             offsets[name] = (*outer, inner)
-    try:
-        return infer_specs([Operator(op) for op in forward], known, declared, offsets)
-    except OpscopeError:
-        if strict:
-            raise
-        return None
+    return known, offsets
 
 
 def _shape(name: str, declared: Mapping[str, VarDecl], specs: Mapping[str, ArraySpec]) -> str:
@@ -276,7 +288,7 @@ def _memory(specs: Iterable[tuple[tuple[int, ...] | None, np.dtype | None]]) -> 
     return Memory(numbers, size)
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
     """A number of bytes in the unit that fits."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":

@@ -5,7 +5,7 @@ Also the plain operators that a composite one (`fc`, a nested plain net) stands 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...proto import net_pb2 as pb
@@ -240,8 +240,57 @@ class Operator:
             if name != EMPTY
         ]
 
+    def overwritten(self) -> list[str]:
+        """Variables that it writes while it may still read them.
+
+        A slot that says `inplace`, and `param_out` beside `param`, may hold what it is made of.
+        """
+        reads = set(self.value_reads())
+        if reads.isdisjoint(self.output_vars()):
+            return []
+        found, slots = [], self.entry.input_slots
+        for slot, names in self.outputs.items():
+            shared = self.entry.output_slots[slot].inplace or slot.removesuffix("_out")
+            for number, name in enumerate(names):
+                places = [
+                    (other, place)
+                    for other, read in self.inputs.items()
+                    if not slots[other].shape_only
+                    for place, one in enumerate(read)
+                    if one == name
+                ]
+                if name in reads and places != [(shared, number)]:
+                    found.append(name)
+        return found
+
     def __repr__(self) -> str:
         return f"<{self.title()}>"
+
+
+def results_of(
+    operators: Iterable[Operator], bases: Mapping[str, str], *, by_value: bool
+) -> set[str]:
+    """The variables whose last values no operator reads: what a list of operators computes.
+
+    A name that is read and written again has a new value, which nobody may have read. What only a
+    gradient would read is no result.
+
+    Args:
+        bases: view -> its base, which stands for it. by_value: whether one that looks at a shape
+            alone reads nothing: a gradient looks at a cost's shape, and the cost is a result.
+    """
+    found: set[str] = set()
+    for op in operators:
+        reads = op.value_reads() if by_value else op.input_vars()
+        found.difference_update([bases.get(name, name) for name in reads])
+        slots = op.entry.output_slots
+        for slot, names in op.outputs.items():
+            roots = [bases.get(name, name) for name in names if name != EMPTY]
+            if slots[slot].intermediate:
+                found.difference_update(roots)
+            else:
+                found.update(roots)
+    return found
 
 
 def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> dict[str, Any]:

@@ -431,7 +431,20 @@ def build_backward(
         if root in builder.needed and builder.arrived(root):
             result.gradients[name] = builder.gradient_of(root)
     result.ops = builder.finish()
+    _refuse_second(net, result)
     return result
+
+
+def _refuse_second(net: OpList, result: BackwardResult) -> None:
+    """Refuse gradients that the net computes already: the sums of both would have one name."""
+    writers = {name: op for op in net.ops for name in op.output_names() if name != EMPTY}
+    for name in (name for op in result.ops for name in op.output_names()):
+        if name in writers:
+            own = f"{name!r} is written by {writers[name].type} already"
+            raise GradientError(
+                f"the net has these gradients: {own}; ask for those of all targets in one"
+                " add_backward_ops([cost, other]), or by wrt for those of other variables"
+            )
 
 
 def _seed_op(name: str, gradient: str, scale: str) -> OpNode:

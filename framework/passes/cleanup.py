@@ -17,7 +17,7 @@ from ..ir.desc import OUTPUT, TEMPORARY
 from ..ir.messages import as_op_list, encode_attr
 from ..ir.names import EMPTY
 from ..ir.op_list import OpList, OpNode
-from ..ir.operation import Operator
+from ..ir.operation import Operator, results_of
 from .pipeline import run_passes
 
 Same = Callable[[Mapping[str, Any], bool | None], bool]
@@ -247,16 +247,9 @@ class _Facts:
         roots |= self.given
         outputs = {var.name for var in declared if var.kind == OUTPUT}
         if not outputs and not self.live_out:
-            outputs = self._unread()
+            operators = [Operator(desc, index) for index, desc in enumerate(self.net.ops)]
+            outputs = results_of(operators, self.bases, by_value=True)
         return roots | outputs
-
-    def _unread(self) -> set[str]:
-        read = {self.base(name) for name in self.readers}
-        found = set()
-        for index, desc in enumerate(self.net.ops):
-            op = Operator(desc, index)
-            found.update(name for name in op.results() if self.base(name) not in read)
-        return found
 
 
 def _outside_names(net: OpList) -> Iterator[str]:

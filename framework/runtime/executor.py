@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextvars
 import operator as _operator
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -144,7 +146,7 @@ class Frame:
     def _check_memory(self) -> None:
         """Refuse a run that no memory holds, before any of it is taken."""
         plan = self.plan
-        outliving = {name: plan.nbytes(name) for name in plan.live_out if name in plan.specs}
+        outliving = plan.outliving()
         wanted = sum(plan.blocks) + sum(outliving.values())
         if self.place.kind != "cpu" or wanted <= _SMALL_RUN or wanted <= limit("run"):
             return
@@ -407,6 +409,8 @@ def bind_operator(
     Raises:
         RunError: no kernel fits, or one cannot be bound. Own errors pass through.
     """
+    if overwritten := [name for name in op.overwritten() if name in arrays]:
+        return _bind_apart(op, overwritten, arrays, specs, frame, libraries)
     names = (*op.input_vars(), *op.output_vars())
     half = any(name in specs and specs[name][1] in HALVES for name in names)
     if not half or frame.place.kind in op.entry.takes_halves:
@@ -414,6 +418,30 @@ def bind_operator(
     seen = in_float32(op, arrays, specs, frame)
     call = _bind_kernel(op, seen.arrays, seen.specs, frame, libraries, seen.prepared)
     return in_order(*seen.before, call, *seen.after)
+
+
+def _bind_apart(
+    op: Operator,
+    overwritten: Sequence[str],
+    arrays: Mapping[str, Any],
+    specs: Mapping[str, ArraySpec],
+    frame: KernelFrame,
+    libraries: Sequence[str],
+) -> Callable[[], Any]:
+    """As `bind_operator`, for one that writes to what it reads without being made for that.
+
+    A kernel reads its inputs at any time, so it writes to memory of its own, which is copied.
+    """
+    new = {name: f"{name} (new)" for name in overwritten}
+    apart = copy(op)
+    apart.outputs = {
+        slot: tuple([new.get(name, name) for name in names]) for slot, names in op.outputs.items()
+    }
+    made = {new[name]: frame.scratch(*specs[name]) for name in overwritten}
+    described = {new[name]: specs[name] for name in overwritten}
+    call = bind_operator(apart, {**arrays, **made}, {**specs, **described}, frame, libraries)
+    copies = [partial(frame.xp.copyto, arrays[name], made[new[name]]) for name in overwritten]
+    return in_order(call, *copies)
 
 
 def _bind_kernel(

@@ -86,8 +86,9 @@ def bind_tailed(
     """
     first, *tail = step.operators
     dtype = specs[step.writes[0]][1]
+    apart = not set(first.value_reads()).intersection(step.writes)
     for kernel in first.entry.kernels_for("cpu", dtype, libraries):
-        if kernel.tails:
+        if kernel.tails and apart:
             args = KernelArgs(first, known, specs, frame)
             args.tail = tuple([KernelArgs(op, known, specs, frame) for op in tail])
             call = kernel.bind(args)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from ...framework.ir.desc import NetDesc
+    from ...framework.ir.op_list import OpList
     from ...nnet3.network.nnet import Nnet
 
 
@@ -172,6 +174,25 @@ def verify(file: str) -> None:
         told += [(ERROR, line) for line in verify_parameters(file, desc, mark)]
     _tell(told)
     click.echo(f"{file}: {len(desc.ops)} operators, no error")
+    if line := _memory_line(desc):
+        click.echo(f"{file}: {line}")
+
+
+def _memory_line(desc: NetDesc | OpList) -> str:
+    """What a run takes, for one row and for each further one; "" where that hangs on data."""
+    from ...framework.draw.summary import size_text
+    from ...framework.ir.messages import as_op_list
+    from ...framework.runtime.footprint import footprint
+
+    one, two = (footprint(as_op_list(desc), batch) for batch in (1, 2))
+    if one is None:
+        return ""
+    line = (
+        f"parameters and states {size_text(one.parameters)}; a run with unknown dimensions of 1:"
+        f" results {size_text(one.results)}, temporaries {size_text(one.temporaries)}"
+    )
+    more = 0 if two is None else two.results + two.temporaries - one.results - one.temporaries
+    return f"{line}; {size_text(more)} more for each further one" if more > 0 else line
 
 
 def _tell(lines: list[tuple[str, str]], place: str = "") -> None:

@@ -323,3 +323,15 @@ def test_numbers_against_finite_differences(inplace):
         below, _ = loss(**{name: values[name] - step * direction})
         analytic = float((scope.numpy(f"{name}@GRAD") * direction).sum())
         assert (above - below) / (2 * step) == pytest.approx(analytic, rel=1e-6)
+
+
+def test_a_second_backward_pass_is_refused() -> None:
+    net = Net.create()
+    net.add_op("square", {"x": "x"}, {"out": "y"})
+    net.add_op("reduce_sum", {"x": "y"}, {"out": "cost"})
+    net.add_backward_ops("cost", ["x"])
+    before = [str(op) for op in net.op_list.ops]
+    told = r"has these gradients: '.*@GRAD' is written by .* already; .*add_backward_ops\(\[cost"
+    with pytest.raises(GradientError, match=told):
+        net.add_backward_ops("cost", ["x"])
+    assert [str(op) for op in net.op_list.ops] == before

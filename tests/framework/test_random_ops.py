@@ -12,11 +12,13 @@ from campaign.generators import ops
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import OpscopeError, RunError, ShapeError, SlotError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, make_op, make_var
+from opscope.framework.ir.desc import INPUT, PARAMETER, make_op, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.passes.verify.verifier import problems, verify
 from opscope.framework.runtime import executor
+from opscope.framework.runtime.footprint import footprint
 from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.framework.runtime.plans import memory
 
 
@@ -101,3 +103,20 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_hint_is_no_error() -> None:
     desc = net(("broadcast", {"x": ["x", "x"]}, {"out": ["a", "@EMPTY@"]}), x=(2, 3))
     assert not [one for one in problems(desc) if one.severity == "error"]
+
+
+def test_what_a_run_would_take() -> None:
+    ops_ = (("matmul", {"x": "x", "y": "w"}, {"out": "h"}), ("tanh", {"x": "h"}, {"out": "y"}))
+    desc = net(*ops_, ("reduce_sum", {"x": "y"}, {"out": "z"}), x=(-1, 8))
+    desc.vars.append(make_var("w", (8, 16), "float32", PARAMETER))
+    one, four = footprint(desc), footprint(desc, 4)
+    assert one is not None and four is not None
+    assert (one.parameters, one.results) == (8 * 16 * 4, 4) and one.temporaries >= 16 * 4
+    assert four.temporaries == 4 * one.temporaries and four.results == 4
+    frame_net, scope = Net.create(desc), Scope()
+    scope.feed({"x": np.ones((4, 8), "float32"), "w": np.ones((8, 16), "float32")})
+    frame_net.run(scope, OpContext())
+    assert isinstance(frame_net, PlainNet)
+    plan = frame_net.frame(scope, OpContext()).plan
+    assert sum(plan.blocks) == four.temporaries
+    assert footprint(net(("relu", {"x": "unknown"}, {"out": "y"}))) is None

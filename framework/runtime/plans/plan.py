@@ -17,7 +17,7 @@ from ...base.shape import ArraySpec, Levels
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl
-from ...ir.operation import Operator
+from ...ir.operation import Operator, results_of
 from .layouts import channels_last
 from .options import PlanOptions
 from .steps import Chain, PlanStep
@@ -81,6 +81,10 @@ class Plan:
     def nbytes(self, name: str) -> int:
         return _nbytes(self.specs[name])
 
+    def outliving(self) -> dict[str, int]:
+        """The bytes of each variable that outlives a run; `blocks` are those of all others."""
+        return {name: self.nbytes(name) for name in self.live_out if name in self.specs}
+
 
 def analyse(
     operators: Sequence[Operator],
@@ -95,7 +99,7 @@ def analyse(
         operators: the range itself.
         rest: operators that may run after it.
         wanted: temporaries to be read afterwards; None means those that `rest` reads, and those
-            whose values no operator reads, a cost for instance.
+            whose last values no operator reads, a cost for instance.
         before: operators that ran before it. What they wrote is not made anew where the range
             begins with writing to a view of it.
     """
@@ -104,38 +108,26 @@ def analyse(
     views = {name: bases[name] for name in bases if name in touched}
     earlier = {bases.get(name, name) for op in before for name in op.output_vars()}
     written: set[str] = set()
-    read: set[str] = set()
     externals: dict[str, None] = {}
     for op in operators:
         for name in op.input_vars():
             root = views.get(name, name)
             if root not in written:
                 externals[root] = None
-            read.add(root)
         for name in op.output_vars():
             if name in views and views[name] in earlier and views[name] not in written:
                 externals[views[name]] = None
         written.update(views.get(name, name) for name in op.output_vars())
     later = {name for op in rest for name in op.input_vars()}
     later.update(bases[name] for name in tuple(later) if name in bases)
-    asides = {  # what only a gradient would read is no result
-        name
-        for op in operators
-        for slot, names in op.outputs.items()
-        if op.entry.output_slots[slot].intermediate
-        for name in names
-    }
-    used = read | later | asides
-    if wanted is None:  # a gradient looks at a cost's shape, which makes it no less a result
-        reads = (name for op in (*operators, *rest) for name in op.value_reads())
-        used = asides | (used & {bases.get(name, name) for name in reads})
+    results = results_of(operators, bases, by_value=wanted is None) - later
     live_out = {
         name
         for name in written
         if (name in declared and declared[name].kind in _PERSISTENT)
         or (wanted is not None and name in wanted)
         or (wanted is None and name in later)
-        or name not in used
+        or name in results
     }
     # Writing to an external variable means writing to the caller's own: it outlives the run.
     live_out.update(name for name in externals if name in written)

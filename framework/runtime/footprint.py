@@ -1,0 +1,61 @@
+"""What a run of a net takes in memory, as its plan lays it out; nothing is allocated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..base.backend import CPUPlace
+from ..base.errors import OpscopeError
+from ..draw.summary import assumed_inputs
+from ..ir.desc import PARAMETER, PLAIN, STATE
+from ..ir.op_list import OpList, VarDecl
+from ..ir.operation import Operator
+from ..passes.lowering import lower
+from .plain_net import grouping
+from .plans.options import current_options
+from .plans.plan import analyse, make_plan
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of a run on the CPU.
+
+    Attributes:
+        parameters: and states, which are there before and afterwards.
+        results: what outlives the run beside them. temporaries: memory that these share.
+    """
+
+    parameters: int
+    results: int
+    temporaries: int
+
+
+def footprint(net: OpList, batch: int = 1) -> Footprint | None:
+    """What a run of all operators takes; None where that cannot be told without data.
+
+    Args:
+        batch: what unknown dimensions of inputs are taken as.
+    """
+    if net.type != PLAIN:
+        return None
+    options, place = current_options(CPUPlace()), CPUPlace()
+    try:
+        lowered = lower(net)
+        declared = {var.name: var for var in lowered.vars}
+        known, offsets = assumed_inputs(declared, {}, batch)
+        operators = [Operator(op, index) for index, op in enumerate(lowered.ops)]
+        span = analyse(operators, (), declared, None)
+        plan = make_plan(span, known, declared, options, grouping(place, options), offsets)
+    except OpscopeError:
+        return None
+    kept = {name for name, var in declared.items() if _is_kept(var)}
+    outliving = plan.outliving()
+    return Footprint(
+        sum(plan.nbytes(name) for name in kept & plan.specs.keys()),
+        sum(size for name, size in outliving.items() if name not in kept),
+        sum(plan.blocks),
+    )
+
+
+def _is_kept(var: VarDecl) -> bool:
+    return var.kind in (PARAMETER, STATE) and var.view is None
