@@ -12,14 +12,19 @@ from campaign.generators import ops
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import OpscopeError, RunError, ShapeError, SlotError
 from opscope.framework.base.scope import Scope
+from opscope.framework.base.shape import same_as
 from opscope.framework.ir.desc import INPUT, PARAMETER, make_op, make_var
+from opscope.framework.ir.kernel_args import Call, KernelArgs
 from opscope.framework.ir.op_list import OpList
+from opscope.framework.ir.registry import Slot, operator, unregister
 from opscope.framework.passes.verify.verifier import problems, verify
 from opscope.framework.runtime import executor
 from opscope.framework.runtime.footprint import footprint
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.framework.runtime.plans import memory
+from rnn_nets import packed, rnn
+from rnn_nets import run as run_steps
 
 
 @pytest.fixture(autouse=True)
@@ -120,3 +125,37 @@ def test_what_a_run_would_take() -> None:
     plan = frame_net.frame(scope, OpContext()).plan
     assert sum(plan.blocks) == four.temporaries
     assert footprint(net(("relu", {"x": "unknown"}, {"out": "y"}))) is None
+
+
+@pytest.mark.parametrize("switch", ["fast", "steps"])
+def test_the_operator_of_a_step_net_is_named(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
+    """Of a loop whose steps run as one list of calls, and of one that runs step by step."""
+    monkeypatch.setenv("OPSCOPE_RECURRENT", switch)
+    fails = operator(
+        "fails_late",
+        doc="Fails.",
+        inputs=[Slot("x", "any")],
+        outputs=[Slot("out", "as x")],
+        shape=same_as("x"),
+    )
+
+    @fails.kernel
+    def _fails(k: KernelArgs) -> Call:
+        return lambda: {}["gone"]
+
+    try:
+        steps = [
+            ("tanh", {"x": "p"}, {"out": "a"}),
+            ("fails_late", {"x": "a"}, {"out": "b"}),
+            ("add", {"x": "x", "y": "b"}, {"out": "h"}),
+        ]
+        state = {"state": "h", "previous": "p", "boot_value": 0.0}
+        desc = rnn(
+            steps, ins={"xs": "x"}, outs={"ys": "h"}, memories=[state], shapes={"p": [-1, 3]}
+        )
+        told = r"op 1 \(fails_late\): failed: KeyError: 'gone' \(x=a float64\[\d, 3\]"
+        values = {"xs": packed(np.random.default_rng(0), [2, 3], 3)}
+        with pytest.raises(RunError, match=told):
+            run_steps(desc, values, ["ys"])
+    finally:
+        unregister("fails_late")

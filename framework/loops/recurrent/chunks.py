@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ...fusion.team import merge
 from ...ir.kernel_args import Call
 from ...runtime.plans.plan import PlanOptions
 from .description import StepNet
+from .frame import run_calls
 from .links import RecurrentBinding, Track
 from .stages import RecurrentProgram
 
@@ -45,6 +47,7 @@ class ChunkedProgram:
 
     def __init__(self, binding: RecurrentBinding, options: PlanOptions, length: int) -> None:
         carried, calls = _carried_states(binding)
+        self._title = binding.step.title
         self._chunks = [
             RecurrentProgram(chunk, options) for chunk in _chunks(binding, length, carried)
         ]
@@ -63,8 +66,8 @@ class ChunkedProgram:
     def __call__(self) -> None:
         for program in self._chunks:
             program.begin()
-        for call in self._calls:
-            call()
+        frames = chain.from_iterable(chunk.frames for chunk in self._chunks)
+        run_calls(self._calls, self._title, frames)
 
 
 def _carried_states(binding: RecurrentBinding) -> tuple[list[Any], list[Call]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import length_hint
 from typing import Any
 
 from ...base.backend import Place
+from ...base.errors import OpscopeError, RunError
 from ...base.scope import Scope
 from ...base.shape import ArraySpec, Levels
 from ...ir.operation import Operator
@@ -54,6 +56,37 @@ class StepFrame(Frame):
             arrays[name] = as_view(block, plan.specs[name])
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
 
+    def tell(self, title: str, call: Callable[[], Any], error: Exception) -> None:
+        """Raise the error of a call as that of its operator, if the call is the frame's."""
+        for index, own in enumerate(self.calls):
+            if own is call:
+                try:
+                    self._fail(index, error)
+                except RunError as named:
+                    raise RunError(f"{title}, in its step net: {named}") from error
+
+
+def run_calls(calls: Sequence[Callable[[], Any]], title: str, frames: Iterable[StepFrame]) -> None:
+    """Run the calls of a loop.
+
+    Args:
+        title: of the recurrent net. frames: that bound those of the calls that are operators.
+
+    Raises:
+        RunError: an operator of the step net failed. Own errors pass through.
+    """
+    rest = iter(calls)
+    try:
+        for call in rest:
+            call()
+    except OpscopeError:
+        raise
+    except Exception as error:
+        failed = calls[len(calls) - 1 - length_hint(rest)]
+        for frame in frames:
+            frame.tell(title, failed, error)
+        raise
+
 
 def step_plan(
     step: StepNet,
@@ -100,6 +133,7 @@ class LoopContext:
         arena: memory that later batches use again.
         slots: where the rows of each step are in arrays of the arena.
         forward: in a gradient, the values that the forward run saved; else empty.
+        frames: that were bound, for `run_calls`.
     """
 
     binding: RecurrentBinding
@@ -109,6 +143,7 @@ class LoopContext:
     arena: Arena
     slots: SlotRanges
     forward: SavedSteps
+    frames: list[StepFrame] = field(default_factory=list)
 
     @property
     def step(self) -> StepNet:
@@ -133,7 +168,9 @@ class LoopContext:
         self, plan: Plan, arrays: dict[str, Any], tag: str, scope: Scope
     ) -> list[Callable[[], Any]]:
         """The calls of a plan over given arrays; see `StepFrame`."""
-        return StepFrame(plan, arrays, self.binding.frame, self.arena, tag, scope).calls
+        frame = StepFrame(plan, arrays, self.binding.frame, self.arena, tag, scope)
+        self.frames.append(frame)
+        return frame.calls
 
 
 def loop_context(binding: RecurrentBinding, options: PlanOptions) -> LoopContext:

@@ -16,6 +16,7 @@ What comes out is one flat list of calls.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...base.python.cached import cached_property
@@ -30,7 +31,7 @@ from .boundary import (
     bind_states,
     saved_steps,
 )
-from .frame import loop_context
+from .frame import StepFrame, loop_context, run_calls
 from .links import RecurrentBinding
 from .loop import bind_loop
 from .once import bind_once
@@ -46,12 +47,14 @@ class LoopCalls:
         late: all calls after these.
         saved: what the run saves for the gradient.
         arena: the memory that it works on; None where no sequence has a step.
+        frames: of its operators, for `run_calls`.
     """
 
     early: list[Call]
     late: list[Call]
     saved: SavedSteps
     arena: Arena | None
+    frames: Sequence[StepFrame] = ()
 
 
 def bind_recurrent(binding: RecurrentBinding, options: PlanOptions) -> LoopCalls:
@@ -80,7 +83,7 @@ def bind_recurrent(binding: RecurrentBinding, options: PlanOptions) -> LoopCalls
         saved = saved_steps(context, after.values, loop.scopes, loop.offsets)
     early = [*states.opening, *links.calls, *static.calls]
     late = [*before.calls, *loop.calls, *after.calls, *outputs, *states.closing]
-    return LoopCalls(early, late, saved, context.arena)
+    return LoopCalls(early, late, saved, context.arena, context.frames)
 
 
 class RecurrentProgram:
@@ -98,6 +101,11 @@ class RecurrentProgram:
     def arena(self) -> Arena | None:
         """The memory that it works on; None where no sequence has a step."""
         return self._calls.arena
+
+    @property
+    def frames(self) -> Sequence[StepFrame]:
+        """Those of its operators, for `run_calls`."""
+        return self._calls.frames
 
     @cached_property
     def _merged(self) -> list[Call]:
@@ -121,7 +129,6 @@ class RecurrentProgram:
 
     def __call__(self) -> None:
         self.begin()
-        for call in self._merged:
-            call()
+        run_calls(self._merged, self._binding.step.title, self.frames)
         if self._binding.steps is not None:
             self._binding.steps.step_scopes = self._calls.saved
