@@ -6,9 +6,7 @@ with hardly any stack. A stage that calls itself from operator to operator ends 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 
 import opscope
+from little_stack import little_stack
 from opscope.framework.draw.pictures import to_dot, to_svg
 from opscope.framework.draw.summary import summarize
 from opscope.framework.editing.difference import difference
@@ -30,9 +29,6 @@ from opscope.framework.passes.recompute import Recompute
 from opscope.framework.passes.to_dtype import ToFloat64, ToHalf
 from opscope.framework.passes.verify.verifier import verify
 from opscope.python_api.to_python.saved_to_python import saved_to_python
-
-FRAMES = 170
-"""Python calls in one another that a stage may need, however long the net is."""
 
 FEED = {"x": np.ones((2, 3), np.float32)}
 
@@ -68,20 +64,6 @@ def chain(length: int, folder: Path) -> Chain:
     trained.backward_from("loss")
     trained.add_optimization(0.1, "momentum")
     return Chain(b, scope, trained.op_list, folder)
-
-
-@contextmanager
-def little_stack(frames: int) -> Iterator[None]:
-    """Leave so many calls inside one another to the body."""
-    depth, frame = 0, sys._getframe()
-    while frame is not None:
-        depth, frame = depth + 1, frame.f_back
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(depth + frames)
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def _run(c: Chain) -> None:
@@ -181,7 +163,7 @@ STAGES: dict[str, Callable[[Chain], object]] = {
 def chains(tmp_path_factory: pytest.TempPathFactory) -> tuple[Chain, Chain]:
     folder = tmp_path_factory.mktemp("chains")
     short = chain(6, folder)
-    with little_stack(FRAMES):
+    with little_stack():
         return short, chain(600, folder)
 
 
@@ -189,5 +171,5 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> tuple[Chain, Chain]:
 def test_no_stage_calls_itself_from_operator_to_operator(stage, chains):
     short, long = chains
     STAGES[stage](short)
-    with little_stack(FRAMES):
+    with little_stack():
         STAGES[stage](long)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..view.texts import seconds_text
 from .timed import Timed
@@ -29,34 +30,43 @@ class _Part:
     def part(self, name: str) -> _Part:
         return self.parts.setdefault(name, _Part(name))
 
-    def depth(self) -> int:
-        return 1 + max((part.depth() for part in self.parts.values()), default=0)
-
 
 def flame_graph(title: str, what: str, rows: Iterable[Timed]) -> str:
     """The SVG text. Rows of one group lie above it, ordered by their first operator."""
-    whole = _Part(title)
+    whole, levels = _Part(title), 1
     for row in rows:
+        levels = max(levels, len(row.path) + 2)
         part, whole.seconds = whole, whole.seconds + row.seconds
         for name in (*row.path, f"{row.name or row.kind} ({row.kind})"):
             part = part.part(name)
             part.seconds += row.seconds
-    height = whole.depth() * _HEIGHT + _MARGIN
+    height = levels * _HEIGHT + _MARGIN
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {height:g}"'
         f' width="{_WIDTH:g}" height="{height:g}" font-family="sans-serif" font-size="11">',
         f'<text x="4" y="15" fill="#888">{html.escape(what)}</text>',
     ]
-    _draw(lines, whole, 0.0, height - _HEIGHT, whole.seconds or 1.0, 0)
+    waiting = [_Place(whole, 0.0, height - _HEIGHT, 0)]
+    while waiting:
+        waiting += reversed(_draw(lines, waiting.pop(), whole.seconds or 1.0))
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _draw(
-    lines: list[str], part: _Part, left: float, top: float, whole: float, colour: int
-) -> None:
+class _Place(NamedTuple):
+    """A part, and where it is drawn."""
+
+    part: _Part
+    left: float
+    top: float
+    colour: int
+
+
+def _draw(lines: list[str], place: _Place, whole: float) -> list[_Place]:
+    """Draw a part; what is in it lies above it, from left to right."""
+    part, left, top, colour = place
     width = part.seconds / whole * _WIDTH
     if width < _NARROWEST:
-        return
+        return []
     told = f"{part.name}: {seconds_text(part.seconds)}, {part.seconds / whole:.1%}"
     fitting = int((width - 6) / _CHAR)
     shown = part.name if len(part.name) <= fitting else part.name[: max(fitting - 1, 0)] + "…"
@@ -66,9 +76,11 @@ def _draw(
         f' fill="{_COLOURS[colour % len(_COLOURS)]}" rx="1"/>'
     )
     if fitting > 2:
-        place = f'x="{left + 3:.2f}" y="{top + 13:g}"'
-        lines.append(f'<text {place} fill="#222">{html.escape(shown)}</text>')
+        at = f'x="{left + 3:.2f}" y="{top + 13:g}"'
+        lines.append(f'<text {at} fill="#222">{html.escape(shown)}</text>')
     lines.append("</g>")
-    for number, inner in enumerate(part.parts.values()):
-        _draw(lines, inner, left, top - _HEIGHT, whole, colour + 1 + number)
+    above = []
+    for number, inner in enumerate(part.parts.values(), 1):
+        above.append(_Place(inner, left, top - _HEIGHT, colour + number))
         left += inner.seconds / whole * _WIDTH
+    return above

@@ -25,17 +25,20 @@ def format_config(config: ConfigParameters) -> str:
 
 def _written(value: str) -> list[str]:
     """The value as lines of a config hold it: one for each section that it was merged from."""
-    if value.startswith("["):
+    sections = []
+    while value.startswith("["):
         text = Text(value)
         try:
             end = closing(text, 0) + 1
         except FormatError:
-            end = 0
-        if end and value[end : end + 1] == " " and _reads_as(value[:end], value[:end]):
-            return [value[:end], *_written(value[end + 1 :])]
+            break
+        if value[end : end + 1] != " " or not _reads_as(value[:end], value[:end]):
+            break
+        sections.append(value[:end])
+        value = value[end + 1 :]
     for written in (value, f'"{value}"'):
         if _reads_as(written, value):
-            return [written]
+            return [*sections, written]
     raise FormatError(f"no config can hold the value {value[:200]!r}")
 
 

@@ -261,14 +261,17 @@ class Scope:
 
     def explain(self, name: str) -> str:
         """Why a variable has no value, where a net that ran here computed it and kept it not."""
-        plans = [frame.plan for frame in self.bound.get("frames", {}).values()]
-        if any(name in plan.specs and name not in plan.externals for plan in plans):
-            return (
-                f"variable {name!r} is a temporary of the net that ran: its memory was used again."
-                f" Ask for it before the run: fetch=[{name!r}] of NetBuilder.run, or"
-                f" OpContext(live_out=[{name!r}]) for Net.run"
-            )
-        return "" if self.parent is None else self.parent.explain(name)
+        scope: Scope | None = self
+        while scope is not None:
+            plans = [frame.plan for frame in scope.bound.get("frames", {}).values()]
+            if any(name in plan.specs and name not in plan.externals for plan in plans):
+                return (
+                    f"variable {name!r} is a temporary of the net that ran: its memory was used"
+                    f" again. Ask for it before the run: fetch=[{name!r}] of NetBuilder.run, or"
+                    f" OpContext(live_out=[{name!r}]) for Net.run"
+                )
+            scope = scope.parent
+        return ""
 
     def feed(self, values: Mapping[str, Any]) -> None:
         """Give several variables their values; existing ones where they are, new ones here.

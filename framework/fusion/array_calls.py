@@ -22,6 +22,7 @@ from .expression import (
     ExpressionError,
     Tree,
     names,
+    of_bounded_height,
     parse,
     replace_names,
     written_out,
@@ -219,7 +220,8 @@ def array_plan(
     results: dict[str, Tree] = {}
     known = _Named({name: ("num", value) for name, value in numbers})
     for name, text in texts:
-        tree = replace_names(written_out(parse(text), dict(counts)), known)
+        whole = replace_names(written_out(parse(text), dict(counts)), known)
+        tree = of_bounded_height(whole)  # an output that is named stands there with all of its own
         known[name] = tree
         if name in wanted:
             results[name] = array_tree(tree)

@@ -40,6 +40,9 @@ _TOKEN = re.compile(
     r"|(?P<sign>\|\||&&|[=!<>]=|[-+*/<>!?:(),]))"
 )
 _LEVELS = (("||",), ("&&",), ("==", "!="), ("<", ">", "<=", ">="), ("+", "-"), ("*", "/"))
+_STRENGTHS = {sign: level for level, signs in enumerate(_LEVELS) for sign in signs}
+_DEEPEST = 40  # brackets and choices inside one another: at most nine Python calls each
+_HIGHEST = 100  # levels of a tree: what rewrites trees calls itself from level to level
 _CALL_COST = 16
 
 
@@ -52,12 +55,26 @@ def parse(text: str, extra: tuple[tuple[str, int], ...] = ()) -> Tree:
     """The tree of an expression, which may also call the `extra` functions (name, arguments).
 
     Raises:
-        ExpressionError: it does not follow the grammar; the place is shown.
+        ExpressionError: it does not follow the grammar, or is nested too deeply.
     """
     reader = _Reader(text, {**FUNCTIONS, **dict(extra)})
     tree = reader.choose()
     if reader.kind != "end":
         reader.fail("nothing more")
+    return of_bounded_height(tree)
+
+
+def of_bounded_height(tree: Tree) -> Tree:
+    """The tree itself.
+
+    Raises:
+        ExpressionError: too many operations inside one another.
+    """
+    height = fold(tree, lambda _, below: 1 + max(below, default=0))
+    if height > _HIGHEST:
+        raise ExpressionError(
+            f"a scalar expression of {height} operations inside one another; {_HIGHEST} is the most"
+        )
     return tree
 
 
@@ -67,7 +84,7 @@ class _Reader:
     def __init__(self, text: str, functions: Mapping[str, int]) -> None:
         self.text = text
         self.functions = functions
-        self.at = self.next_at = 0
+        self.at = self.next_at = self.depth = 0
         self.kind = self.token = ""
         self.step()
 
@@ -104,24 +121,34 @@ class _Reader:
             self.fail(repr(token))
 
     def choose(self) -> Tree:
-        condition = self.binary(0)
-        if not self.take("?"):
-            return condition
-        then = self.choose()
-        self.expect(":")
-        return ("choose", condition, then, self.choose())
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail(f"at most {_DEEPEST} levels of nesting")
+        tree = self.binary(0)
+        if self.take("?"):
+            then = self.choose()
+            self.expect(":")
+            tree = ("choose", tree, then, self.choose())
+        self.depth -= 1
+        return tree
 
-    def binary(self, level: int) -> Tree:
-        if level == len(_LEVELS):
-            return self.unary()
-        tree = self.binary(level + 1)
-        while sign := self.take(*_LEVELS[level]):
-            tree = ("binary", sign, tree, self.binary(level + 1))
+    def binary(self, weakest: int) -> Tree:
+        """Operations of signs that bind at least as strongly as those of this level."""
+        tree = self.unary()
+        while self.kind == "sign" and _STRENGTHS.get(self.token, -1) >= weakest:
+            sign = self.token
+            self.step()
+            tree = ("binary", sign, tree, self.binary(_STRENGTHS[sign] + 1))
         return tree
 
     def unary(self) -> Tree:
-        sign = self.take("-", "+", "!")
-        return ("unary", sign, self.unary()) if sign else self.primary()
+        signs = []
+        while sign := self.take("-", "+", "!"):
+            signs.append(sign)
+        tree = self.primary()
+        for sign in reversed(signs):
+            tree = ("unary", sign, tree)
+        return tree
 
     def primary(self) -> Tree:
         if self.take("("):

@@ -61,6 +61,7 @@ class NetworkWriter:
         self.topology, self._write_loop = plan.topology, write_loop
         self.rows: dict[int, Rows] = {}
         self._older_rows: dict[int, int] = {}
+        self._again: dict[int, int] = {}
 
     def write(self) -> None:
         """Write all nodes; inputs are in `rows` already.
@@ -244,15 +245,27 @@ class NetworkWriter:
         Its only reader is affine, too, so that the rows are few and narrow; then what it reads has
         one cache instead of two.
         """
+        known, chain, last = self._again, [], number
+        while last not in known:
+            known[last] = 0
+            reader = self._affine_reader(last)
+            if reader is None:
+                break
+            chain.append((last, reader))
+            last = reader
+        for node, reader in reversed(chain):
+            have, wanted = self.plan.grids[node], self.plan.grids[reader]
+            found = self.reader.kept(have, wanted, known[reader])
+            known[node] = found if 0 < found <= _MOST_AGAIN else 0
+        return known[number]
+
+    def _affine_reader(self, number: int) -> int | None:
+        """The only reader of an affine component, where it is one that may compute rows again."""
         reader = self.folding.only_reader(number)
         if reader is None or self.topology.nodes[reader].component.type not in _AGAIN:
-            return 0
+            return None
         parts = self.topology.nodes[number - 1].expression().parts
-        have, wanted = self.plan.grids[number], self.plan.grids[reader]
-        if not all(isinstance(part, SimpleSumDescriptor) for part in parts):
-            return 0
-        found = self.reader.kept(have, wanted, self._older(reader))
-        return found if 0 < found <= _MOST_AGAIN else 0
+        return reader if all(isinstance(part, SimpleSumDescriptor) for part in parts) else None
 
     def _source(
         self, number: int, place: int, part: SumDescriptor, grid: Grid

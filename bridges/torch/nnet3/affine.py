@@ -92,29 +92,32 @@ class Windows:
 
     def _is_still(self, number: int) -> bool:
         """Whether a node may have one row for all times; affine components know it beforehand."""
-        node = self.topology.nodes[number]
-        if node.kind == "dim-range":
-            return self._is_still(node.source)
-        if self.plan.reach[number].still:
-            return True
-        if node.kind != "component" or number in self.plan.loops:
-            return False
-        if node.reads.offsets == ():
-            return True
-        return all(
-            self.plan.reads(leaf)[0].at is not None or self._is_still(self.plan.reads(leaf)[0].node)
-            for part in self.topology.nodes[number - 1].expression().parts
-            if isinstance(part, SimpleSumDescriptor)
-            for leaf in [part.src]
-        )
+        waiting, seen = [number], set()
+        while waiting:
+            number = waiting.pop()
+            node = self.topology.nodes[number]
+            if number in seen:
+                continue
+            seen.add(number)
+            if node.kind == "dim-range":
+                waiting.append(node.source)
+                continue
+            if self.plan.reach[number].still:
+                continue
+            if node.kind != "component" or number in self.plan.loops:
+                return False
+            if node.reads.offsets == ():
+                continue
+            for part in self.topology.nodes[number - 1].expression().parts:
+                if isinstance(part, SimpleSumDescriptor):
+                    read = self.plan.reads(part.src)[0]
+                    waiting += [read.node] if read.at is None else []
+        return True
 
     def _grid_of(self, number: int) -> Grid:
-        if number in self.w.rows:
-            return self.w.rows[number].grid
-        node = self.topology.nodes[number]
-        if node.kind == "dim-range":
-            return self._grid_of(node.source)
-        return self.plan.grids[number]
+        while number not in self.w.rows and self.topology.nodes[number].kind == "dim-range":
+            number = self.topology.nodes[number].source
+        return self.w.rows[number].grid if number in self.w.rows else self.plan.grids[number]
 
 
 def affine_input(w: DescriptorWriter, number: int, grid: Grid) -> Rows:

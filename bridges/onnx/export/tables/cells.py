@@ -126,7 +126,7 @@ class _Reader:
         """A variable [rows, N] as a linear function of the sources; None where it is none."""
         if name in self._cuts:
             whole, columns = self._cuts[name]
-            form = self.linear(whole, depth + 1)
+            form = self.linear(whole, depth + 1) if depth <= 50 else None
             return None if form is None else form.mapped(lambda part: part[..., columns])
         name = self.plain(name)
         if name in self.sources:

@@ -107,20 +107,22 @@ def write_cell(w: Writer, loop: Loop, outside: Outside, wanted: Sequence[int]) -
 
 def _columns_of(w: Writer, number: int, cell: int) -> tuple[int, int]:
     """The columns of a cell's output that a member is, (first, how many)."""
-    node = w.topology.nodes[number]
-    if number == cell:
-        return 0, node.dim
-    if node.kind == "dim-range":
-        first, _ = _columns_of(w, node.source, cell)
-        return first + node.dim_offset, node.dim
-    if node.kind != "component":
-        raise NoCellError
-    found = diagonal(node.component)
-    read = w.topology.inputs_of[number - 1]
-    plain = str(w.topology.nodes[number - 1].expression()) == w.topology.nodes[read[0]].name
-    if found is None or not plain or (found[0] != 1).any() or (found[1] != 0).any():
-        raise NoCellError
-    return _columns_of(w, read[0], cell)
+    nodes, first, width, passed = w.topology.nodes, 0, 0, set()
+    while number != cell:
+        node = nodes[number]
+        if node.kind == "dim-range":
+            first, width, number = first + node.dim_offset, width or node.dim, node.source
+            continue
+        if node.kind != "component" or number in passed:
+            raise NoCellError
+        passed.add(number)
+        found = diagonal(node.component)
+        read = w.topology.inputs_of[number - 1]
+        plain = str(nodes[number - 1].expression()) == nodes[read[0]].name
+        if found is None or not plain or (found[0] != 1).any() or (found[1] != 0).any():
+            raise NoCellError
+        number = read[0]
+    return first, width or nodes[cell].dim
 
 
 def _second_halves(w: Writer, loop: Loop, cell: int, wanted: Sequence[int]) -> list[int]:
