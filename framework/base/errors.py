@@ -21,11 +21,22 @@ _SHORTEST_BEGINNING = 3  # and of one that may be short for others
 _MOST_NAMES, _MOST_COMPARED = 10_000, 100  # names to suggest: looked at, compared letter by letter
 
 
+_MARKS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+ESCAPES = {
+    **{code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))},
+    **{code: f"\\u{code:04x}" for code in _MARKS},
+}
+"""For `str.translate`: characters that command a terminal, or turn the order of what is read there.
+
+Line ends and tabs are not among them; the other line separators of Unicode are.
+"""
+
+
 class OpscopeError(Exception):
     """Base of all errors that opscope raises on purpose.
 
     Its text has no line of more than 500 characters, whatever a file or a caller brought in: of a
-    longer one the middle is left out.
+    longer one the middle is left out. Control characters in it are escaped.
 
     Attributes:
         told: whether its text has been written already, by the one rank of several that tells it.
@@ -34,7 +45,7 @@ class OpscopeError(Exception):
     told = False
 
     def __str__(self) -> str:
-        text = super().__str__()
+        text = super().__str__().translate(ESCAPES)
         if len(text) <= _LONGEST_LINE:
             return text
         return "\n".join(map(_shortened, text.split("\n")))

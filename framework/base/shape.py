@@ -245,6 +245,20 @@ def format_spec(spec: ArraySpec) -> str:
     return f"{spec[1]}{format_shape(spec[0])}"
 
 
+def layout_hint(given: Shape, wanted: Shape | None) -> str:
+    """How images that do not fit become ones that do, where only their channels are elsewhere."""
+    rank = len(given)
+    if wanted is None or rank != len(wanted) or not 3 <= rank <= 5:
+        return ""
+    last, spatial = rank - 1, "DHW"[5 - rank :]
+    ours, theirs = f"[N, C, {', '.join(spatial)}]", f"[N, {', '.join(spatial)}, C]"
+    first, other = (0, last, *range(1, last)), (0, *range(2, rank), 1)
+    for order, there, here in ((first, theirs, ours), (other, ours, theirs)):
+        if fits(tuple(given[axis] for axis in order), wanted):
+            return f"; it looks like {there}, and {here} is wanted: np.transpose(x, {order})"
+    return ""
+
+
 def fits(shape: Shape, pattern: Shape) -> bool:
     """Whether two shapes agree, unknown dimensions aside."""
     return len(shape) == len(pattern) and all(

@@ -452,15 +452,25 @@ def parse_net(data: bytes, where: str = "net") -> pb.NetDesc:
     try:
         net.ParseFromString(data)
     except Exception as error:  # protobuf's DecodeError differs between its implementations
-        raise FormatError(f"{where}: {len(data)} bytes are no NetDesc: {error}") from None
+        why = _other_kind(data) or error
+        raise FormatError(f"{where}: {len(data)} bytes are no NetDesc: {why}") from None
     if net.format_version > FORMAT_VERSION:
         raise FormatError(
             f"{where}: format version {net.format_version} is newer than {FORMAT_VERSION},"
             " the newest that this opscope reads; upgrade opscope"
         )
     if net.format_version < 1:
-        raise FormatError(f"{where}: holds no format version, so it is no saved net")
+        why = _other_kind(data)
+        raise FormatError(
+            f"{where}: holds no format version, so it is no saved net{why and ': '}{why}"
+        )
     return net
+
+
+def _other_kind(data: bytes) -> str:
+    from ..base.untrusted.other_kinds import other_kind  # few files are no nets
+
+    return other_kind(data)
 
 
 def serialize_net(net: OpList | pb.NetDesc, *, absolute_sources: bool = False) -> bytes:

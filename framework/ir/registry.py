@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from ...proto import net_pb2 as pb
-from ..base.errors import OpscopeError, UnknownOperatorError, nearest, spelled
+from ..base.errors import OpscopeError, UnknownOperatorError, nearest
 from ..base.installed import any_elsewhere
 from ..base.plugins import entry_points, load_plugin
 from ..base.python.cached import new_waiting_rlock
@@ -459,31 +459,16 @@ def lookup(op_type: str, where: str = "") -> OperatorDef:
     Raises:
         UnknownOperatorError: with the nearest names.
     """
-    entry = _registered(op_type)
-    if entry is None:
-        prefix = f"{where}: " if where else ""
-        raise UnknownOperatorError(
-            f"{prefix}no operator of type {op_type!r}{nearest(op_type, REGISTERED)}"
-        )
-    return entry
-
-
-def lookup_typed(name: str, where: str = "") -> OperatorDef:
-    """The entry of a type that a user has typed, whatever its case: `ReLU`, `LogSoftmax`.
-
-    Raises:
-        UnknownOperatorError: with the nearest names.
-    """
-    return _registered(name) or lookup(spelled(name, REGISTERED), where)
-
-
-def _registered(op_type: str) -> OperatorDef | None:
-    """The entry of a type; None where there is none."""
     entry = REGISTERED.get(op_type)
     for load in (_load_common, load_operators):
         if entry is None:
             load()
             entry = REGISTERED.get(op_type)
+    if entry is None:
+        prefix = f"{where}: " if where else ""
+        raise UnknownOperatorError(
+            f"{prefix}no operator of type {op_type!r}{nearest(op_type, REGISTERED)}"
+        )
     return entry
 
 

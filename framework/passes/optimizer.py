@@ -57,21 +57,15 @@ from ..ir.names import (
 )
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
-from .elsewhere import ARGUMENTS, SCHEDULES
 from .mixed_precision import in_mixed_precision
+from .schedules import ARGUMENTS, RATE_PREFIX, schedule_type, schedule_types
 
 REST = "rest"
 """In place of parameters: all that have a gradient and that no earlier optimizer updates."""
 
-_RATE_PREFIX = "lr_"
 _OWN_SLOTS = frozenset(("param", "grad", "lr", "rows", "grad_scale", "step"))
 _COPIED = {STORE_OP: "x", COMMIT_OP: "new"}
 """Operators that pass on what an optimizer has computed, and the slot of it."""
-
-
-def _nearest_schedule(name: str, known: Sequence[str]) -> str:
-    ours = SCHEDULES.get(spelled(name, SCHEDULES), "")
-    return f" (here it is {ours})" if ours else nearest(name, known)
 
 
 @dataclass(frozen=True)
@@ -165,7 +159,7 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     if not isinstance(attrs, OptimizerAttrs):
         raise AttributeTypeError(f"want OptimizerAttrs('adam', 0.001), not {attrs!r}")
     entry = _optimizer_entry(attrs.type)
-    attrs = replace(attrs, type=entry.type, schedule=_schedule_type(attrs))
+    attrs = replace(attrs, type=entry.type, schedule=schedule_type(attrs.type, attrs.schedule))
     build = _Builder(net, attrs, entry)
     declared = build.declared
     chosen = _parameters(net, declared, attrs)
@@ -204,15 +198,6 @@ def optimizer_types() -> list[str]:
     ]
 
 
-def schedule_types() -> list[str]:
-    """Names that `OptimizerAttrs.schedule` can have."""
-    return [
-        name.removeprefix(_RATE_PREFIX)
-        for name in operator_types()
-        if name.startswith(_RATE_PREFIX) and "step" in lookup(name).input_slots
-    ]
-
-
 def constant_rates(net: OpList) -> dict[str, float]:
     """The learning rates that are variables of a net and not computed: name -> first value."""
     used = {name for op in net.ops if op.role == OPTIMIZE for name in op.inputs.get("lr", ())}
@@ -245,20 +230,6 @@ def _optimizer_entry(op_type: str) -> OperatorDef:
             f"{op_type!r} is no optimizer{nearest(op_type, known)}; known: {', '.join(known)}"
         )
     return lookup(name)
-
-
-def _schedule_type(attrs: OptimizerAttrs) -> str:
-    """The schedule that an optimizer names, "" for none."""
-    if not attrs.schedule:
-        return ""
-    known = schedule_types()
-    name = spelled(attrs.schedule.removeprefix(_RATE_PREFIX), known)
-    if name not in known:
-        raise AttributeTypeError(
-            f"optimizer {attrs.type}: no schedule {attrs.schedule!r}"
-            f"{_nearest_schedule(attrs.schedule, known)}; there are {', '.join(known)}"
-        )
-    return name
 
 
 def _parameters(
@@ -386,7 +357,7 @@ class _Builder:
             if self._rate not in self.declared:
                 self.result.vars.append(make_var(self._rate, (), "float32", OUTPUT))
             given = {**self.attrs.schedule_attrs, "learning_rate": base}
-            schedule = _RATE_PREFIX + self.attrs.schedule
+            schedule = RATE_PREFIX + self.attrs.schedule
             self.op(schedule, {"step": self._step}, {"out": self._rate}, given)
         else:
             self.state(self._rate, (), "float32", base)

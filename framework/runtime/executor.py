@@ -20,7 +20,7 @@ from ..base.context import OpContext
 from ..base.dtypes import FLOATS, HALVES, SINGLE
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import Scope, Variable
-from ..base.shape import ArraySpec, Levels, fits
+from ..base.shape import ArraySpec, Levels, fits, layout_hint
 from ..base.untrusted.limits import limit
 from ..fusion.team import in_blocks, in_lists, in_order, nothing, one_blas_thread, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
@@ -522,4 +522,7 @@ def _check_given(name: str, array: Any, var: VarDecl, where: str) -> None:
         return
     wanted = f"{dtype or 'any dtype '}{format_shape(shape)}"
     given = f"{array.dtype}{format_shape(array.shape)}"
-    raise ShapeError(f"{where}: variable {name!r} wants {wanted} and was given {given}")
+    raise ShapeError(
+        f"{where}: variable {name!r} wants {wanted} and was given {given}"
+        + layout_hint(array.shape, shape)
+    )

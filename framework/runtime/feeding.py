@@ -12,7 +12,7 @@ from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences
-from ..base.shape import Levels, fits
+from ..base.shape import Levels, fits, layout_hint
 from ..ir.desc import FORWARD, INPUT
 from ..ir.op_list import OpList, VarDecl
 from .initialize import PERSISTENT
@@ -201,7 +201,7 @@ class Inputs:
             if shape is not None and not fits(array.shape, shape):
                 raise ShapeError(
                     f"input {name!r} wants {list(shape)} (-1 = any) and was given"
-                    f" {list(array.shape)}"
+                    f" {list(array.shape)}{layout_hint(array.shape, shape)}"
                 )
             given[name] = var, array, levels
         return given
@@ -324,7 +324,10 @@ def _as_declared(
         try:
             value = array_module(value).asarray(value)
         except (ValueError, TypeError, RuntimeError) as error:
-            raise ShapeError(f"{what()} {var.name!r} is no array: {error}") from None
+            why = _ragged(given, var) or f"is no array: {error}"
+            raise ShapeError(f"{what()} {var.name!r} {why}") from None
+    if value.dtype.kind == "O" and (why := _ragged(given, var)):
+        raise ShapeError(f"{what()} {var.name!r} {why}")
     if dtype is None and value.dtype.kind not in "biuf":
         raise ShapeError(f"{what()} {var.name!r} wants numbers and was given {_kind(given, value)}")
     if dtype is not None and value.dtype != dtype:
@@ -335,6 +338,21 @@ def _as_declared(
             )
         value = value.astype(dtype)
     return value, levels
+
+
+def _ragged(given: Any, var: VarDecl) -> str:
+    """What is wrong with items of several lengths, fed as one array; "" where they have one."""
+    column = isinstance(given, (list, tuple)) or getattr(given, "ndim", 0) == 1
+    items = given if column else ()
+    lengths = list(dict.fromkeys(len(item) for item in items if hasattr(item, "__len__")))
+    if len(lengths) < 2:
+        return ""
+    shape = [-1] if var.shape is None else list(var.shape)
+    some = f"{', '.join(map(str, lengths[:3]))}{', ...' * (len(lengths) > 3)}"
+    return (
+        f"is no array, but {len(items)} items of several lengths ({some}): sequences go to an input"
+        f" that is declared with levels=1, b.input({var.name!r}, {shape}, levels=1)"
+    )
 
 
 def _kind(given: Any, array: Any) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.shape import ShapeArgs, layout_hint
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
@@ -38,8 +38,12 @@ def _rule(s: ShapeArgs) -> None:
         s.fail("w has an axis of size 0")
     if w[0] >= 0 and w[0] % groups:
         s.fail(f"the {w[0]} filters of w do not split into {groups} groups")
-    if x[1] >= 0 and w[1] >= 0:
-        s.same("the channels of x and of w times groups", x[1], w[1] * groups)
+    if x[1] >= 0 and 0 <= w[1] * groups != x[1]:
+        hint = layout_hint(x, (x[0], w[1] * groups, *(-1 for _ in x[2:])))
+        s.fail(
+            "the channels of x and of w times groups must agree and are"
+            f" {x[1]}, {w[1] * groups}{hint}"
+        )
     if s.has("b"):
         s.same("the size of b and the filters of w", s.rank("b", 1)[0], w[0])
     out = []

@@ -11,7 +11,7 @@ import numpy as np
 from ...framework.base.errors import AttributeTypeError, GradientError, VariableError, format_shape
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
-from ...framework.ir.registry import lookup
+from ...framework.passes.costs import differentiable_ends, possible_costs
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
 from .calls import no_variable, where
@@ -184,30 +184,13 @@ def _only_cost(builder: NetBuilder) -> str:
     Raises:
         GradientError: there is none, or several; the message names them.
     """
-    operators = builder.forward_net.op_list.ops
-    flows = {
-        var.name
-        for var in builder.forward_net.vars.values()
-        if var.kind == PARAMETER and not var.stop_gradient
-    }
-    for op in operators:
-        if not lookup(op.type).no_gradient and not flows.isdisjoint(op.input_names()):
-            flows.update(
-                name for name in op.output_names() if not builder.declared(name).stop_gradient
-            )
-    read = {name for op in operators for name in op.input_names()}
-    written = dict.fromkeys(name for op in operators for name in op.output_names())
-    ends = {
-        name: shape
-        for name in written
-        if name in flows and name not in read and (shape := builder.shape_of(name)) is not None
-    }
-    costs = [name for name, shape in ends.items() if all(dim == 1 for dim in shape)]
+    costs = possible_costs(builder.forward_net.op_list)
     if len(costs) == 1:
         return costs[0]
     if costs:
         why = f"{len(costs)} single numbers depend on parameters: {', '.join(costs)}"
     else:
+        ends = differentiable_ends(builder.forward_net.op_list)
         listed = ", ".join(f"{name} {format_shape(shape)}" for name, shape in ends.items())
         why = "no single number depends on a parameter" + (
             f"; the net ends in {listed}: take a mean or a sum of it" if ends else ""

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import UnknownOperatorError
 from ...framework.ir.registry import OperatorDef, lookup
-from .calls import all_or_nothing, checked, elsewhere
+from .calls import all_or_nothing, checked
 from .operator_methods import make_method, method_types
+from .typed_names import elsewhere
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

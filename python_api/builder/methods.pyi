@@ -374,86 +374,6 @@ class BuilderMethods:
         desc: OpList | NetDesc,
     ) -> tuple[Var, ...]:
         """Append a recursive net over the outer names of its links."""
-    def batch_norm(
-        self,
-        x: Any,
-        *,
-        scale: Any = None,
-        bias: Any = None,
-        mean: Any = None,
-        variance: Any = None,
-        momentum: float | None = None,
-        epsilon: float | None = None,
-        use_global_stats: bool | None = None,
-        init: Any = 1.0,
-        bias_init: Any = 0.0,
-        lr_factor: float | None = None,
-        trainable: bool = True,
-        name: str = "",
-    ) -> Var:
-        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
-    def layer_norm(
-        self,
-        x: Any,
-        *,
-        scale: Any = None,
-        bias: Any = None,
-        begin_norm_axis: int | None = None,
-        epsilon: float | None = None,
-        init: Any = 1.0,
-        bias_init: Any = 0.0,
-        lr_factor: float | None = None,
-        trainable: bool = True,
-        name: str = "",
-        affine: bool = True,
-    ) -> Var:
-        """Layer normalisation over the last dimension, with scale and bias."""
-    def rms_norm(
-        self,
-        x: Any,
-        *,
-        scale: Any = None,
-        begin_norm_axis: int | None = None,
-        epsilon: float | None = None,
-        init: Any = 1.0,
-        bias_init: Any = 0.0,
-        lr_factor: float | None = None,
-        trainable: bool = True,
-        name: str = "",
-        affine: bool = True,
-    ) -> Var:
-        """Root-mean-square normalisation over the last dimension, with scale; see `layer_norm`."""
-    def group_norm(
-        self,
-        x: Any,
-        groups: int,
-        *,
-        scale: Any = None,
-        bias: Any = None,
-        epsilon: float | None = None,
-        init: Any = 1.0,
-        bias_init: Any = 0.0,
-        lr_factor: float | None = None,
-        trainable: bool = True,
-        name: str = "",
-        affine: bool = True,
-    ) -> Var:
-        """Group normalisation of [N, C, ...] with scale and bias."""
-    def instance_norm(
-        self,
-        x: Any,
-        *,
-        scale: Any = None,
-        bias: Any = None,
-        epsilon: float | None = None,
-        init: Any = 1.0,
-        bias_init: Any = 0.0,
-        lr_factor: float | None = None,
-        trainable: bool = True,
-        name: str = "",
-        affine: bool = True,
-    ) -> Var:
-        """Instance normalisation of [N, C, ...] with scale and bias."""
     def recurrent(
         self,
         name: str = "",
@@ -651,6 +571,86 @@ class BuilderMethods:
     ) -> Var:
         """Multi-head attention: each head looks with its own projections of query, key and
         value."""
+    def batch_norm(
+        self,
+        x: Any,
+        *,
+        scale: Any = None,
+        bias: Any = None,
+        mean: Any = None,
+        variance: Any = None,
+        momentum: float | None = None,
+        epsilon: float | None = None,
+        use_global_stats: bool | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
+    def layer_norm(
+        self,
+        x: Any,
+        *,
+        scale: Any = None,
+        bias: Any = None,
+        begin_norm_axis: int | None = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Layer normalisation over the last dimension, with scale and bias."""
+    def rms_norm(
+        self,
+        x: Any,
+        *,
+        scale: Any = None,
+        begin_norm_axis: int | None = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Root-mean-square normalisation over the last dimension, with scale; see `layer_norm`."""
+    def group_norm(
+        self,
+        x: Any,
+        groups: int,
+        *,
+        scale: Any = None,
+        bias: Any = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Group normalisation of [N, C, ...] with scale and bias."""
+    def instance_norm(
+        self,
+        x: Any,
+        *,
+        scale: Any = None,
+        bias: Any = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Instance normalisation of [N, C, ...] with scale and bias."""
     def einsum(
         self,
         equation: str,

@@ -54,14 +54,12 @@ from ...framework.ir.registry import OperatorDef
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
 from .calls import (
-    activation_type,
     check_name,
     checked,
     counterparts,
     declared_shape,
     encoded_attrs,
     no_variable,
-    operator_typed,
     output_names,
     pop_count,
     split_arguments,
@@ -70,6 +68,7 @@ from .calls import (
 from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
+from .typed_names import activation_type, operator_typed
 from .var import Var
 from .var.array_functions import both
 
@@ -395,9 +394,9 @@ class NetBuilder(BuilderMethods, Shown):
             )
         if name:
             check_name(name, "a result")
-        entry = operator_typed(type)
+        entry = operator_typed(type, where())
         if "activation" in given and "activation" in entry.attr_specs:
-            given["activation"] = activation_type(entry.type, given["activation"])
+            given["activation"] = activation_type(f"{where()}: {type}", given["activation"])
         if _PROBABLE_INPUT in given and _PROBABLE_INPUT not in entry.input_slots:
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, inputs, given)

@@ -120,11 +120,11 @@ def _all_about(name: str) -> Iterator[str]:
     Raises:
         UnknownOperatorError: there is neither.
     """
-    from ...framework.base.errors import UnknownOperatorError, nearest
+    from ...framework.base.errors import UnknownOperatorError, nearest, spelled
     from ...framework.ir.registry import lookup, operator_types
     from ..builder import NetBuilder
-    from ..builder.calls import elsewhere
     from ..builder.methods import BUILDER_METHODS
+    from ..builder.typed_names import elsewhere
 
     own = {
         key: value
@@ -133,6 +133,7 @@ def _all_about(name: str) -> Iterator[str]:
     }
     methods: Mapping[str, Callable[..., Any]] = {**own, **BUILDER_METHODS}
     types = operator_types()
+    name = spelled(name, {*methods, *types})
     if name not in methods and name not in types:
         known = {*methods, *types}
         ours = elsewhere(name)

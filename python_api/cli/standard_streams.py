@@ -15,9 +15,10 @@ from typing import Any, TextIO
 
 import click
 
-_PLAIN = {
-    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t\r"
-}
+from ...framework.base.errors import ESCAPES
+
+_PLAIN = {code: escape for code, escape in ESCAPES.items() if chr(code) != "\r"}
+"""Bars of progress return to the beginning of their line."""
 
 
 def open_closed() -> None:

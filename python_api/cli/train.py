@@ -176,6 +176,13 @@ def _named(desc: Any, arrays: Any, path: str, feed: tuple[str, ...]) -> dict[str
             f"{path}: no array is named as an input of the net ({', '.join(sorted(inputs))});"
             f" it holds {', '.join(arrays)}; say --feed INPUT=ARRAY"
         )
+    read = {name for op in desc.ops for name in op.input_names()}
+    for name in sorted((inputs & read) - keys.keys()) if not feed else ():
+        rest = [key for key in arrays if key not in keys.values()]
+        raise FormatError(
+            f"{path}: holds no array for the input {name!r}{nearest(name, rest)}; it holds"
+            f" {', '.join(arrays)}; say --feed {name}=ARRAY"
+        )
     for name, key in keys.items():
         variable(desc, name)
         if key not in arrays:

@@ -11,10 +11,15 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, OpscopeError, VariableError, nearest
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import FORWARD
 from ...framework.ir.op_list import OpList
+from ...framework.passes.costs import differentiable_ends, possible_costs
 from .history import EVAL_PREFIX
 from .metrics import Mean, Metric, single
+
+_OF_THE_NET = (
+    "; a metric is a variable of the net, such as b.accuracy(scores, label, name='accuracy') makes,"
+    " a function of some, or one of opscope.metrics"
+)
 
 
 def check_loss(net: OpList, loss: str) -> None:
@@ -26,11 +31,7 @@ def check_loss(net: OpList, loss: str) -> None:
     names = [var.name for var in net.vars]
     if loss in names:
         return
-    forward = [op for op in net.ops if op.role == FORWARD]
-    read = {name for op in forward for name in op.input_names()}
-    made = [name for op in forward for name in op.output_names() if name not in read]
-    single = {var.name for var in net.vars if var.shape in ((), (1,))}
-    perhaps = [name for name in made if name in single] or made
+    perhaps = possible_costs(net) or list(differentiable_ends(net))
     raise VariableError(
         f"the net has no variable {loss!r}{nearest(loss, names)}; loss= says what is minimised"
         + (f": perhaps {' or '.join(map(repr, perhaps[-3:]))}" if perhaps else "")
@@ -69,7 +70,9 @@ class Measurements:
                 if name not in known:
                     reads = "" if metric.name == name else f", which metric {metric.name!r} reads"
                     hint = nearest(name, known)
-                    raise VariableError(f"the net has no variable {name!r}{hint}{reads}")
+                    raise VariableError(
+                        f"the net has no variable {name!r}{hint}{reads or _OF_THE_NET}"
+                    )
         taken = ["epoch", "seconds", *(EVAL_PREFIX + column for column in self.columns)]
         for n, column in enumerate(self.columns):
             if column in self.columns[:n] or column in taken:

@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import time
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,15 @@ from .options import WEIGHTS, Options
 from .progress import CtrlC, Progress
 from .resuming import put_values, rows_of, take_over
 
+_TRY = (
+    "training diverges where steps are too long: try a smaller learning rate, a schedule that warms"
+    " up, add_optimization(..., clip_norm=1.0), or inputs scaled to about 1"
+)
+_NOTHING_FITS = (
+    "no parameter of this net is there with its shape: give the checkpoint of this net, or another"
+    " name for one, which begins afresh"
+)
+
 
 class _Interrupted(Exception):
     """Ctrl-C was seen between two minibatches."""
@@ -84,7 +94,7 @@ class Trainer:
         self._mark: tuple[int, int, int, int] | None = (
             None  # of the checkpoint, as this training knows it
         )
-        self.finished = False
+        self.finished = self.warned = False
         self.best: dict[str, np.ndarray] = {}
         self.best_value: float | None = None
         self.seconds = 0.0
@@ -270,6 +280,8 @@ class Trainer:
         self.at.stopping = any(self.ranks.of_all(self.at.stopping))
         options = self.options
         last = self.finished or self.at.stopping or self.epoch == options.epochs
+        if self.ranks.leads:
+            self._warn_of_divergence(row, last)
         if last or self.epoch % options.checkpoint_every == 0:
             self._write_checkpoint()
         if options.log_csv is not None and self.ranks.leads:
@@ -311,15 +323,29 @@ class Trainer:
         return f"epoch {self.epoch + 1}, minibatch {self.batch + 1}"
 
     def _why_not_finite(self, value: float) -> str:
-        held = persistent_values(self.op_list, self.scope)
-        bad = [name for name, array in held.items() if is_float(array.dtype) and not_finite(array)]
-        why = f"{self._position()}: the loss {self.loss!r} is {value}"
-        if bad:
-            why += f"; no longer finite: {', '.join(bad[:5])}{', ...' if len(bad) > 5 else ''}"
+        why = f"{self._position()}: the loss {self.loss!r} is {value}{self._no_longer_finite()}"
         path = self.options.checkpoint and checkpoint_path(self.options.checkpoint)
         if path and os.path.exists(path):
             why += f"; the last good checkpoint is {path}"
-        return why
+        return f"{why}; {_TRY}"
+
+    def _no_longer_finite(self) -> str:
+        """The parameters and states that hold NaN or infinity, for messages."""
+        held = persistent_values(self.op_list, self.scope)
+        bad = [name for name, array in held.items() if is_float(array.dtype) and not_finite(array)]
+        some = f"{', '.join(bad[:5])}{', ...' if len(bad) > 5 else ''}"
+        return f"; no longer finite: {some}" if bad else ""
+
+    def _warn_of_divergence(self, row: Mapping[str, float], last: bool) -> None:
+        """Warn, once, of what no further minibatch finds: a bad last update or held-out loss."""
+        if self.warned:
+            return
+        held_out = row.get(EVAL_PREFIX + self.loss, 0.0)
+        why = "" if np.isfinite(held_out) else f"; {EVAL_PREFIX}{self.loss} is {held_out}"
+        why += self._no_longer_finite() if last or why else ""
+        if why:
+            self.warned = True
+            warnings.warn(f"after epoch {self.epoch}{why}; {_TRY}", RuntimeWarning, stacklevel=2)
 
     # -- the best epoch ------------------------------------------------------------------------
 
@@ -376,7 +402,7 @@ class Trainer:
         if difference:
             raise FormatError(
                 f"{path}: is of another net: {difference}; resume={WEIGHTS!r} takes over what fits"
-                " both and tells what does not"
+                " both and tells what does not; another checkpoint= begins afresh"
             )
         try:
             state = found.state
@@ -413,7 +439,7 @@ class Trainer:
         """Go on from the checkpoint of another net; see `resuming.py`."""
         values, report = take_over(found, self.op_list, path)
         if not report.parameters:
-            raise FormatError(f"{report}\nno parameter of this net is there with its shape")
+            raise FormatError(f"{report}\n{_NOTHING_FITS}")
         if report.epochs >= self.options.epochs:
             raise OpscopeError(
                 f"{path}: {report.epochs} epochs are over there, and epochs={self.options.epochs}"

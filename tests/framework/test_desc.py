@@ -274,6 +274,15 @@ def test_texts():
     assert nearest("ac", ["cost", "accuracy"]) == ""
 
 
+def test_messages_escape_what_commands_a_terminal():
+    raw = "net \x1b[31ma\x9b\u202eb\u2066\r\x00\u2028: \u00e4 \u3042\n\tc\x7f"
+    assert str(OpscopeError(raw)) == (
+        "net \\x1b[31ma\\x9b\\u202eb\\u2066\\x0d\\x00\\u2028: \u00e4 \u3042\n\tc\\x7f"
+    )
+    longest = str(FormatError("\x1b" * 1000))
+    assert len(longest) <= 500 and longest.isprintable()
+
+
 def test_names_are_spelled_in_any_case_with_any_separators():
     names = ["adam", "adam_w", "log_softmax", "a1", "A1", "Ab", "ab"]
     for typed in ("AdamW", "adam-w", "ADAM W", "adam_w"):

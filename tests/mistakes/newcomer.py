@@ -1,7 +1,8 @@
 # ruff: noqa: E501  (an entry is a line)
 """What newcomers type by mistake, and words that the message must hold in this order.
 
-A line that begins with `$ ` is a command of the shell, run in a folder with `net.pb` and `x.npy`.
+A line that begins with `$ ` is a command of the shell, run in a folder with `net.pb`, `x.npy`,
+`data.npz` of `x` and `lab`, and `picture.pb`, `pickle.pb` and `notes.pb`, which are what they say.
 In the others `b` is a builder over the input `x` [-1, 4] with the variables `label`, `scores`, `cost`,
 and `trained` one with an optimizer; `X` and `Y` are data for them.
 """
@@ -367,4 +368,54 @@ MISTAKES = [
     ),
     ("$ opscope run net.pb --feed z=x.npy --fetch scores", "no variable 'z' inputs are x, label"),
     ("$ opscope ops sofmax", "did you mean softmax"),
+    (
+        "$ opscope train net.pb --data data.npz --loss cost --epochs 1 --out a.pb",
+        "data.npz: no array for the input 'label' did you mean lab holds x, lab --feed label=ARRAY",
+    ),
+    ("$ opscope show picture.pb", "picture.pb: 48 bytes are no NetDesc PNG opscope.save writes"),
+    (
+        "opscope.load('pickle.pb')",
+        "are no NetDesc a pickle, which opscope never loads; opscope.save",
+    ),
+    ("opscope.load('notes.pb')", "is no saved net: it begins like text; opscope.save"),
+    # -- data in another form
+    (
+        'b.run(Scope(), feed={"x": [[1, 2], [3]]}, fetch=["scores"])',
+        "input 'x' is no array, but 2 items of several lengths (2, 1) b.input('x', [-1, 4], levels=1)",
+    ),
+    (
+        'b.run(Scope(), feed={"x": np.array([X, X[:1]], object)}, fetch=["scores"])',
+        "input 'x' is no array, but 2 items of several lengths (2, 1) levels=1",
+    ),
+    (
+        'b.run(Scope(), feed={"image": np.ones((2, 8, 8, 3))}, fetch=["image"])',
+        "[-1, 3, 8, 8] [2, 8, 8, 3] [N, H, W, C] [N, C, H, W] np.transpose(x, (0, 3, 1, 2))",
+    ),
+    (
+        'b.run(Scope(), feed={"image": np.ones((8, 8, 3))}, fetch=["image"])',
+        "wants [-1, 3, 8, 8] and was given [8, 8, 3]",
+    ),
+    (
+        "b.conv2d(b.input('rows', [-1, 32, 24, 3]), w=b.parameter('k', [8, 3, 3, 3]))",
+        "channels must agree and are 32, 3 np.transpose(x, (0, 3, 1, 2))",
+    ),
+    (
+        "b.conv1d(b.input('rows', [-1, 9, 4]), w=b.parameter('k', [8, 4, 3]))",
+        "channels must agree and are 9, 4 [N, W, C] np.transpose(x, (0, 2, 1))",
+    ),
+    (
+        'opscope.train(trained, data, epochs=1, loss="cost", metrics=["acc"], scope=Scope())',
+        "the net has no variable 'acc' a metric is a variable of the net b.accuracy( opscope.metrics",
+    ),
+    (
+        "b.accuracy(scores, label, name='accuracy'); b.add_optimization(0.1);"
+        ' opscope.train(b, data, epochs=1, loss="cost", metrics=["acc"], scope=Scope())',
+        "the net has no variable 'acc' did you mean accuracy",
+    ),
+    (
+        "b.accuracy(scores, label); b.add_optimization(0.1); opscope.train(b, data, epochs=1)",
+        "the net has no variable 'loss'; loss= says what is minimised: perhaps 'cost'",
+    ),
+    ("trained.fc(x, 3, activation='swish')", "no operator of type 'swish'; here it is silu"),
+    ("b.add_op('Linear', x, 3)", "no operator of type 'Linear'; here it is fc"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,10 @@ def names(tmp_path: Path, monkeypatch: Any) -> dict[str, Any]:
     trained.initialize(scope)
     opscope.save(trained, scope, "net.pb")
     np.save("x.npy", X)
+    np.savez("data.npz", x=X, lab=Y)
+    Path("picture.pb").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
+    Path("pickle.pb").write_bytes(pickle.dumps({"w": X}))
+    Path("notes.pb").write_text("a net of mine\n")
     found = {name: b.var(name) for name in ("x", "label", "scores", "cost")}
     found["image"] = b.input("image", [-1, 3, 8, 8])
     data = [{"x": X, "label": Y}]
@@ -77,6 +82,21 @@ def test_mistake(typed: str, words: str, names: dict[str, Any]) -> None:
 def test_there_are_enough_of_them() -> None:
     assert len(MISTAKES) >= 35
     assert len({typed for typed, _ in MISTAKES}) == len(MISTAKES)
+
+
+def test_a_checkpoint_of_another_net_says_how_to_go_on(tmp_path: Path) -> None:
+    data = {"x": X, "label": Y}
+    how = {"epochs": 1, "loss": "cost", "checkpoint": tmp_path / "run", "progress": False}
+    opscope.train(build(True), [data], scope=Scope(), **how)
+    other = NetBuilder("other")
+    other.mean(other.fc(other.input("x", [-1, 4]), 2), name="cost")
+    other.add_optimization(0.1)
+    with pytest.raises(
+        opscope.FormatError, match="of another net: .*resume='weights' .*; another checkpoint="
+    ):
+        opscope.train(other, [{"x": X}], scope=Scope(), resume=True, **how)
+    with pytest.raises(opscope.FormatError, match="its shape: give the checkpoint of this net, or"):
+        opscope.train(other, [{"x": X}], scope=Scope(), resume="weights", **how)
 
 
 def test_a_dimension_may_be_none() -> None:

@@ -10,7 +10,7 @@ import pytest
 from opscope import NetBuilder
 from opscope.framework.base.errors import AttributeTypeError, ShapeError, SlotError, VariableError
 from opscope.framework.base.scope import Scope
-from opscope.python_api.builder.calls import METHODS_ELSEWHERE as ELSEWHERE
+from opscope.python_api.builder.typed_names import METHODS_ELSEWHERE as ELSEWHERE
 
 
 def values(b, feed, *fetch):

@@ -203,11 +203,25 @@ def test_a_loss_that_diverges(tmp_path):
         checkpoint=tmp_path / "run",
     )
     good = (tmp_path / "run.checkpoint").read_bytes()
-    message = r"minibatch \d+: the loss 'loss' is (nan|inf); no longer finite: .*w0.*; the last"
+    message = (
+        r"minibatch \d+: the loss 'loss' is (nan|inf); no longer finite: .*w0.*; the last.*;"
+        " training diverges .* smaller learning rate, .*clip_norm=1.0"
+    )
     with pytest.raises(NotFiniteError, match=message):
         run(scope, net, checkpoint=tmp_path / "run", log_csv=tmp_path / "a.csv")
     assert (tmp_path / "run.checkpoint").read_bytes() == good
     assert len(os.listdir(tmp_path)) <= 2
+
+
+@pytest.mark.parametrize("held_out", [None, list(BATCHES)[:1]])
+def test_a_last_update_that_diverges_warns_once(held_out):
+    """No further minibatch tells it."""
+    scope, one = Scope(), with_batch(0, x=1e3 * BATCHES.arrays["x"][:16])[:1]
+    warned = "^after epoch 1.*; no longer finite: .*w0.*; training diverges .*smaller learning rate"
+    with pytest.warns(RuntimeWarning, match=warned) as caught:
+        run(scope, classifier(rate=3e38), epochs=1, batches=one, evaluate=held_out)
+    told = [str(one.message) for one in caught if "diverges" in str(one.message)]
+    assert len(told) == 1 and ("eval_loss is nan" in told[0]) == bool(held_out)
 
 
 @pytest.mark.parametrize(

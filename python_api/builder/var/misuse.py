@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from ....framework.base.errors import ShapeError, VariableError, nearest
-from ..calls import elsewhere, where
+from ..calls import where
 from ..methods import BUILDER_METHODS
 from ..operator_methods import method_types
+from ..typed_names import elsewhere
 from .base import Handle
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...framework.base.dtypes import wide
-from ...framework.ir.registry import lookup
-from .layers import known_size, nothing_to_learn
-from .methods import layer, takes
-from .net_builder import NetBuilder
-from .var import Var
+from ....framework.base.dtypes import wide
+from ....framework.ir.registry import lookup
+from ..layers import known_size, nothing_to_learn
+from ..methods import layer, takes
+from ..net_builder import NetBuilder
+from ..var import Var
 
 
 @dataclass(frozen=True, kw_only=True)
