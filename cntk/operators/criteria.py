@@ -107,6 +107,8 @@ classification_error = operator(
 @classification_error.shape_rule
 def classification_error_shape(s: ShapeArgs) -> None:
     total(s, "label", "x")
+    if 0 in s["x"][1:]:
+        s.fail("x has no classes")
 
 
 @classification_error.kernel

@@ -251,7 +251,9 @@ edit_error = operator(
 
 @edit_error.shape_rule
 def edit_error_shape(s: ShapeArgs) -> None:
-    s.same_shape("x and y", s.rank("x", 2), s.rank("y", 2))
+    shape = s.same_shape("x and y", s.rank("x", 2), s.rank("y", 2))
+    if shape[1] == 0:
+        s.fail("x and y have no labels to choose from")
     levels_of(s, "x")
     s.set("out", ((1,), s.floats("x", "y")))
 

@@ -279,7 +279,8 @@ word_score = operator(
 
 @word_score.shape_rule
 def word_score_shape(s: ShapeArgs) -> None:
-    _scores_rule(s, "label")
+    if _scores_rule(s, "label")[1] == 0:
+        s.fail("label has no columns")
 
 
 @word_score.kernel

@@ -115,6 +115,9 @@ class _Paths:
         """Best states of all phones, those of the reference too."""
         (phones, frames), first = arrays["units"].T, arrays["first_units"]
         edge = np.repeat(np.arange(len(self.edges)), lengths_of(first))
+        if len(edge) != len(frames):
+            why = f"first_units count {len(edge)} units of lattices, and there are {len(frames)}"
+            raise RunError(k.describe(why))
         ends = np.cumsum(frames)
         before = ends - frames
         start = np.append(before, ends[-1:])[first[:-1]] if len(frames) else first[:-1]

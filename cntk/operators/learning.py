@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ...framework.base.errors import OpscopeError
+from ...framework.base.errors import OpscopeError, RunError
 from ...framework.base.plugins import Plugins
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.expression import names, parse
@@ -236,6 +236,9 @@ def _some_rows(
     ids, grad = merge_rows(k.xp, k["rows"], k["grad"])
     if not ids.size:
         return
+    if ids[-1] >= len(param):
+        why = f"rows {k.op.inputs['rows'][0]!r} holds {int(ids[-1])}, want below {len(param)}"
+        raise RunError(k.describe(why))
     tables = [param, *states]
     taken = [table[ids] for table in tables]
     update(_numbers(k, param.dtype), taken[0], grad.copy(), taken[1:], count)

@@ -61,6 +61,8 @@ def batch_norm_shape(s: ShapeArgs) -> None:
         s.fail("x wants at least 2 dimensions")
     widths = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
     features = s.same("features", x[1], *widths, count(s["variance"]))
+    for slot in ("time", "blend", "seen"):
+        s.same(f"elements of {slot}", count(s[slot]), 1)
     s.set("out", (x, dtype))
     for slot in ("mean", "variance"):
         s.set(f"{slot}_out", (s[slot], dtype))
@@ -105,7 +107,7 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
     own_weight = k.get("own_weight")
     scale, bias = k["scale"], _spread(k["bias"], x)
     time, blend, epsilon = k["time"], k["blend"], x.dtype.type(k.attrs["epsilon"])
-    training, axes = k.train and bool(len(x)), _axes(x)
+    training, axes = k.train and bool(x.size), _axes(x)
     samples = x.size // max(len(mean), 1)
 
     def statistics() -> None:

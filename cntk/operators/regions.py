@@ -36,6 +36,8 @@ def region_pool_shape(s: ShapeArgs) -> None:
     x, regions = s.rank("x", 4), s.rank("regions", 3)
     rows = s.same("rows of x and regions", x[0], regions[0])
     s.same("numbers of a region", regions[2], 4)
+    if 0 in x[2:]:
+        s.fail("x has no pixels")
     shape = (rows, regions[1], x[1], s.attrs["rows"], s.attrs["cols"])
     s.set("out", (shape, s.floats("x", "regions")))
     s.set("where", (shape, np.int64))

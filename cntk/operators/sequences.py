@@ -156,6 +156,7 @@ packed_index = operator(
 def packed_index_shape(s: ShapeArgs) -> None:
     mine, others = levels_of(s, "x"), levels_of(s, "source")
     s.same("sequences of x and source", sequences_in(mine), sequences_in(others))
+    s.same("columns of x", s.rank("x", 2)[1], 1)
     s.set("out", (s["x"], np.int64))
     s.set_offsets("out", mine)
 
@@ -180,6 +181,13 @@ def packed_index_kernel(k: KernelArgs) -> Call:
 
 
 _INDEX = Slot("index", "numbers of rows, [M, 1]")
+
+
+def _index_rule(s: ShapeArgs) -> int:
+    """Checks the numbers of rows; how many there are."""
+    rows, columns = s.rank("index", 2)
+    s.same("columns of index", columns, 1)
+    return rows
 
 
 def _row_numbers(k: KernelArgs) -> tuple[Any, Call]:
@@ -208,7 +216,8 @@ gather_rows = operator(
 
 @gather_rows.shape_rule
 def gather_rows_shape(s: ShapeArgs) -> None:
-    s.set("out", ((s["index"][0], *s["x"][1:]), s.dtype("x")))
+    rows = _index_rule(s)
+    s.set("out", ((rows, *s["x"][1:]), s.dtype("x")))
     s.set_offsets("out", s.offsets("index"))
 
 
@@ -245,7 +254,7 @@ scatter_rows = operator(
 
 @scatter_rows.shape_rule
 def scatter_rows_shape(s: ShapeArgs) -> None:
-    s.same("rows of x and index", s["x"][0], s["index"][0])
+    s.same("rows of x and index", s["x"][0], _index_rule(s))
     s.set("out", ((s["like"][0], *s["x"][1:]), s.dtype("x")))
     s.set_offsets("out", s.offsets("like"))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
@@ -38,9 +39,17 @@ def _rows_rule(s: ShapeArgs) -> int:
     return s.rank("counts", 1)[0]
 
 
-def _row_of_element(xp: Any, counts: Any, row: Any) -> None:
-    """The row of each element."""
-    row[...] = xp.searchsorted(xp.cumsum(counts), xp.arange(len(row)), side="right")
+def _row_of_element(k: KernelArgs, row: Any) -> None:
+    """The row of each element.
+
+    Raises:
+        RunError: the counts of the rows do not add up to the elements that there are.
+    """
+    ends = k.xp.cumsum(k["counts"])
+    held = int(ends[-1]) if len(ends) else 0
+    if held != len(row):
+        raise RunError(k.describe(f"counts add up to {held} elements, and there are {len(row)}"))
+    row[...] = k.xp.searchsorted(ends, k.xp.arange(len(row)), side="right")
 
 
 to_dense = operator(
@@ -60,12 +69,14 @@ def to_dense_shape(s: ShapeArgs) -> None:
 
 @to_dense.kernel
 def to_dense_kernel(k: KernelArgs) -> Call:
-    xp, out, values, indices, counts = k.xp, k["out"], k["values"], k["indices"], k["counts"]
+    xp, out, values, indices = k.xp, k["out"], k["values"], k["indices"]
     row = k.scratch(values.shape, _INT)
+    check = id_check(k, "indices", out.shape[1])
 
     def run() -> None:
+        check()
         out.fill(0)
-        _row_of_element(xp, counts, row)
+        _row_of_element(k, row)
         xp.add.at(out, (row, indices), values)
 
     return run
@@ -110,15 +121,15 @@ class _Elements:
     """
 
     def __init__(self, k: KernelArgs, depth: int) -> None:
-        self._xp, self._parts, self._depth = k.xp, k.attrs["parts"], depth
-        self._indices, self._counts = k["indices"], k["counts"]
+        self._k, self._xp, self._parts, self._depth = k, k.xp, k.attrs["parts"], depth
+        self._indices = k["indices"]
         self.at = k.scratch(self._indices.shape, _INT)
         self.ids = self._indices
         if self._parts > 1:
             self.ids = k.scratch(self._indices.shape, _INT)
 
     def load(self) -> None:
-        _row_of_element(self._xp, self._counts, self.at)
+        _row_of_element(self._k, self.at)
         if self._parts > 1:
             part, ids = self._xp.divmod(self._indices, self._depth)
             self._xp.copyto(self.ids, ids)
@@ -132,9 +143,9 @@ def sparse_times_kernel(k: KernelArgs) -> Call:
     values, counts, transpose = k["values"], k["counts"], k.attrs["transpose"]
     depth = w.shape[1] if transpose else w.shape[0]
     check = id_check(k, "indices", parts * depth)
-    if not values.size or not out.size:
-        return in_order(check, partial(out.fill, 0))
     elements = _Elements(k, depth)
+    if not values.size or not out.size:
+        return in_order(check, elements.load, partial(out.fill, 0))
     terms = k.scratch((len(values), out.shape[1] // parts), w.dtype)
     factors, whole = values[:, None], _whole(k, out)
     if transpose:
@@ -181,10 +192,17 @@ sparse_times_grad = operator(
 )
 
 
+def _check_out_grad(s: ShapeArgs, width: int) -> None:
+    """The gradient of a product with a matrix that is `width` wide."""
+    rows, columns = s.rank("out_grad", 2)
+    s.same("rows of counts and out_grad", _rows_rule(s), rows)
+    wanted = -1 if width < 0 else s.attrs["parts"] * width
+    s.same("columns of out_grad and of the product", columns, wanted)
+
+
 @sparse_times_grad.shape_rule
 def sparse_times_grad_shape(s: ShapeArgs) -> None:
-    _rows_rule(s)
-    s.rank("out_grad", 2)
+    _check_out_grad(s, count(s["w"][1:]))
     elements = s["values"][0]
     s.set("grad", ((elements, *s["w"][1:]), s.dtype("out_grad")))
     s.set("rows", ((elements,), _INT))
@@ -211,9 +229,11 @@ def _terms_of(k: KernelArgs, terms: Any, elements: _Elements) -> Call:
 @sparse_times_grad.kernel
 def sparse_times_grad_kernel(k: KernelArgs) -> Call:
     grad, rows = k["grad"], k["rows"]
-    elements, whole = _Elements(k, k.shape("w")[0]), _whole(k, grad)
+    depth = k.shape("w")[0]
+    elements, whole = _Elements(k, depth), _whole(k, grad)
     terms = whole.reshape(len(rows), -1 if grad.size else 0)
-    calls = [_terms_of(k, terms, elements), partial(k.xp.copyto, rows, elements.ids)]
+    check = id_check(k, "indices", k.attrs["parts"] * depth)
+    calls = [check, _terms_of(k, terms, elements), partial(k.xp.copyto, rows, elements.ids)]
     if whole is not grad:
         calls.append(partial(k.xp.copyto, grad, whole))
     return in_order(*calls)
@@ -231,8 +251,7 @@ sparse_times_columns_grad = operator(
 
 @sparse_times_columns_grad.shape_rule
 def sparse_times_columns_grad_shape(s: ShapeArgs) -> None:
-    _rows_rule(s)
-    s.rank("out_grad", 2)
+    _check_out_grad(s, s.rank("w", 2)[0])
     s.set("grad", (s.rank("w", 2), s.dtype("out_grad")))
 
 

@@ -182,8 +182,10 @@ max_unpool = operator(
 @max_unpool.shape_rule
 def max_unpool_shape(s: ShapeArgs) -> None:
     size, windows, _ = _counts(s.attrs)
-    s.same("columns of x and windows", s.rank("x", 2)[1], windows)
-    s.same("columns of pooled and elements of shape", s.rank("pooled", 2)[1], size)
+    x, pooled = s.rank("x", 2), s.rank("pooled", 2)
+    s.same("rows of x and pooled", x[0], pooled[0])
+    s.same("columns of x and windows", x[1], windows)
+    s.same("columns of pooled and elements of shape", pooled[1], size)
     s.set("out", (s["pooled"], s.floats("x", "pooled")))
     s.set("owner", (s["pooled"], np.int64))
 

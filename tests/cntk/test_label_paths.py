@@ -127,7 +127,6 @@ def counted(labels, attrs):
 
 class TestEditError(OpTest):
     type = "cntk.edit_error"
-    resize = False
 
     def cases(self, rng):
         costs = {"substitution": 1.0, "deletion": 1.0, "insertion": 1.0}

@@ -98,7 +98,6 @@ class TestNoiseContrastive(OpTest):
 
 class TestWordScore(OpTest):
     type = "cntk.word_score"
-    resize = False
 
     def cases(self, rng):
         inputs = {"x": rng.normal(size=(3, 4)), "w": rng.normal(size=(5, 4))}

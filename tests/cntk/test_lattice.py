@@ -77,7 +77,7 @@ def expected(lattice, hmms, likelihoods, label, attrs):
 class TestLatticeCriterion(OpTest):
     halves = False  # scores of whole paths differ by more than halves resolve
     type = "cntk.lattice_criterion"
-    resize = False
+    resize = False  # the arrays of a lattice are parts of one
 
     @pytest.fixture(autouse=True)
     def _phones(self, hmms):

@@ -77,20 +77,28 @@ SPARSE = {
 DENSE = np.array([[0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0.5, 0, 0]])  # 3 - 2 of element 0
 
 
+def row_of_element(inputs):
+    return np.repeat(np.arange(len(inputs["counts"])), inputs["counts"])
+
+
+def dense(inputs, width):
+    out = np.zeros((len(inputs["counts"]), width))
+    np.add.at(out, (row_of_element(inputs), inputs["indices"]), inputs["values"])
+    return out
+
+
 class TestToDense(OpTest):
     type = "cntk.to_dense"
-    resize = False
 
     def cases(self, rng):
         yield Case(SPARSE, {"width": 5})
 
     def reference(self, inputs, attrs):
-        return {"out": DENSE}
+        return {"out": dense(inputs, attrs["width"])}
 
 
 class TestSparseTimes(OpTest):
     type = "cntk.sparse_times"
-    resize = False
     grad = ("w",)
 
     def cases(self, rng):
@@ -103,10 +111,10 @@ class TestSparseTimes(OpTest):
 
     def reference(self, inputs, attrs):
         w, parts = inputs["w"], attrs.get("parts", 1)
-        w = w.T if attrs.get("transpose") else w.reshape(len(w), -1)
-        dense = np.zeros((3, parts * len(w)))
-        np.add.at(dense, (np.array([0, 2, 2, 2]), inputs["indices"]), inputs["values"])
-        return {"out": (dense.reshape(-1, len(w)) @ w).reshape(3, -1)}
+        w = w.T if attrs.get("transpose") else w.reshape(len(w), np.prod(w.shape[1:], dtype=int))
+        rows = dense(inputs, parts * len(w))
+        split = rows.reshape(len(rows), parts, len(w)) @ w
+        return {"out": split.reshape(len(rows), parts * w.shape[1])}
 
     def test_one_element_a_row(self):
         inputs = {"values": np.array([2.0, 3.0]), "indices": np.array([1, 0])}
@@ -141,7 +149,6 @@ class TestSparseTimes(OpTest):
 
 class TestSparseTimesRowsGrad(OpTest):
     type = "cntk.sparse_times_rows_grad"
-    resize = False
 
     def cases(self, rng):
         yield Case({**SPARSE, "out_grad": rng.normal(size=(3, 2)), "w": np.ones((5, 2))})
@@ -151,10 +158,11 @@ class TestSparseTimesRowsGrad(OpTest):
         yield Case(inputs, {"parts": 2})
 
     def reference(self, inputs, attrs):
-        part, rows = np.divmod(inputs["indices"], 5)
-        arrived = inputs["out_grad"].reshape(3, -1, *inputs["w"].shape[1:])
+        w, out_grad = inputs["w"], inputs["out_grad"]
+        part, rows = np.divmod(inputs["indices"], len(w))
+        arrived = out_grad.reshape(len(out_grad), attrs["parts"], *w.shape[1:])
         factors = inputs["values"].reshape(-1, *(1,) * (arrived.ndim - 2))
-        return {"grad": factors * arrived[[0, 2, 2, 2], part], "rows": rows}
+        return {"grad": factors * arrived[row_of_element(inputs), part], "rows": rows}
 
 
 @pytest.mark.parametrize("train", [False, True])
@@ -171,7 +179,7 @@ def log_softmax(x):
 
 class TestCrossEntropy(OpTest):
     type = "cntk.cross_entropy_with_softmax"
-    resize = False
+    resize = False  # the gradient is that of labels whose rows add up to 1
     grad = ("label", "x")
 
     def cases(self, rng):
@@ -184,7 +192,6 @@ class TestCrossEntropy(OpTest):
 
 class TestClassificationError(OpTest):
     type = "cntk.classification_error"
-    resize = False
 
     def cases(self, rng):
         label = np.eye(4)[rng.integers(0, 4, 7)]

@@ -79,7 +79,6 @@ class TestFold(OpTest):
 
 class TestMaxUnpool(OpTest):
     type = "cntk.max_unpool"
-    resize = False
     grad = ("x",)
     attrs = {"shape": (4, 6), "kernel": (2, 3), "stride": (2, 3), "lower": (0, 0), "counts": (2, 2)}
 
@@ -114,7 +113,6 @@ def statistics(rng, features):
 
 class TestBatchNorm(OpTest):
     type = "cntk.batch_norm"
-    resize = False
     grad = ("x", "scale", "bias")
     gradient_tolerance = 1e-5
 
@@ -126,18 +124,19 @@ class TestBatchNorm(OpTest):
     def reference(self, inputs, attrs):
         x = inputs["x"]
         axes = (0, 2) if x.ndim == 3 else (0,)
-        moving = 1 - np.exp(-len(x) / 10)
-        mean, variance = x.mean(axes), x.var(axes)
-        count = x.size // 4
+        samples = len(x) if x.size else 0
+        moving = 1 - np.exp(-samples / 10)
+        mean, variance = np.nan_to_num(x.mean(axes)), np.nan_to_num(x.var(axes))
+        count = len(x) * (x.shape[2] if x.ndim == 3 else 1)
         wide = (lambda v: v[:, None]) if x.ndim == 3 else (lambda v: v)
         inverse = 1 / np.sqrt(variance + attrs["epsilon"])
         out = wide(inputs["scale"] * inverse) * (x - wide(mean)) + wide(inputs["bias"])
-        unbiased = variance * count / (count - 1)
+        unbiased = variance * count / max(count - 1, 1)
         return {
             "out": out,
             "mean_out": moving * mean + (1 - moving) * inputs["mean"],
             "variance_out": moving * unbiased + (1 - moving) * inputs["variance"],
-            "seen_out": np.array([20.0 + len(x)]),
+            "seen_out": np.array([20.0 + samples]),
         }
 
 
