@@ -24,7 +24,7 @@ _WHOLE = 11  # binds tighter than any operator
 
 
 def _power(a: Any, b: Any) -> Any:
-    return np.power(np.float64(a), np.float64(b))
+    return np.float64(a) ** np.float64(b)  # as C's pow; `np.power` of arrays differs in last bits
 
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
