@@ -63,9 +63,11 @@ class GradientExchange:
         self._scope, self.learning, self._dtype = scope, list(learning), dtype
         self.bits, self._zero = bits, zero
         self._quantized = bits < 8 * dtype.itemsize
-        self._start = PlainNet(self._sending()) if buffered else None
-        self._sums = PlainNet(self._receiving() if buffered else self._sum(self._declared()))
-        self._updates = PlainNet(extend(self._declared()))
+        self._start = PlainNet(self._sending(), check=False) if buffered else None
+        self._sums = PlainNet(
+            self._receiving() if buffered else self._sum(self._declared()), check=False
+        )
+        self._updates = PlainNet(extend(self._declared()), check=False)
         self._every, self._say, self._done = stats_every, say, 0
         self.begin_epoch()
 

@@ -420,7 +420,7 @@ class CntkNet:
         return BoundNet(
             scope or self.scope,
             lowered,
-            PlainNet(made),
+            PlainNet(made, check=False),
             gradients,
             frozenset(live_out),
             conditions,

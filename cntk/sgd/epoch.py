@@ -394,7 +394,7 @@ class EpochRunner:
                 net.vars.append(make_var(grad, shape, dtype, INPUT))
                 if rows in sums:
                     net.vars.append(make_var(rows, (-1,), sums[rows][0].dtype, INPUT))
-            self._update_net = PlainNet(self.updates.extend(net))
+            self._update_net = PlainNet(self.updates.extend(net), check=False)
         return self._update_net
 
 

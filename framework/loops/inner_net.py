@@ -78,7 +78,7 @@ class InnerNet(Net):
             if name not in declared:
                 outer.vars.append(VarDecl(name, kind=INPUT))
         predicts = hasattr(self, "plain") and self.plain.predicts
-        self.plain = PlainNet(outer)
+        self.plain = PlainNet(outer, check=False)
         self.plain.predicts = predicts
         self._op_list = net
         self._desc: pb.NetDesc | None = None

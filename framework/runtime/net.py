@@ -16,7 +16,6 @@ from ..ir.op_list import OpList, OpNode
 from ..ir.operation import SlotsGiven
 from ..ir.registry import load_operators
 from ..passes.optimizer import OptimizerAttrs
-from ..passes.verify.verifier import verify
 
 Kind = TypeVar("Kind", bound="Net")
 _KINDS: dict[int, Callable[[OpList], Net]] = {}
@@ -103,8 +102,6 @@ class Net(Shown):
         if net.type not in _KINDS:
             kind = pb.NetDesc.Type.Name(net.type) if net.type in (0, 1, 2) else net.type
             raise FormatError(f"net {net.name!r} is of type {kind}, which nothing here runs")
-        if net.type == pb.NetDesc.PLAIN:  # the others check their links themselves
-            verify(net, undeclared=True)  # a raw net finds its inputs in the scope
         return _KINDS[net.type](net)
 
     @abc.abstractmethod

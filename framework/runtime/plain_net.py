@@ -14,11 +14,11 @@ from ..base import settings
 from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
-from ..base.errors import OpscopeError, RunError, VariableError
+from ..base.errors import FormatError, OpscopeError, RunError, VariableError
 from ..base.python.cached import new_lock
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec
-from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, make_var
+from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, TYPE_NAMES, enum_name, make_var
 from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import from_message, to_message, var_from_message
 from ..ir.names import LOSS_SCALE
@@ -30,6 +30,7 @@ from ..passes.backward import build_backward
 from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
+from ..passes.verify.verifier import verify
 from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, check_live_out, check_places, register_net
 from .plans.options import PlanOptions, current_options
@@ -46,6 +47,7 @@ class PlainNet(Net):
 
     Args:
         desc: the network; later changes to it do not reach the net.
+        check: whether it is verified; not needed where a pass or a compiler made it of a net.
 
     Attributes:
         name: that of the network.
@@ -56,7 +58,7 @@ class PlainNet(Net):
         OpscopeError: an operator is unknown or wrongly used.
     """
 
-    def __init__(self, desc: OpList | pb.NetDesc | None = None) -> None:
+    def __init__(self, desc: OpList | pb.NetDesc | None = None, *, check: bool = True) -> None:
         self.name = ""
         self._metadata: dict[str, str] = {}
         self._desc: pb.NetDesc | None = None
@@ -68,7 +70,11 @@ class PlainNet(Net):
         self._lock = new_lock()
         self._forget()
         if desc is not None:
-            self._build(desc if isinstance(desc, OpList) else from_message(desc))
+            net = desc if isinstance(desc, OpList) else from_message(desc)
+            if check:
+                _refuse_steps(net)
+                verify(net, undeclared=True)  # it finds its inputs in the scope
+            self._build(net)
 
     def _build(self, net: OpList) -> None:
         entries = [REGISTERED.get(op.type) for op in net.ops]
@@ -459,6 +465,12 @@ class PlainNet(Net):
 
     def __repr__(self) -> str:
         return f"<PlainNet {self.name or '?'}: {len(self.operators)} operators>"
+
+
+def _refuse_steps(net: OpList) -> None:
+    if net.type != PLAIN:
+        kind = enum_name(TYPE_NAMES, net.type)
+        raise FormatError(f"net {net.name!r} is {kind}, not PLAIN: Net.create makes what runs it")
 
 
 def grouping(place: Place, options: PlanOptions = _NO_TAILS, train: bool = True) -> Grouping:

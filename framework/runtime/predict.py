@@ -53,7 +53,7 @@ class Predictor:
         forward = net.copy()
         forward.ops = [op for op in net.ops if op.role == FORWARD]
         self._forward = forward
-        self._whole = PlainNet(forward)
+        self._whole = PlainNet(forward, check=False)
         self._vars = {var.name: var for var in net.vars}
         self._inputs = Inputs(forward)
         self._parts: dict[Any, _Part] = {}
@@ -143,7 +143,7 @@ class Predictor:
                 raise VariableError(f"predict: the net has no variable {name!r}{hint}")
             if name not in written and var.view is None:
                 raise VariableError(f"predict: no forward operator computes {name!r}")
-        net = PlainNet(prune(self._forward, fetch))
+        net = PlainNet(prune(self._forward, fetch), check=False)
         externals = [(name, net.vars[name].kind) for name in net.externals(frozenset(fetch))]
         made = {name for op in net.operators for name in op.output_vars()}
         return _Part(

@@ -129,7 +129,7 @@ class LoopedComputer(UtteranceComputer):
                 optimize,
                 lambda: f"{structure(self.nnet)} iVectors by {period}",
             )
-        self._net = PlainNet(compiled)
+        self._net = PlainNet(compiled, check=False)
         self._shared = Scope(place)
         self._idle: dict[PlanOptions, list[SegmentComputer]] = {}  # by the switches of their plans
 

@@ -70,7 +70,7 @@ class NnetComputer:
                 check_kind(net, OpList | pb.NetDesc, "the compiled request (see compile_request)")
         check_kind(shared, Scope | None, "shared")
         self._nnet = nnet_of(nnet)
-        self._net = net if isinstance(net, PlainNet) else PlainNet(net)
+        self._net = net if isinstance(net, PlainNet) else PlainNet(net, check=False)
         self._scope = Scope(place, parent=shared)
         self._arrays = self._scope if shared is None else shared
         self._vars = self._net.vars

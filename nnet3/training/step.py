@@ -62,7 +62,7 @@ class Step:
     """
 
     def __init__(self, net: OpList, shared: Scope, traced: TracedParts | None) -> None:
-        self.net = PlainNet(net)
+        self.net = PlainNet(net, check=False)
         self.scope = Scope(None, parent=shared)
         self._given = {var.name: var.dtype for var in net.vars if var.kind == INPUT}
         self._traced = traced

@@ -142,7 +142,7 @@ class NetBuilder(BuilderMethods, Shown):
         forward.ops = [op for op in forward.ops if op.role == FORWARD]
         used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}
         forward.vars = [var for var in forward.vars if var.name in used]
-        builder.switch_to(PlainNet(forward))
+        builder.switch_to(PlainNet(forward, check=False))
         return builder
 
     def switch_to(self, net: PlainNet) -> None:
@@ -193,14 +193,18 @@ class NetBuilder(BuilderMethods, Shown):
         if self._seen != self._forward.version:
             self._changed()
         if self._whole is None:
-            wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
+            wanted, net, gradients = (
+                self.objective,
+                PlainNet(self._forward.op_list, check=False),
+                {},
+            )
             if wanted.costs:
                 wrt, scale = wanted.wrt_of(net.vars.values()), wanted.loss_scale
                 gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
                 if wanted.recompute:
                     from ...framework.passes.recompute import Recompute  # few nets want it
 
-                    net = PlainNet(Recompute().apply(net.op_list))
+                    net = PlainNet(Recompute().apply(net.op_list), check=False)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
             self._whole = net, gradients

@@ -226,7 +226,7 @@ class StepBlock:
         for var in self._before.vars.values():  # inputs of the step net, if it reads them
             net.vars.append(make_var(var.name, var.shape, var.dtype, INPUT))
             net.vars[-1].sequence_levels = var.sequence_levels
-        self._net = PlainNet(net)
+        self._net = PlainNet(net, check=False)
         builder.switch_to(self._net)
         return self
 

@@ -340,7 +340,7 @@ def bound_net(builder: NetBuilder, names: frozenset[str], need_backward: bool) -
         forward = builder.forward_net.op_list
         known = builder.forward_net.vars
         part = prune(forward, [name for name in names if name in known]) if names else forward
-        nets[names] = PlainNet(part)
+        nets[names] = PlainNet(part, check=False)
     return nets[names]
 
 

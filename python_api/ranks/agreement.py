@@ -118,7 +118,7 @@ class Ranks:
         self._weighted = any(var.name == RANK_WEIGHT for var in made.vars)
         settings = {"shard": self._shard, "size": self.size, **settings}
         handshake(self.communicator, made, steps=steps, settings=settings)
-        return PlainNet(made)
+        return PlainNet(made, check=False)
 
     @property
     def fetch(self) -> list[str]:

@@ -49,14 +49,14 @@ def to_half(
     convert = ToHalf(to_dtype(dtype), frozenset(str(name) for name in keep))
     if isinstance(net, NetBuilder):
         made = NetBuilder(net.name, convert.dtype)
-        made.switch_to(PlainNet(convert.apply(net.forward_net.op_list)))
+        made.switch_to(PlainNet(convert.apply(net.forward_net.op_list), check=False))
         made.set_objective(net.objective)
         whole, result = made.op_list, made
     else:
         whole = convert.apply(op_list_of(net))
         result = whole
         if isinstance(net, PlainNet):
-            result = PlainNet(whole)
+            result = PlainNet(whole, check=False)
         elif isinstance(net, NetDesc):
             result = to_message(whole)
     if scope is not None:

@@ -40,6 +40,7 @@ from opscope.framework.ir.op_list import (
 from opscope.framework.passes.verify.net_check import KINDS
 from opscope.framework.passes.verify.verifier import problems, verify
 from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.proto import net_pb2 as pb
 
 SHAPE = (2, 3)
@@ -471,3 +472,19 @@ def test_exceptions_by_kind():
     assert KINDS["cycle"] is CycleError and KINDS["steps"] is FormatError
     assert KINDS["role"] is GradientError
     assert KINDS["shape"] is KINDS["view"] is ShapeError
+
+
+def test_a_plain_net_checks_what_create_checks() -> None:
+    wrong = [
+        OpList("n", ops=[make_op("relu", {"x": "a"}, {"out": "b"})] * 2),
+        OpList(
+            "n",
+            vars=[make_var("x", (2, 3), "float32", INPUT)],
+            ops=[make_op("matmul", {"x": "x", "y": "x"}, {"out": "y"})],
+        ),
+        OpList("n", type=RECURRENT),
+    ]
+    for net in wrong:
+        for make in (Net.create, PlainNet):
+            with pytest.raises(OpscopeError):
+                make(net)

@@ -137,7 +137,7 @@ class _Ready:
         self._scope = None
         if stage.net.ops or stage.fetches:
             made = {name for op in stage.net.ops for name in op.output_names()}
-            self._net = PlainNet(stage.net)
+            self._net = PlainNet(stage.net, check=False)
             self._scope = Scope(parent=engine.scope)
             for name, array in stage.constants.items():
                 self._scope.var(name).share(array)

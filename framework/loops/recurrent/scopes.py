@@ -19,7 +19,7 @@ class StepScopeProgram:
 
     def __init__(self, binding: RecurrentBinding) -> None:
         self._binding = binding
-        self._net = PlainNet(binding.step.net)
+        self._net = PlainNet(binding.step.net, check=False)
         self._names = frozenset(binding.step.writes)
         self._xp = binding.frame.xp
 

@@ -272,7 +272,8 @@ def _split(desc: OpList, given: Iterable[str]) -> tuple[PlainNet, PlainNet | Non
     declared = {var.name for var in desc.vars}
     whole.vars += [VarDecl(name, kind=INPUT) for name in read if name not in declared]
     forward.vars = [var for var in whole.vars if var.name in used]
-    return PlainNet(forward), PlainNet(whole) if len(forward.ops) < len(whole.ops) else None
+    whole_net = PlainNet(whole, check=False) if len(forward.ops) < len(whole.ops) else None
+    return PlainNet(forward, check=False), whole_net
 
 
 def _written(net: PlainNet | None) -> set[str]:
