@@ -1,7 +1,7 @@
 """Every call of the package that opens a file goes through the door for named files.
 
-The door is `framework/base/untrusted/values.py` (`open_file` and what rests on it) for reading and
-`framework/base/atomic.py` for writing: only there are paths held to the folders of `--root`.
+The door is `framework/base/untrusted/opener.py` for reading and `framework/base/atomic.py` for
+writing: only there are paths held to the folders of `--root`, and pipes and devices refused.
 """
 
 import ast
@@ -11,21 +11,30 @@ from house import FLOORS
 
 ROOT = Path(__file__).parent.parent
 
-MODULES = {"os", "io", "gzip", "bz2", "lzma", "tarfile", "zipfile", "codecs", "Image", "tokenize"}
+MODULES = {
+    *("os", "io", "gzip", "bz2", "lzma", "tarfile", "zipfile", "codecs", "Image", "tokenize"),
+    *("wave", "sndhdr", "mmap", "shelve", "dbm"),
+}
 """Whose `open` opens a file."""
+LOADERS = {
+    *("np.load", "torch.load", "onnx.load", "onnx.load_model", "pickle.load", "soundfile.read"),
+    *("ElementTree.parse", "runpy.run_path"),
+}
+"""Functions of others by their whole names."""
 OPENERS = {
     *("FileIO", "ZipFile", "TarFile", "CDLL", "safe_open", "load_file", "save_file", "mmap"),
     *("fromfile", "memmap", "loadtxt", "genfromtxt", "open_memmap", "tofile", "savetxt"),
-    *("copyfile", "copy2", "copytree"),
+    *("copyfile", "copy2", "copytree", "realpath", "SoundFile", "InferenceSession"),
 }
-"""Functions that open a file, whoever has them."""
+"""Functions that open a file, or choke on a name that is none, whoever has them."""
+LAST = {"open", *OPENERS, *(name.rpartition(".")[2] for name in LOADERS)}
 PATH_METHODS = {"read_text", "write_text", "write_bytes"}
 """Methods of `Path` that open it; of these names the package has functions, too, which are not
 methods. `Path.read_bytes` is known by having no argument."""
 
 DIRECT = {
-    "framework/base/untrusted/values.py": {"open": 1, "os.open": 1},
-    "framework/base/untrusted/roots.py": {"os.open": 1},
+    "framework/base/untrusted/opener.py": {"open": 2, "os.open": 1, "os.path.realpath": 1},
+    "framework/base/untrusted/roots.py": {"os.open": 1, "os.path.realpath": 6},
     # Under names that `_real` has checked, and beside them.
     "framework/base/atomic.py": {"os.open": 2, "open": 1, "shutil.copy2": 1},
     "framework/base/leftovers.py": {"os.open": 1},
@@ -37,17 +46,24 @@ DIRECT = {
     "bridges/edit/mel_script.py": {".open": 1},
     "cntk/readers/base/htk_files.py": {"np.fromfile": 2},
     "cntk/readers/htk/options.py": {".open": 1},  # of a reader, not of a file
+    # Of bytes, or of what was written just before.
+    "speech/audio/read.py": {"soundfile.SoundFile": 1},
+    "python_api/score/listing.py": {"wave.open": 1},
+    "bridges/compare/onnx_nets.py": {"onnxruntime.InferenceSession": 1},
+    "bridges/onnx/export/checking.py": {"onnxruntime.InferenceSession": 1, "onnx.load": 1},
     "cntk/readers/image/reader.py": {"Image.open": 1},
     # The package's own files and the system's: no file names them.
     "bridges/view/html.py": {".read_text": 1},
     "cntk/brainscript/library.py": {".read_text": 1},
     "framework/base/cpu/cores.py": {".read_text": 1, "open": 2},
-    "framework/fusion/compiler.py": {".read_bytes": 1, ".read_text": 1, "ctypes.CDLL": 1},
+    "framework/fusion/compiler.py": {
+        **{".read_bytes": 1, ".read_text": 1, "ctypes.CDLL": 1, "os.path.realpath": 1},
+    },
     "framework/base/installed.py": {"open": 2},
     "framework/fusion/library_files.py": {"os.open": 1},
     "framework/base/processes.py": {"open": 1},  # of /proc: whether a process is alive
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
-    "operators/backends/mkl.py": {"ctypes.CDLL": 1},
+    "operators/backends/mkl.py": {"ctypes.CDLL": 1, "os.path.realpath": 2},
     "speech/fst/byte_file.py": {"mmap.mmap": 1},  # of an open file
     "python_api/cli/standard_streams.py": {"os.open": 2, "open": 1},
     # Logs and ends of jobs, in the folder of the training, which the user names.
@@ -64,12 +80,11 @@ def opener(node: ast.AST) -> str:
     if isinstance(node, ast.Name):
         return node.id if node.id == "open" or node.id in OPENERS else ""
     if isinstance(node, ast.Attribute):
-        if node.attr not in OPENERS | {"open", "load"}:
+        if node.attr not in LAST:
             return ""
-        owner = ast.unparse(node.value)
-        known = node.attr in OPENERS or (owner, node.attr) == ("np", "load")
-        known = known or (node.attr == "open" and owner in MODULES)
-        return f"{owner}.{node.attr}" if known else ""
+        owner, name = ast.unparse(node.value), ast.unparse(node)
+        known = node.attr in OPENERS or name in LOADERS
+        return name if known or (node.attr == "open" and owner in MODULES) else ""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return ""
     if opener(node.func):
@@ -118,10 +133,13 @@ def test_openers_are_known() -> None:
         "Path(p).read_bytes()",
         "path.open('rb')",
         "np.load(p)",
+        "wave.open(p)",
+        "soundfile.SoundFile(p)",
         "np.fromfile(p)",
         "zipfile.ZipFile(p)",
         "Image.open(p)",
         "safe_open(p, 'numpy')",
+        "os.path.realpath(p)",
     ):
         assert any(map(openers, ast.walk(ast.parse(text)))), text
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError, VariableError, nearest
 from ...framework.base.sequence import Sequences
-from ...framework.base.untrusted.values import plain, read_text
+from ...framework.base.untrusted.opener import read_text
+from ...framework.base.untrusted.values import plain
 from ...framework.files.array_files import read_array, read_arrays
 from ...nnet3.tables.kinds import KINDS, guess_kind
 from ...nnet3.tables.specifiers import ReadSpecifier, is_specifier
@@ -179,7 +180,7 @@ def read_numbers(path: str) -> np.ndarray:
         return np.array(
             [line.split() for line in read_text(name).splitlines() if line.strip()], float
         )
-    except (ValueError, UnicodeDecodeError):
+    except ValueError:
         raise FormatError(
             f"{name}: no array: neither NumPy's, nor Kaldi's, nor lines of numbers"
         ) from None

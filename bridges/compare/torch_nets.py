@@ -12,7 +12,8 @@ import numpy as np
 
 from ...framework.base.dtypes import SINGLE, to_dtype
 from ...framework.base.errors import FormatError, VariableError
-from ...framework.base.untrusted.values import json_value, read_file, read_text
+from ...framework.base.untrusted.opener import read_file, read_text
+from ...framework.base.untrusted.values import json_value
 from ..torch.folder import CONFIG_FILE, MODEL_FILE
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
 

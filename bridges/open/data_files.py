@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.values import open_file, plain, read_file, shown
+from ...framework.base.untrusted.opener import open_file, read_file
+from ...framework.base.untrusted.values import plain, shown
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.programs.base.file_kinds import TABLE
 from ...nnet3.tables.specifiers import ReadSpecifier
@@ -111,7 +112,7 @@ def fst(info: FileInfo) -> None:
             return
     else:
         info.version = "text"
-    data = read_file(info.path, regular=True)
+    data = read_file(info.path)
     found = read_fst(Reader(data, name=info.path, binary=False, offset=start))
     what = "acceptor" if np.array_equal(found.ilabel, found.olabel) else "transducer"
     finals = int(np.isfinite(found.final).sum())
@@ -218,7 +219,7 @@ def htk_lattice(info: FileInfo) -> None:
 
 def lattice_archive(info: FileInfo) -> None:
     """CNTK's archive of lattices: bytes, whose table of contents is a file of its own."""
-    head = read_file(info.path, regular=True)
+    head = read_file(info.path)
     if len(head) < 8:
         raise FormatError(f"{info.path}: the file ends within the header of a lattice")
     (info_version,) = struct.unpack_from("<I", head, 4)
@@ -286,4 +287,4 @@ def mel(info: FileInfo) -> None:
 
 
 def _lines(path: str) -> list[str]:
-    return read_file(path, regular=True).decode("utf-8", "replace").splitlines()
+    return read_file(path).decode("utf-8", "replace").splitlines()

@@ -8,7 +8,8 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
-from ...framework.base.untrusted.values import read_file, shown, whole_number
+from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.values import shown, whole_number
 from ..recognise.recognising import check_language
 from .info import FileInfo, Port, first_line, listed, not_finite
 
@@ -120,7 +121,7 @@ def _subsampling_beside(path: str) -> int | None:
     beside = os.path.join(os.path.dirname(path), _BESIDE)
     if not os.path.isfile(beside):
         return None
-    text = read_file(beside, regular=True)[:64].decode("utf-8", "replace").strip()
+    text = read_file(beside)[:64].decode("utf-8", "replace").strip()
     return whole_number(text, beside, 1)
 
 

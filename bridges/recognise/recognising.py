@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from ...cntk.models.open_model import format_of
 from ...framework.base.errors import FormatError, SaveError
-from ...framework.base.untrusted.values import file_path, open_handle
+from ...framework.base.untrusted.opener import file_path, open_file
 from ...framework.files.saved import paths_of
 from ...nnet3.network.vosk_folder import acoustic_model_of
 from ...nnet3.programs.base.file_kinds import TABLE
@@ -45,7 +45,7 @@ def kind_of(path: str) -> str:
         return "script file" if match[1] == "scp" else "archive"
     if os.path.isdir(file_path(path)):
         return "vosk" if acoustic_model_of(path) else "torch" if _is_torch(path) else ""
-    with os.fdopen(open_handle(path, regular=True), "rb") as file:
+    with open_file(path) as file:
         try:
             head = file.read(_SNIFFED)
             size = os.fstat(file.fileno()).st_size

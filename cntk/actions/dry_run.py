@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack, chdir
 from copy import deepcopy
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.opener import real_path
 from ...framework.editing.difference import Difference, difference
 from ..config.commands import commands
 from ..config.files import parse_command_line
@@ -81,7 +81,7 @@ class _Files:
         self._write(network, Path(section.string("outputModelPath")))
 
     def _read(self, path: Path) -> Network:
-        made = self._models.get(os.path.realpath(path))
+        made = self._models.get(real_path(path))
         network = deepcopy(made) if made else open_model(path, validate=False).network
         before = deepcopy(network)
         before.validate()
@@ -94,4 +94,4 @@ class _Files:
             before.precision = network.precision
         sides = [(to_desc(one), parameter_arrays(one)) for one in (before, network)]
         self.written.append((str(path), difference(*sides[0], *sides[1])))
-        self._models[os.path.realpath(path)] = deepcopy(network)
+        self._models[real_path(path)] = deepcopy(network)

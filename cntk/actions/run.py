@@ -14,7 +14,7 @@ from ...framework.base.atomic import make_folder_of
 from ...framework.base.communicator import Communicator
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.plugins import call_plugin
-from ...framework.base.untrusted.values import open_file
+from ...framework.base.untrusted.opener import open_output
 from ..base.text import reason
 from ..base.write import write_text
 from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
@@ -90,7 +90,7 @@ def log_file(path: str) -> Iterator[Say]:
 
     make_folder_of(path)
     try:
-        file = open_file(path, "wb", buffering=0)
+        file = open_output(path, buffering=0)
     except (OSError, ValueError) as error:
         raise save_error(error) from None
     with file:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...framework.base.errors import FormatError, nearest
 from ...framework.base.plugins import call_plugin, owner_of
-from ...framework.base.untrusted.values import open_text
+from ...framework.base.untrusted.opener import open_text
 from ..base.text import located, reason
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters

@@ -21,7 +21,7 @@ from typing import TypeVar
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import OpscopeError
 from ...framework.base.python.cached import cached_property
-from ...framework.base.untrusted.values import read_file
+from ...framework.base.untrusted.opener import read_text as text_of_file
 
 MOST_ERRORS = 100  # of one text that are told, before a reading that goes on ends
 WIDTH = 120  # columns of a source line that an error shows
@@ -195,17 +195,13 @@ def _clipped(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[:250]} ... {line[-145:]}"
 
 
-def read_text(path: PathLike, *, regular: bool = False) -> str:
+def read_text(path: PathLike) -> str:
     """The text of a file, its line ends as newlines; bytes that are no UTF-8 become surrogates.
-
-    Args:
-        regular: whether pipes and devices are refused, because the name stands in a file.
 
     Raises:
         FormatError: it cannot be read.
     """
-    text = read_file(path, regular=regular).decode("utf-8", "surrogateescape")
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+    return text_of_file(path, "surrogateescape")
 
 
 def reason(error: OSError | ValueError) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import open_handle, read_bounded
+from ...framework.base.untrusted.opener import open_file, read_bounded
 from ..base.text import Chain, Source, Text, join, located
 from .parameters import ConfigParameters
 from .scan import lines, refuse_nul, strip_comments
@@ -40,7 +40,7 @@ def read_source(path: str | Path, chain: Chain = ()) -> Source:
 
 
 def _bytes_of(path: str, listed: bool) -> bytes:
-    with os.fdopen(open_handle(path, regular=listed), "rb") as file:
+    with open_file(path, pipes=not listed) as file:
         if os.fstat(file.fileno()).st_size > LARGEST:
             raise FormatError(f"{path}: more than {LARGEST} bytes")
         return read_bounded(file, path, LARGEST)

@@ -20,8 +20,9 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.untrusted.opener import open_file
 from ...framework.base.untrusted.roots import current
-from ...framework.base.untrusted.values import open_handle, shown
+from ...framework.base.untrusted.values import shown
 from ..base.text import read_text
 from .archive_format import read_lattice
 from .hmms import PAUSE, Hmms
@@ -99,7 +100,7 @@ class LatticeArchive:
         try:
             if self._open is None or self._open[0] != path:
                 self.close()
-                self._open = path, os.fdopen(open_handle(path, regular=True), "rb")
+                self._open = path, open_file(path)
             file = self._open[1]
             return read_lattice(file, path, offset, numbers, self.hmms.numbers.get(PAUSE))
         except OSError as error:
@@ -115,7 +116,7 @@ class LatticeArchive:
         """The phone of each symbol of an archive. Archives of one run have the same list."""
         if archive not in self._numbers:
             path = archive + SYMBOLS
-            text = read_text(path, regular=True)  # a table names the archive
+            text = read_text(path)
             if self._last_list is None or self._last_list[0] != text:
                 self._last_list = text, _numbers(path, text, self.hmms)
             self._numbers[archive] = self._last_list[1]

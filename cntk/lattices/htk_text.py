@@ -38,7 +38,7 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
     Raises:
         FormatError: the file is wrong; the message names file and line.
     """
-    text = read_text(path, regular=True)  # its name stands in a list
+    text = read_text(path)
     reader = _Reader(str(path), hmms, period)
     for number, line in enumerate(text.splitlines(), 1):
         fields: dict[str, str] = {}

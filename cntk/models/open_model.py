@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_file
+from ...framework.base.untrusted.opener import read_file
 from ..network.network import Network
 from .v1 import is_model, parse_model, validated
 from .v2 import parse_v2_model

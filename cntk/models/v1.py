@@ -16,7 +16,8 @@ from ...framework.base.errors import (
     UnknownOperatorError,
     VariableError,
 )
-from ...framework.base.untrusted.values import read_file, stem_of
+from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.values import stem_of
 from ..network.catalogue import kind
 from ..network.network import Network
 from ..network.nodes import rules

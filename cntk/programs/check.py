@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ...framework.base.untrusted.values import open_file, stem_of
+from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.opener import open_file
+from ...framework.base.untrusted.values import stem_of
 from ..actions.checks.config import check_config, check_experiment
 from ..actions.checks.report import ERROR, WARNING, Report
 from ..actions.checks.scripts import check_brainscript, check_mel, check_ndl
@@ -36,7 +38,7 @@ def _is_binary(path: Path) -> bool:
     try:
         with open_file(path) as file:
             return format_of(file.read(1 << 16)) is not None
-    except OSError:
+    except (OSError, FormatError):
         return False
 
 

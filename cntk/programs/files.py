@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.opener import open_file
 from ...framework.base.untrusted.roots import in_folder_of
-from ...framework.base.untrusted.values import open_file
 from ...framework.ir.op_list import OpList
 from ...framework.ir.printer import net_text
 from ..brainscript.language.formatter import format_text as format_brainscript
@@ -33,7 +33,7 @@ def kind_of_file(path: str) -> str:
     try:
         with open_file(path) as file:
             return format_of(file.read(_SNIFFED)) or ""
-    except OSError:
+    except (OSError, FormatError):
         return ""
 
 

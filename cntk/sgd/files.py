@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...framework.base.atomic import check_same, make_folder_of, mark_of
 from ...framework.base.errors import SaveError
-from ...framework.base.untrusted.values import file_path
+from ...framework.base.untrusted.opener import file_path
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model
 from ..network.network import Network

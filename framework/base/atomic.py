@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 from .errors import FormatError, OutsideError, SaveError
 from .leftovers import hold, temporary_name
+from .untrusted.opener import file_path, open_output, real_path
 from .untrusted.roots import current
-from .untrusted.values import file_path, open_file
 
 PathLike = str | os.PathLike[str]
 Writer = Callable[[BinaryIO], object]
@@ -38,7 +38,7 @@ def atomic_file(path: PathLike, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     with _naming(path):
         special = _is_special(path)
     if special:
-        with _naming(path), open_file(path, "wb") as file:
+        with _naming(path), open_output(path) as file:
             yield file
         return
     try:
@@ -80,7 +80,7 @@ def refuse_sources(target: PathLike, read: Iterable[PathLike]) -> None:
         SaveError: target is one of them.
     """
     for source in read:
-        with contextlib.suppress(OSError):  # one of both is missing
+        with contextlib.suppress(OSError, ValueError):  # one of both is missing, or no name
             if os.path.samefile(target, source):
                 raise SaveError(
                     f"cannot write {os.fspath(target)}: it is read here; nothing is overwritten"
@@ -91,7 +91,7 @@ def mark_of(path: PathLike) -> tuple[int, int, int, int] | None:
     """What tells a file from one that takes its place; None: there is none."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
@@ -145,7 +145,7 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
             path = _real(target)
             with _naming(path):
                 if _is_special(path):
-                    with open_file(path, "wb") as file:
+                    with open_output(path) as file:
                         write(file)
                     continue
                 temporary, file = _open_beside(path)
@@ -214,7 +214,7 @@ def _naming(path: str) -> Iterator[None]:
 def _real(path: PathLike) -> str:
     """The file that is written: what a link points to is replaced, not the link."""
     try:
-        return os.path.realpath(file_path(path))
+        return real_path(file_path(path))
     except OutsideError:
         raise
     except FormatError as error:

@@ -9,26 +9,30 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from ..base.errors import FormatError, OpscopeError, nearest
+from ..base.atomic import PathLike
+from ..base.errors import FormatError, OpscopeError, check_kind, nearest
 from ..base.untrusted.archives import Archive
 from ..base.untrusted.limits import check_limit
-from ..base.untrusted.values import count_of, open_handle
+from ..base.untrusted.opener import is_missing, open_file
+from ..base.untrusted.values import count_of
 
 _ENDING = ".npy"
 _MOST_RATIO = 100
 """So many times its size may a compressed file hold without asking the limit."""
 
 
-def read_array(path: str) -> np.ndarray:
+def read_array(path: PathLike) -> np.ndarray:
     """An array from `FILE.npy`, or from `FILE.npz:KEY`.
 
     Raises:
         FormatError: no such file or key, or no array.
     """
+    check_kind(path, str | os.PathLike, "the path of a file")
+    path = os.fspath(path)
     name, colon, key = path.rpartition(":")
     if colon and name.endswith(".npz"):
         arrays = read_arrays(name)
@@ -40,7 +44,7 @@ def read_array(path: str) -> np.ndarray:
     return _array(path)
 
 
-def read_arrays(path: str) -> Mapping[str, np.ndarray]:
+def read_arrays(path: PathLike) -> Mapping[str, np.ndarray]:
     """Arrays by name, from an `.npz` file or from a folder of `.npy` files.
 
     Each is read when it is looked up, which may raise FormatError, too.
@@ -48,6 +52,7 @@ def read_arrays(path: str) -> Mapping[str, np.ndarray]:
     Raises:
         FormatError: no such file or folder, nothing in it, or no arrays.
     """
+    path = os.fspath(path)
     if os.path.isdir(path):
         names = sorted(name for name in os.listdir(path) if name.endswith(_ENDING))
         found = Arrays(names, lambda name: _array(os.path.join(path, name)))
@@ -90,9 +95,9 @@ class Arrays(Mapping[str, np.ndarray]):
 
 def _opened(path: str) -> BinaryIO:
     try:
-        return cast(BinaryIO, os.fdopen(open_handle(path, regular=True), "rb"))
+        return open_file(path)
     except FormatError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if is_missing(error):
             raise FormatError(f"{path}: no such file") from None
         raise
 

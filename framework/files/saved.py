@@ -21,7 +21,7 @@ from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, OpscopeError, SaveError, VariableError, format_shape, nearest
 from ..base.scope import Scope, check_scope
 from ..base.shape import fits
-from ..base.untrusted.values import open_file
+from ..base.untrusted.opener import is_missing, read_file, real_path
 from ..draw.summary import Summary
 from ..ir.desc import NetDesc
 from ..ir.messages import FORMAT_VERSION, as_op_list, from_message, parse_net, serialize_net
@@ -274,7 +274,7 @@ def _tensors(tensor_path: str, mark: str) -> TensorFile:
 
 def _waiting(tensor_path: str, mark: str) -> str:
     """What the arrays are called until the net that wants them is there."""
-    folder, name = os.path.split(os.path.realpath(tensor_path))
+    folder, name = os.path.split(real_path(tensor_path))
     stem = name.removesuffix(TENSOR_SUFFIX)
     return os.path.join(folder, f".{stem}.{mark}{TENSOR_SUFFIX}")
 
@@ -300,12 +300,11 @@ def load_desc(path: PathLike) -> OpList:
 def _read_net(path: PathLike) -> OpList:
     net_path = paths_of(path)[0]
     try:
-        with open_file(net_path) as file:
-            data = file.read()
-    except FileNotFoundError:
+        data = read_file(net_path)
+    except FormatError as error:
+        if not is_missing(error):
+            raise
         raise FormatError(f"{os.fspath(path)}: {_not_there(os.fspath(path), net_path)}") from None
-    except OSError as error:
-        raise FormatError(f"{net_path}: {error.strerror}") from None
     return from_message(parse_net(data, net_path))
 
 

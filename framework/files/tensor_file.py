@@ -25,8 +25,9 @@ import numpy as np
 from ..base.atomic import PathLike
 from ..base.dtypes import to_dtype
 from ..base.errors import FormatError, ShapeError
+from ..base.untrusted.opener import is_missing, open_file
 from ..base.untrusted.roots import path_of
-from ..base.untrusted.values import count_of, json_value, open_file
+from ..base.untrusted.values import count_of, json_value
 
 # NumPy dtype -> the format's name of it; read the other way round, too
 _DTYPES = {
@@ -100,12 +101,15 @@ class TensorFile:
     def __init__(self, path: PathLike) -> None:
         from safetensors import SafetensorError, safe_open
 
+        try:
+            self._file = cast("FileIO", open_file(path, buffering=0))
+        except FormatError as error:
+            if is_missing(error):
+                raise FormatError(f"{os.fspath(path)}: no such file") from None
+            raise
         self.path, self._lock = os.fspath(path), Lock()
         self._errors = (SafetensorError, OSError, ValueError, LookupError, TypeError)
         try:
-            if os.path.isdir(self.path):
-                raise FormatError(f"{self.path}: it is a folder, not a safetensors file")
-            self._file = cast("FileIO", open_file(self.path, buffering=0))
             with safe_open(path_of(self._file), "numpy") as checked:
                 self.metadata: dict[str, str] = checked.metadata() or {}
                 slices = {name: checked.get_slice(name) for name in checked.keys()}
@@ -114,8 +118,6 @@ class TensorFile:
                     for name, part in slices.items()
                 }
             self._places = self._read_places()
-        except FileNotFoundError:
-            raise FormatError(f"{self.path}: no such file") from None
         except self._errors as error:
             raise FormatError(f"{self.path}: no whole safetensors file: {error}") from None
 

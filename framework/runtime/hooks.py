@@ -28,7 +28,7 @@ from ..base.context import Hook
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
 from ..base.python.cached import new_lock
-from ..base.untrusted.values import file_path
+from ..base.untrusted.opener import file_path
 from ..ir.names import EMPTY
 from ..ir.op_list import OpList
 from .executor import Frame

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import FormatError, check_kind
-from ...framework.base.untrusted.values import read_file
+from ...framework.base.untrusted.opener import read_file
 
 MAGIC = b"\0B"
 _LONGEST_TOKEN = 4096

@@ -19,7 +19,7 @@ import numpy as np
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
 from ...framework.base.untrusted.limits import limit
-from ...framework.base.untrusted.values import file_path, read_file
+from ...framework.base.untrusted.opener import read_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}\Z")
@@ -347,8 +347,4 @@ def read_config_text(path: PathLike) -> str:
     Raises:
         FormatError: the file cannot be read, or is no UTF-8 text.
     """
-    name = file_path(path)
-    try:
-        return read_file(name).decode().replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{name}: no text (byte {error.start})") from error
+    return read_text(path, pipes=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ...framework.base.untrusted.values import read_file, whole_number
+from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.values import whole_number
 
 _FACTOR = "--frame-subsampling-factor"
 
@@ -23,7 +24,7 @@ def options(path: str) -> dict[str, str]:
     """The options in a file of `--name=value`, by name; none where there is no such file."""
     if not os.path.isfile(path):
         return {}
-    text = read_file(path, regular=True).decode("utf-8", "replace")
+    text = read_file(path).decode("utf-8", "replace")
     pairs = (line.split("#")[0].strip().partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
-from ...framework.base.untrusted.values import file_path, open_file
+from ...framework.base.untrusted.opener import file_path, read_file
 from ..language.config import split_lines
 from ..language.nodes import DESCRIPTOR
 from ..network.edits import apply_edits, parse_edits
@@ -56,10 +56,9 @@ def nnet3_xconfig_to_config(
         return
     try:
         os.makedirs(file_path(config_dir), exist_ok=True)
-        with open_file(xconfig_file) as file:
-            layers = file.read()
     except OSError as error:
         raise SaveError(f"cannot make {config_dir}: {error.strerror}") from error
+    layers = read_file(xconfig_file)
     configs.write(config_dir)
     write_atomically(os.path.join(config_dir, "xconfig"), layers)
     _write_vars(configs, config_dir, existing_model, nnet_edits)

@@ -19,15 +19,14 @@ from ...framework.base.atomic import atomic_file, mark_of
 from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.leftovers import temporary_name
 from ...framework.base.settings import switch
-from ...framework.base.untrusted.values import (
-    INT64,
+from ...framework.base.untrusted.opener import (
     file_path,
     open_file,
-    plain,
     read_bounded,
     read_file,
-    whole_number,
+    real_path,
 )
+from ...framework.base.untrusted.values import INT64, plain, whole_number
 from ..files.kaldi_io import Reader
 from .windows import WindowedFile
 
@@ -67,7 +66,7 @@ class Files:
         if is_stream(name, pipes=self.pipes, listed=listed):
             return self._streamed(name)
         path, offset = place_in_file(name)
-        reader = Reader(read_file(path), name=path, binary=False)
+        reader = Reader(read_file(path, pipes=not listed), name=path, binary=False)
         if offset > reader.size:
             raise FormatError(f"{name}: the file has only {reader.size} bytes")
         reader.offset = offset
@@ -169,11 +168,8 @@ def open_stream(name: str, *, pipes: Pipes = None) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     if not name.endswith("|"):
-        try:
-            with open_file(name) as file:
-                yield file
-        except OSError as error:
-            raise FormatError(f"{name}: {error.strerror}") from error
+        with open_file(name, pipes=True) as file:
+            yield file
         return
     _check_pipe(name, pipes)
     process = subprocess.Popen(name[:-1], shell=True, stdout=subprocess.PIPE)
@@ -224,7 +220,7 @@ class SetAside:
     """
 
     def __init__(self, name: str, archive: str) -> None:
-        self._path = os.path.realpath(name)
+        self._path = real_path(name)
         self._archive = archive
         self._before = mark_of(archive)
         self._aside = ""

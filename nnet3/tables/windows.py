@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit
-from ...framework.base.untrusted.values import open_handle, read_bounded
+from ...framework.base.untrusted.opener import open_file, read_bounded
 from ..files.kaldi_io import Reader
 from ..files.tokens import CutOff
 
@@ -36,15 +36,18 @@ class WindowedFile:
     def __init__(self, path: str, *, listed: bool = False) -> None:
         self.path = path
         self._piece = _LEAST
-        self._handle, self._data = _opened(path, listed)
-        if self._handle >= 0:
-            self.size = os.fstat(self._handle).st_size
-        else:
+        self._file = open_file(path, pipes=not listed, buffering=0)
+        state = os.fstat(self._file.fileno())
+        self._data: bytes | None = None
+        self.size = state.st_size
+        if not stat.S_ISREG(state.st_mode):
+            with self._file:
+                self._data = read_bounded(self._file, path)
             self.size = len(self._data)
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", -1) >= 0:
-            os.close(self._handle)
+        if hasattr(self, "_file"):
+            self._file.close()
 
     def read(self, offset: int, read: Callable[[Reader], Value]) -> Value:
         """The value that `read` finds at a place.
@@ -87,12 +90,13 @@ class WindowedFile:
 
     def bytes_at(self, offset: int, count: int) -> bytes:
         """At most `count` bytes from a place on; fewer only where the file ends."""
-        if self._handle < 0:
+        if self._data is not None:
             return self._data[offset : offset + count]
+        handle = self._file.fileno()
         try:
-            data = _pread(self._handle, count, offset)
+            data = _pread(handle, count, offset)
             while 0 < len(data) < count:
-                more = _pread(self._handle, count - len(data), offset + len(data))
+                more = _pread(handle, count - len(data), offset + len(data))
                 if not more:
                     break
                 data += more
@@ -110,12 +114,3 @@ def _pread(handle: int, count: int, offset: int) -> bytes:
         return os.pread(handle, count, offset)
     os.lseek(handle, offset, os.SEEK_SET)
     return os.read(handle, count)
-
-
-def _opened(path: str, listed: bool) -> tuple[int, bytes]:
-    """A handle of a regular file, or -1 and the bytes of anything else."""
-    handle = open_handle(path, regular=listed)
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle, b""
-    with os.fdopen(handle, "rb") as file:
-        return -1, read_bounded(file, path)

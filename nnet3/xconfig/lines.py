@@ -12,7 +12,7 @@ import re
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, check_kind
-from ...framework.base.untrusted.values import open_text
+from ...framework.base.untrusted.opener import read_text
 from ..language.config import is_valid_name, numbered_lines
 
 _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")
@@ -62,13 +62,7 @@ def split_lines(source: PathLike) -> list[tuple[str, str]]:
 
 
 def _read(path: str) -> str:
-    try:
-        with open_text(path) as file:
-            return file.read()
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: no text (byte {error.start})") from error
+    return read_text(path, pipes=True)
 
 
 def parse_line(content: str, place: str) -> XconfigLine:

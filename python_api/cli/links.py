@@ -9,9 +9,9 @@ import sys
 import click
 
 from ...framework.base.atomic import write_atomically
-from ...framework.base.errors import SaveError
+from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.settings import SWITCHES
-from ...framework.base.untrusted.values import file_path, open_file
+from ...framework.base.untrusted.opener import file_path, open_file
 from .main import kaldi_programs
 
 _MARK = "made by `opscope links`"
@@ -73,5 +73,5 @@ def _is_ours(path: str) -> bool:
     try:
         with open_file(path) as file:
             return _MARK.encode() in file.read(200)
-    except OSError:
+    except (OSError, FormatError):
         return False

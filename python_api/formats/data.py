@@ -14,7 +14,8 @@ from ...cntk.readers.base.htk_files import HtkFile, read_script, write_htk
 from ...cntk.readers.htk.mlf import FRAME, HEADER, read_mlf, read_states
 from ...framework.base.atomic import atomic_file, make_folder_of, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, RunError
-from ...framework.base.untrusted.values import open_file, plain
+from ...framework.base.untrusted.opener import open_file
+from ...framework.base.untrusted.values import plain
 from ...framework.files.array_files import read_array, read_arrays
 from ...framework.files.tensor_file import TensorFile, write_tensors
 from ...nnet3.files.compressed import CompressedMatrix

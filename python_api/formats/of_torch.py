@@ -20,7 +20,7 @@ from ...cntk.network.network import Network
 from ...cntk.run.runtime import CntkNet
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, RunError
-from ...framework.base.untrusted.values import read_file
+from ...framework.base.untrusted.opener import read_file
 from ...framework.files.tensor_file import TensorFile
 from ...nnet3.network.for_inference import nnet_of
 from . import losses

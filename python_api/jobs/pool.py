@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, RunError, SaveError
+from ...framework.base.untrusted.opener import open_text
 from ...framework.base.untrusted.records import json_file, record
-from ...framework.base.untrusted.values import in_range, open_text, shown, whole_number
+from ...framework.base.untrusted.values import in_range, shown, whole_number
 from .job import Job, JobRunner, Script, script_text
 
 Log = Callable[[str], None]
@@ -267,6 +268,6 @@ class JobPool:
         try:
             with open_text(job.log, "replace") as file:
                 lines = [line.rstrip() for line in file if not line.startswith("#")]
-        except OSError:
+        except (OSError, FormatError):
             return f"; it has no log {job.log}"
         return f"; {job.log} ends with:\n" + "\n".join(lines[-_SHOWN_LINES:])

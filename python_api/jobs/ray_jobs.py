@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...framework.base.errors import RunError
-from ...framework.base.untrusted.values import open_file
+from ...framework.base.untrusted.opener import open_output
 from .dask_jobs import run_script
 from .job import Resources, Script
 
@@ -60,7 +60,7 @@ class RayRunner:
         """See `JobRunner`. The process of a task under way looks for a file that ends it."""
         if identifier in self._tasks:
             task, end = self._tasks.pop(identifier)
-            with open_file(end, "wb"):
+            with open_output(end):
                 pass
             self._ray.cancel(task)
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_file, whole_number
+from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.values import whole_number
 from ...nnet3.egs.splitting import ExampleGenerationOptions
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.tables.tables import TableWriter
@@ -84,7 +85,7 @@ def _info(folder: str, name: str) -> int:
 
 def _number(path: str) -> int:
     """The number above 0 that a file holds, up to a comma. Raises FormatError: there is none."""
-    text = read_file(path, regular=True).partition(b",")[0].decode("ascii", "replace")
+    text = read_file(path).partition(b",")[0].decode("ascii", "replace")
     return whole_number(text.strip(), path, 1)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, ShapeError
-from ...framework.base.untrusted.values import open_file, open_text
+from ...framework.base.untrusted.opener import open_file, read_text
 from ...nnet3.egs import generate
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.egs.rows import is_finite
@@ -67,18 +67,14 @@ def make_network(options: RecipeOptions, path: str, lda: str, log: Log) -> None:
 
 def _is_network(path: str) -> bool:
     """Whether a file is a model, not a description."""
-    try:
-        with open_file(path) as file:
-            head = file.read(24)
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
+    with open_file(path) as file:
+        head = file.read(24)
     return b"<Nnet3>" in head or b"<TransitionModel>" in head
 
 
 def _config(options: RecipeOptions, lda: str, log: Log) -> str:
     """The text of the network's config, with files that can be found."""
-    with open_text(options.network, "surrogateescape") as file:
-        text = file.read()
+    text = read_text(options.network, "surrogateescape")
     folder = os.path.dirname(os.path.abspath(options.network))
     if re.search(r"^\s*(component|component-node|input-node) ", text, re.M):
         return _with_files(text, folder, "")

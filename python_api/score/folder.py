@@ -24,8 +24,9 @@ from typing import Any, BinaryIO
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.untrusted.opener import open_file, read_file
 from ...framework.base.untrusted.records import json_file, record, record_file
-from ...framework.base.untrusted.values import json_value, open_file, read_file, whole_number
+from ...framework.base.untrusted.values import json_value, whole_number
 
 _MANIFEST, _PARTS = "manifest.json", "parts"
 _PIECE = 1 << 22
@@ -42,7 +43,7 @@ def digests(path: str, sizes: Sequence[int] = ()) -> list[str]:
                 made.append(_digest(file, size))
             if not sizes or file.read(1):
                 made.append(_digest(file, sys.maxsize))
-    except OSError:
+    except (OSError, FormatError):
         return []
     return made
 
@@ -191,7 +192,7 @@ class ScoreFolder:
     def _text(self, number: int) -> str:
         """The text that says what a shard is; empty where there is none."""
         try:
-            return read_file(self.part(number, "json"), regular=True).decode()
+            return read_file(self.part(number, "json")).decode()
         except (FormatError, UnicodeDecodeError):
             return ""
 
@@ -221,14 +222,14 @@ class ScoreFolder:
         """How many utterances of a shard are done, as far as is known."""
         path = self.part(number, "progress")
         try:
-            return whole_number(read_file(path, regular=True).decode(), path, 0)
+            return whole_number(read_file(path).decode(), path, 0)
         except (FormatError, UnicodeDecodeError):
             return 0
 
     def failure(self, number: int) -> str:
         """The error that a shard ended with, or nothing."""
         try:
-            told = read_file(self.part(number, "failed"), regular=True)
+            told = read_file(self.part(number, "failed"))
         except FormatError:
             return ""
         return told.decode("utf-8", "surrogateescape") or f"shard {number} failed"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ...framework.base.atomic import check_writable, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
-from ...framework.base.untrusted.values import open_file
+from ...framework.base.untrusted.opener import open_file, real_path
 from ...nnet3.tables.specifiers import WriteSpecifier, is_specifier
 from ...nnet3.tables.tables import TableWriter
 from .folder import Finished, Manifest, ScoreFolder, Written, digests
@@ -63,10 +63,10 @@ class Output:
         Raises:
             SaveError: it cannot, or would replace an input.
         """
-        read = {os.path.realpath(path): path for path in inputs}
+        read = {real_path(path): path for path in inputs}
         for name in self._files:
-            if os.path.realpath(name) in read:
-                raise SaveError(f"cannot write {name}: {read[os.path.realpath(name)]} is read")
+            if real_path(name) in read:
+                raise SaveError(f"cannot write {name}: {read[real_path(name)]} is read")
             check_writable(name)
 
     def is_complete(self, manifest: Manifest | None) -> bool:

@@ -8,7 +8,7 @@ import os
 from ...bridges.recognise.kinds import KINDS, NNET3
 from ...bridges.recognise.recognising import kind_of
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.values import open_file
+from ...framework.base.untrusted.opener import is_missing, open_file
 from ...framework.files.saved import load_desc, paths_of
 from .options import ScoreOptions
 from .scorer import Scorer
@@ -69,11 +69,9 @@ def model_digest(path: str) -> str:
             with open_file(name) as file:
                 while piece := file.read(_PIECE):
                     found.update(piece)
-        except FileNotFoundError:
-            if name == files[0]:
-                raise FormatError(f"{name}: no such file") from None
-        except OSError as error:
-            raise FormatError(f"{name}: {error.strerror}") from error
+        except FormatError as error:
+            if name == files[0] or not is_missing(error):
+                raise
     return found.hexdigest()
 
 

@@ -10,7 +10,7 @@ from functools import cache
 import click
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.values import read_bounded
+from ...framework.base.untrusted.opener import read_bounded
 from ...nnet3.tables.specifiers import is_specifier
 from ...nnet3.tables.tables import RandomAccessTable, read_table
 from ..audio.read import read_audio

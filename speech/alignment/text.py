@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.values import read_text, shown
+from ...framework.base.errors import OpscopeError
+from ...framework.base.untrusted.opener import read_text
+from ...framework.base.untrusted.values import shown
 from ..fst.graph import Graph, LookaheadGraph
 from ..fst.words import Words
 
@@ -52,13 +53,7 @@ class SpokenText:
         Raises:
             FormatError: it cannot be read, or is no text. OpscopeError: there is no word in it.
         """
-        name = os.fspath(path)
-        try:
-            return cls.of(read_text(path), name)
-        except OSError as error:
-            raise FormatError(f"{name}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise FormatError(f"{name}: no text in UTF-8 (byte {error.start})") from None
+        return cls.of(read_text(path), os.fspath(path))
 
     def words(self) -> Iterator[tuple[str, str]]:
         """Each word, and where it stands."""

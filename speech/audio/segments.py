@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_text, shown
+from ...framework.base.untrusted.opener import read_text
+from ...framework.base.untrusted.values import shown
 from ...nnet3.language.nodes import warn
 from ...nnet3.tables.tables import RandomAccessTable
 from .wav import WAVE, Audio
@@ -91,13 +92,7 @@ def read_segments(path: str | os.PathLike[str]) -> list[Segment]:
         FormatError: it cannot be read, or a line is none; the line is named.
     """
     found = []
-    try:
-        text = read_text(path)
-    except OSError as error:
-        raise FormatError(f"{os.fspath(path)}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{os.fspath(path)}: no text (byte {error.start})") from None
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ...framework.base.untrusted.values import read_file
+from ...framework.base.untrusted.opener import read_file
 from ...nnet3.programs.base.program import Option
 
 Options = TypeVar("Options")
@@ -60,7 +60,7 @@ def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, st
         FormatError: it cannot be read, or a line is another one.
     """
     try:
-        text = read_file(path, regular=True).decode("utf-8")
+        text = read_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{os.fspath(path)}: no text (byte {error.start})") from None
     found = []

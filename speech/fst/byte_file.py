@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import open_handle, shown
+from ...framework.base.untrusted.opener import open_file
+from ...framework.base.untrusted.values import shown
 from .records import first_records
 
 _LONGEST_STRING = 1 << 16
@@ -36,7 +37,7 @@ class ByteFile:
             FormatError: it cannot be opened, is empty, or is no regular file.
         """
         name = os.fspath(path)
-        with os.fdopen(open_handle(name, regular=True), "rb") as file:
+        with open_file(name) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise FormatError(f"{name}: the file is empty")
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), name)

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...framework.base.atomic import atomic_file, mark_of
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.untrusted.opener import real_path
 from ...framework.base.untrusted.values import json_value
 from ...framework.fusion.library_files import cache_folder
 from .arcs import ARC, ArcFst
@@ -40,7 +41,7 @@ _KINDS: dict[str, type[Any]] = {"static": StaticGraph, "lookahead": LookaheadGra
 
 def key_of(paths: Sequence[str]) -> str:
     """The key of what is made of files; another one when any of them is replaced or written."""
-    told = [_FORMAT, *((os.path.realpath(path), mark_of(path)) for path in paths)]
+    told = [_FORMAT, *((real_path(path), mark_of(path)) for path in paths)]
     return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
 

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_text, whole_number
+from ...framework.base.untrusted.opener import read_text
+from ...framework.base.untrusted.values import whole_number
 from . import graph_cache
 from .byte_file import ByteFile
 from .graph import Graph, LookaheadGraph, StaticGraph

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.python.cached import cached_property
-from ...framework.base.untrusted.values import read_bytes, shown, whole_number
+from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.values import shown, whole_number
 
 _MOST = 1 << 28
 
@@ -48,7 +49,7 @@ class Words:
         """
         symbols: dict[int, str] = {}
         at = 0
-        for number, line in enumerate(read_bytes(path).split(b"\n"), 1):
+        for number, line in enumerate(read_file(path).split(b"\n"), 1):
             fields = line.split()
             if fields:
                 what = f"{path}: line {number} (byte {at})"

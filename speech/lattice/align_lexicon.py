@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import read_bytes, whole_number
+from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.values import whole_number
 
 _MOST = (1 << 31) - 1
 
@@ -37,7 +38,7 @@ class AlignLexicon:
         """
         name = os.fspath(path)
         entries: list[tuple[int, ...]] = []
-        for number, line in enumerate(read_bytes(name).splitlines(), 1):
+        for number, line in enumerate(read_file(name).splitlines(), 1):
             what = f"{name}: line {number}"
             fields = line.decode("ascii", "replace").split()
             if len(fields) < 2:

@@ -9,7 +9,8 @@ import os
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError, ShapeError
-from ...framework.base.untrusted.values import read_bytes, shown, whole_number
+from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.values import shown, whole_number
 
 KINDS = ("nonword", "begin", "end", "internal", "singleton")
 _MOST = 1 << 20
@@ -39,7 +40,7 @@ class WordBoundaries:
             FormatError: a line is something else, or there is none.
         """
         kinds: dict[int, str] = {}
-        for number, line in enumerate(read_bytes(os.fspath(path)).splitlines(), 1):
+        for number, line in enumerate(read_file(os.fspath(path)).splitlines(), 1):
             fields = line.decode("ascii", "replace").split()
             what = f"{os.fspath(path)}: line {number}"
             if len(fields) != 2 or fields[1] not in KINDS:

@@ -7,42 +7,18 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import opscope
-from opscope.cntk.actions.words import count_words
-from opscope.cntk.config.files import load_config
-from opscope.cntk.lattices.archive import LatticeArchive
-from opscope.cntk.lattices.hmms import Hmms
-from opscope.cntk.lattices.htk_text import read_htk_lattice
-from opscope.cntk.models.checkpoint import read_checkpoint
-from opscope.cntk.models.open_model import open_model
-from opscope.cntk.models.v1 import read_model
+from file_readers import READERS
 from opscope.cntk.network.dialect import to_desc
-from opscope.cntk.network.nodes.initial_values import read_matrix
 from opscope.cntk.programs.files import networks_of
-from opscope.cntk.readers.base.htk_files import HtkFile, read_script
-from opscope.cntk.readers.base.section_file import read_sections
-from opscope.cntk.readers.base.steady_file import SteadyFile
-from opscope.cntk.readers.base.words import read_lines
-from opscope.cntk.readers.htk.mlf import read_states
-from opscope.cntk.readers.image.transforms import read_opencv
-from opscope.cntk.readers.uci.format import Columns, read_table
-from opscope.cntk.run.value_format import read_labels
 from opscope.framework.base import atomic
-from opscope.framework.base.untrusted import roots, values
-from opscope.framework.files.array_files import read_array
-from opscope.framework.files.loading import load_parameters
-from opscope.framework.files.tensor_file import TensorFile
+from opscope.framework.base.untrusted import opener, roots
 from opscope.framework.ir.messages import serialize_net
-from opscope.nnet3.components.base.initial import read_matrix_file, read_vector_file
-from opscope.nnet3.language.config import read_config_text
-from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.streams import Files, check_there, open_output, open_reader, open_stream
+from opscope.nnet3.tables.streams import open_output
 from opscope.nnet3.tables.windows import WindowedFile
-from opscope.nnet3.xconfig.lines import split_lines
 from opscope.python_api.cli.main import main
 
 
@@ -51,50 +27,6 @@ def _written(path: str) -> None:
         file.write(b"x")
 
 
-def _streamed(path: str) -> None:
-    with open_stream(path) as file:
-        file.read()
-
-
-READERS: dict[str, Callable[[str], object]] = {
-    "read_file": values.read_file,
-    "open_file": lambda path: values.open_file(path).close(),
-    "read_text": values.read_text,
-    "open_handle": lambda path: os.close(values.open_handle(path)),
-    "net": opscope.load,
-    "tensors": TensorFile,
-    "parameters": lambda path: load_parameters(path, opscope.NetBuilder("n")),
-    "array": read_array,
-    "nnet3 model": Nnet.read,
-    "nnet3 rxfilename": open_reader,
-    "nnet3 listed": lambda path: Files().read(path, lambda reader: reader.size, listed=True),
-    "nnet3 place": lambda path: Files().read(f"{path}:3", lambda reader: reader.size),
-    "nnet3 window": WindowedFile,
-    "nnet3 stream": _streamed,
-    "nnet3 there": check_there,
-    "nnet3 config": read_config_text,
-    "nnet3 xconfig": split_lines,
-    "nnet3 matrix": read_matrix_file,
-    "nnet3 vector": read_vector_file,
-    "cntk config": load_config,
-    "cntk model": open_model,
-    "cntk v1 model": read_model,
-    "cntk checkpoint": read_checkpoint,
-    "cntk initial value": lambda path: read_matrix(path, np.dtype(np.float32)),
-    "cntk htk": HtkFile.open,
-    "cntk script": read_script,
-    "cntk states": read_states,
-    "cntk hmms": lambda path: Hmms.read(path, path, ["a"]),
-    "cntk lattices": lambda path: LatticeArchive([path], Hmms.__new__(Hmms)),
-    "cntk htk lattice": lambda path: read_htk_lattice(path, Hmms.__new__(Hmms)),
-    "cntk words": read_lines,
-    "cntk word counts": lambda path: count_words(path, "<s>", "</s>"),
-    "cntk sections": read_sections,
-    "cntk sparse": SteadyFile,
-    "cntk table": lambda path: read_table(path, [Columns("x", 0, 1)]),
-    "cntk labels": read_labels,
-    "cntk means": read_opencv,
-}
 WRITERS: dict[str, Callable[[str], object]] = {
     "atomic": lambda path: atomic.write_atomically(path, b"x"),
     "together": lambda path: atomic.write_together([(path, lambda file: file.write(b"x"))]),
@@ -105,7 +37,7 @@ WRITERS: dict[str, Callable[[str], object]] = {
     "folder": lambda path: atomic.make_folder_of(os.path.join(path, "b")),
     "table": _written,
     "net": lambda path: opscope.save(opscope.NetBuilder("n"), opscope.Scope(), path),
-    "open_file": lambda path: values.open_file(path, "wb").close(),
+    "open_file": lambda path: opener.open_output(path).close(),
 }
 CASES = ["absolute", "up", "link", "linked folder", "process"]
 
@@ -169,13 +101,13 @@ def test_writers_write_inside(writer, named):
 def test_roots_of_the_switch(named, monkeypatch, tmp_path):
     Path("mine").write_text("1")
     monkeypatch.setenv("OPSCOPE_ROOT", "." + os.pathsep + str(tmp_path / "out"))
-    assert values.read_text("../out/file.pb") == "secret" and values.read_text("mine") == "1"
+    assert opener.read_text("../out/file.pb") == "secret" and opener.read_text("mine") == "1"
     monkeypatch.setenv("OPSCOPE_ROOT", ".")
     with pytest.raises(opscope.OutsideError, match="OPSCOPE_ROOT"):
-        values.read_text("../out/file.pb")
+        opener.read_text("../out/file.pb")
     monkeypatch.setenv("OPSCOPE_ROOT", "absent")
     with pytest.raises(opscope.OpscopeError, match="'absent': there is no such folder"):
-        values.read_text("mine")
+        opener.read_text("mine")
 
 
 def test_blocks(named):
@@ -184,15 +116,15 @@ def test_blocks(named):
     with pytest.raises(opscope.OpscopeError, match="no such folder"), opscope.confined("absent"):
         pass
     with opscope.confined(".", trust=["../out/file.pb"]):
-        assert values.read_text("link.pb") == "secret"
-        assert values.read_text("../out/file.pb") == "secret"
+        assert opener.read_text("link.pb") == "secret"
+        assert opener.read_text("../out/file.pb") == "secret"
         with opscope.confined("../out"):
-            assert values.read_text("../out/file.pb") == "secret"  # both allow it
+            assert opener.read_text("../out/file.pb") == "secret"  # both allow it
             with pytest.raises(opscope.OutsideError):
                 atomic.write_atomically("mine", b"")
     with opscope.confined(".", trust=["../out"]):
         atomic.write_atomically("../out/more", b"")
-    assert values.read_text("../out/file.pb") == "secret"
+    assert opener.read_text("../out/file.pb") == "secret"
 
 
 def test_a_trusted_name_is_no_door(named):
@@ -200,7 +132,7 @@ def test_a_trusted_name_is_no_door(named):
     Path("../out/typed").write_text("")
     os.symlink("../out/file.pb", "../out/typed.link")
     with opscope.confined(".", trust=["../out/typed"]):
-        values.read_text("../out/typed")
+        opener.read_text("../out/typed")
         for path in (
             "../out/typed.link",
             "../out/file.pb",
@@ -208,7 +140,7 @@ def test_a_trusted_name_is_no_door(named):
             "folder/../out/file.pb",
         ):
             with pytest.raises(opscope.OutsideError):
-                values.read_text(path)
+                opener.read_text(path)
 
 
 def test_threads_are_confined(named):
@@ -216,7 +148,7 @@ def test_threads_are_confined(named):
 
     def read() -> None:
         try:
-            values.read_text("../out/file.pb")
+            opener.read_text("../out/file.pb")
         except opscope.OutsideError as error:
             caught.append(error)
 
@@ -228,8 +160,8 @@ def test_threads_are_confined(named):
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["proc", "no proc"])
-@pytest.mark.parametrize("mode", ["rb", "wb"])
-def test_a_link_that_changes(mode, listed, named, monkeypatch):
+@pytest.mark.parametrize("opens", [opener.open_file, opener.open_output])
+def test_a_link_that_changes(opens, listed, named, monkeypatch):
     """A folder that becomes a link between the check and the opening."""
     os.mkdir("sub")
     Path("sub/file.pb").write_bytes(b"mine")
@@ -246,7 +178,7 @@ def test_a_link_that_changes(mode, listed, named, monkeypatch):
     with opscope.confined("."):
         monkeypatch.setattr(os, "open", swap)
         with pytest.raises(opscope.OutsideError):
-            values.open_file("sub/file.pb", mode)
+            opens("sub/file.pb")
     assert Path("../out/file.pb").read_bytes() == b"secret"
 
 
@@ -274,11 +206,11 @@ def test_tensors_are_those_that_were_checked(named, monkeypatch):
     scope = opscope.Scope()
     b.initialize(scope)
     opscope.save(b, scope, "n.pb")
-    with values.open_file("n.safetensors") as file, opscope.confined("."):
+    with opener.open_file("n.safetensors") as file, opscope.confined("."):
         assert os.path.samefile(roots.path_of(file), "n.safetensors")
         os.replace("n.safetensors", "other")
         assert os.path.samefile(roots.path_of(file), "other")
-    with values.open_file("other") as file:
+    with opener.open_file("other") as file:
         assert roots.path_of(file) == "other"
 
 
@@ -288,7 +220,7 @@ def test_without_roots_nothing_is_resolved(named, monkeypatch):
     monkeypatch.setattr(os.path, "realpath", lambda path: calls.append(path))
     monkeypatch.setattr(os, "readlink", lambda path: calls.append(path))
     Path("mine").write_text("1")
-    values.read_file("mine")
+    opener.read_file("mine")
     WindowedFile("mine", listed=True)
     assert not calls
 

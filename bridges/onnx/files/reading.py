@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import read_file, shown
+from ....framework.base.untrusted.opener import read_file
+from ....framework.base.untrusted.values import shown
 from ....proto import onnx_pb2 as pb
 
 STANDARD = ("", "ai.onnx")

@@ -11,14 +11,9 @@ import numpy as np
 
 from ....framework.base.dtypes import DTYPES, to_dtype
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.opener import open_file
 from ....framework.base.untrusted.roots import in_folder_of
-from ....framework.base.untrusted.values import (
-    count_of,
-    in_range,
-    open_handle,
-    shown,
-    whole_number,
-)
+from ....framework.base.untrusted.values import count_of, in_range, shown, whole_number
 from ....proto import onnx_pb2 as pb
 
 _TYPES = pb.TensorProto.DataType
@@ -186,7 +181,7 @@ def _external(tensor: pb.TensorProto, folder: str, wanted: int, what: str) -> by
     try:
         with (
             in_folder_of(os.path.join(folder, "model")),
-            os.fdopen(open_handle(path, regular=True), "rb") as file,
+            open_file(path) as file,
         ):
             size = os.fstat(file.fileno()).st_size
             if offset + length > size:

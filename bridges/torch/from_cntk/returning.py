@@ -12,8 +12,8 @@ from ....cntk.models.v1 import write_model
 from ....cntk.run.runtime import CntkNet
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, OpscopeError
+from ....framework.base.untrusted.opener import read_file
 from ....framework.base.untrusted.records import typed
-from ....framework.base.untrusted.values import read_file
 from ..folder import checked_state, config_in, refuse_original
 from .forward import Writer
 from .modules import state_name, state_of

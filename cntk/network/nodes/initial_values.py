@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ....framework.base.errors import FormatError, OutsideError
-from ....framework.base.untrusted.values import read_file
+from ....framework.base.untrusted.opener import read_file
 from . import rules
 from .attributes import Dims
 from .node import Node
@@ -87,7 +87,7 @@ def read_matrix(path: str, dtype: np.dtype) -> np.ndarray:
         FormatError: it cannot be read, or holds something else.
     """
     try:
-        data = read_file(path, regular=True)
+        data = read_file(path)
     except OutsideError:
         raise
     except FormatError as error:

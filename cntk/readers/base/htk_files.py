@@ -10,7 +10,6 @@ HTK Book, chapter 5.10; HTK's `HParm.c` for the checksum, which CNTK does not lo
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from dataclasses import dataclass, field, replace
@@ -22,8 +21,9 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike, write_atomically
 from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.opener import open_file
 from ....framework.base.untrusted.roots import current
-from ....framework.base.untrusted.values import open_handle, shown
+from ....framework.base.untrusted.values import shown
 from ...base.text import read_text
 
 KINDS = {6: "MFCC", 7: "FBANK", 9: "USER", 11: "PLP", 12: "USER"}
@@ -229,7 +229,7 @@ class HtkFile:
 
 def _opened(path: str) -> BinaryIO:
     """A file that a list names."""
-    return os.fdopen(open_handle(path, regular=True), "rb")
+    return open_file(path)
 
 
 def _checksum(words: np.ndarray, start: int = 0) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from io import FileIO
 from threading import Lock
+from typing import cast
 
 import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import open_handle
+from ....framework.base.untrusted.opener import open_file
 
 
 class SteadyFile:
@@ -27,7 +29,7 @@ class SteadyFile:
 
     def __init__(self, path: PathLike) -> None:
         self.path, self._lock = str(path), Lock()
-        self._file = os.fdopen(open_handle(path, regular=True), "rb", buffering=0)
+        self._file = cast("FileIO", open_file(path, buffering=0))
         self._state = self._now()
         self.size = self._state[0]
         if not self.size:

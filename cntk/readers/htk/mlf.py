@@ -13,7 +13,6 @@ Source: CNTK's `HTKMLFReader/htkfeatio.h` (`htkmlfreader`).
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +21,8 @@ import numpy as np
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
 from ....framework.base.untrusted.limits import check_limit
-from ....framework.base.untrusted.values import open_handle, plain, shown
+from ....framework.base.untrusted.opener import open_text
+from ....framework.base.untrusted.values import plain, shown
 from ...base.text import read_text
 from ...config.parameters import ConfigParameters
 from ..base.htk_files import _without_extension
@@ -264,8 +264,7 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
     block = _Block(path)
     title, named, name, taken = "", 0, "", False
     try:
-        handle = open_handle(path, regular=True)  # it may stand in a list of files
-        with os.fdopen(handle, encoding="utf-8", errors="surrogateescape") as file:
+        with open_text(path, "surrogateescape") as file:
             if file.readline().strip() != HEADER:
                 raise FormatError(f"{path}:1: {HEADER!r} was expected")
             for number, line in enumerate(file, 2):

@@ -30,7 +30,8 @@ from numpy.typing import DTypeLike
 from ....framework.base.errors import FormatError, OpscopeError, ShapeError
 from ....framework.base.untrusted.archives import Archive
 from ....framework.base.untrusted.limits import check_limit
-from ....framework.base.untrusted.values import read_file, whole_number
+from ....framework.base.untrusted.opener import read_file
+from ....framework.base.untrusted.values import whole_number
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
@@ -126,7 +127,7 @@ class _Files:
         archive, at, inside = path.partition("@")
         try:
             if not at:
-                return read_file(path, regular=True)
+                return read_file(path)
             with self._lock:
                 return self._unpacked(archive, inside[1:].replace("\\", "/"))
         except FormatError as error:

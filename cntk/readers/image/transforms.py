@@ -16,7 +16,8 @@ from functools import cache, lru_cache
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
-from ....framework.base.untrusted.values import read_file, shown, whole_number
+from ....framework.base.untrusted.opener import read_file
+from ....framework.base.untrusted.values import shown, whole_number
 from ...config.parameters import ConfigParameters
 from ..base.sections import complaint
 

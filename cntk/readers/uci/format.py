@@ -14,7 +14,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import open_file, read_file
+from ....framework.base.untrusted.opener import open_file, read_file
 from ..text.arrays import parse_numbers
 
 BLOCK = 8 << 20

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import IO
 
 from ..errors import FormatError, OpscopeError
-from .values import open_handle, shown
+from .opener import open_file
+from .values import shown
 
 
 class Archive:
@@ -28,7 +29,7 @@ class Archive:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._file = os.fdopen(open_handle(path, regular=True), "rb")
+        self._file = open_file(path)
         self.size = os.fstat(self._file.fileno()).st_size
         with self._naming(""):
             self._zip = zipfile.ZipFile(self._file)

@@ -16,7 +16,8 @@ from functools import cache
 from typing import Any, NewType, TypeVar, cast
 
 from ..errors import FormatError, OpscopeError
-from .values import INT64, json_value, read_file, shown
+from .opener import is_missing, read_file
+from .values import INT64, json_value, shown
 
 Value = TypeVar("Value")
 _REFUSED = object()
@@ -36,9 +37,9 @@ def json_file(path: str | os.PathLike[str], missing: Any = _REFUSED) -> Any:
     """
     name = os.fspath(path)
     try:
-        data = read_file(name, regular=True)
+        data = read_file(name)
     except FormatError as error:
-        if missing is not _REFUSED and isinstance(error.__cause__, FileNotFoundError):
+        if missing is not _REFUSED and is_missing(error):
             return missing
         raise
     try:

@@ -63,16 +63,16 @@ class Confinement:
         if self.outer is not None:
             self.outer.check(path, place)
 
-    def check_open(self, path: str, handle: int) -> None:
+    def check_open(self, path: str, handle: int, place: str = "") -> None:
         """Refuse an open file that is another one than its path said before.
 
         Raises:
             OutsideError: it lies outside.
         """
         if not self._typed(path):
-            self._check_real(path, _real_path(path, handle))
+            self._check_real(path, _real_path(path, handle), f"{place}: " if place else "")
         if self.outer is not None:
-            self.outer.check_open(path, handle)
+            self.outer.check_open(path, handle, place)
 
     def check_beside(self, path: str, other: str, handle: int) -> None:
         """Refuse an open file, made beside `other`, whose folder has become another one.
@@ -87,16 +87,16 @@ class Confinement:
         if os.path.dirname(real) != os.path.dirname(other):
             self.check(real)
 
-    def open(self, path: str, flags: int, mode: int = 0o666) -> int:
+    def open(self, path: str, flags: int, mode: int = 0o666, place: str = "") -> int:
         """As `os.open`: the handle of a file that may be opened; also the `opener` of `open`.
 
         Raises:
             OutsideError: it may not. OSError: it cannot be opened.
         """
-        self.check(path)
+        self.check(path, place)
         handle = os.open(path, flags & ~os.O_TRUNC, mode)
         try:
-            self.check_open(path, handle)
+            self.check_open(path, handle, place)
             if flags & os.O_TRUNC:
                 os.truncate(handle, 0)
         except BaseException:

@@ -6,18 +6,15 @@ files numbers through `nnet3/files/tokens.py`; both, and all readers of text, re
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
 import re
-import stat
 from collections.abc import Mapping, Sequence
-from typing import IO, Any, BinaryIO, Literal, TextIO, TypeVar, cast
+from typing import Any, TypeVar
 
 from ..errors import FormatError
 from .limits import check_limit
-from .roots import current
 
 Value = TypeVar("Value")
 INT32 = (-(1 << 31), (1 << 31) - 1)
@@ -90,65 +87,6 @@ def stem_of(path: str | os.PathLike[str]) -> str:
     """
     stem = os.path.splitext(os.path.basename(os.fspath(path)))[0]
     return stem.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def file_path(path: str | os.PathLike[str]) -> str:
-    """The name of a file, as the system can take it, that may be opened.
-
-    Raises:
-        FormatError: it holds a NUL, or characters that no name of a file has.
-        OutsideError: under roots, the file lies outside of them; see `roots.py`.
-    """
-    name = _encodable(path)
-    confinement = current()
-    if confinement is not None:
-        confinement.check(name)
-    return name
-
-
-def _encodable(path: str | os.PathLike[str]) -> str:
-    name = os.fspath(path)
-    if "\0" in name:
-        raise FormatError(f"{shown(name)} is no file name: it holds a NUL")
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        raise FormatError(f"{shown(name)} is no file name: it cannot be encoded") from None
-    return name
-
-
-def open_file(
-    path: str | os.PathLike[str],
-    mode: Literal["rb", "wb"] = "rb",
-    *,
-    buffering: int = -1,
-) -> BinaryIO:
-    """`open`, of a file that may be opened: all readers of the package open their files by it.
-
-    Raises:
-        FormatError: as for `file_path`. OSError: it cannot be opened.
-    """
-    name = _encodable(path)
-    confinement = current()
-    opener = None if confinement is None else confinement.open
-    return cast(BinaryIO, open(name, mode, buffering, opener=opener))
-
-
-def open_text(path: str | os.PathLike[str], errors: str = "strict") -> TextIO:
-    """`open` in UTF-8, of a file that may be opened; errors as for `open_file`."""
-    return io.TextIOWrapper(open_file(path), encoding="utf-8", errors=errors)
-
-
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """`Path.read_bytes`, of a file that may be opened; errors as for `open_file`."""
-    with open_file(path) as file:
-        return file.read()
-
-
-def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
-    """`Path.read_text` in UTF-8, of a file that may be opened; errors as for `open_file`."""
-    with open_text(path, errors) as file:
-        return file.read()
 
 
 def check_nesting(depth: int, what: str) -> None:
@@ -250,67 +188,3 @@ def member(
     if type(value) is int:
         in_range(value, f"{what}: {name!r}", low, high)
     return value
-
-
-def open_handle(path: str | os.PathLike[str], *, regular: bool = False) -> int:
-    """A handle of a file, to read it; whoever calls closes it.
-
-    Args:
-        regular: whether pipes and devices are refused, because the name stands in a file, or
-            because the file is read at many places. Nobody waits for the writer of a pipe then.
-
-    Raises:
-        FormatError: it cannot be opened, is a folder, or is not regular where it must be.
-    """
-    name = _encodable(path)
-    confinement = current()
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    if regular:
-        flags |= getattr(os, "O_NONBLOCK", 0)
-    try:
-        handle = os.open(name, flags) if confinement is None else confinement.open(name, flags)
-    except OSError as error:
-        raise FormatError(f"{name}: {error.strerror}") from error
-    mode = os.fstat(handle).st_mode
-    if stat.S_ISDIR(mode) or (regular and not stat.S_ISREG(mode)):
-        os.close(handle)
-        what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
-        raise FormatError(f"{name}: {what}, not a file")
-    return handle
-
-
-def read_file(path: str | os.PathLike[str], *, regular: bool = False) -> bytes:
-    """All bytes of a file; of a pipe or a device no more than the limit `stream` allows.
-
-    Args:
-        regular: see `open_handle`.
-
-    Raises:
-        FormatError: it cannot be read, or there is more.
-    """
-    with os.fdopen(open_handle(path, regular=regular), "rb") as file:
-        try:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return file.read()
-            return read_bounded(file, os.fspath(path))
-        except OSError as error:
-            raise FormatError(f"{os.fspath(path)}: {error.strerror}") from error
-
-
-def read_bounded(file: IO[bytes], what: str, most: int | None = None) -> bytes:
-    """All that comes from a file whose size nobody knows, if the limit `stream` allows it.
-
-    Args:
-        file: to read. what: names it. most: bytes that such a file can have.
-
-    Raises:
-        FormatError: there is more.
-    """
-    parts, total = [], 0
-    while part := file.read(1 << 20):
-        parts.append(part)
-        total += len(part)
-        check_limit("stream", total, what)
-        if most is not None and total > most:
-            raise FormatError(f"{what}: more than {most} bytes")
-    return b"".join(parts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from ....framework.base.untrusted.values import open_file
+from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.opener import open_file
 
 TABLE = re.compile(r"(ark|scp)[a-z, ]*:")
 """How the names of tables begin."""
@@ -25,7 +26,7 @@ def kind_of_file(name: str) -> str:
     try:
         with open_file(name) as file:
             start = file.read(_SNIFFED)
-    except OSError:
+    except (OSError, FormatError):
         return ""
     if start.removeprefix(b"\0B").startswith(b"<ComputationRequest>"):
         return "request"

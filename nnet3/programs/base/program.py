@@ -17,7 +17,7 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, OpscopeError, nearest
-from ....framework.base.untrusted.values import open_text
+from ....framework.base.untrusted.opener import read_text
 from ...compiler.verbose import Verbose, telling
 from ...language.nodes import warnings_to
 from .log_origins import origin_of
@@ -199,14 +199,8 @@ class KaldiCommand(click.Command):
         return known[name], value.strip() if equals else None
 
     def _read_config(self, path: str, values: dict[str, Any]) -> None:
-        try:
-            with open_text(path) as file:
-                lines = file.read().split("\n")
-        except OSError as error:
-            raise FormatError(f"--config={path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise FormatError(f"--config={path}: no text (byte {error.start})") from error
-        for number, line in enumerate(lines, 1):
+        text = read_text(path, pipes=True, place="--config")
+        for number, line in enumerate(text.split("\n"), 1):
             line = line.partition("#")[0].strip()
             if not line:
                 continue
