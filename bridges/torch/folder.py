@@ -13,6 +13,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike, make_folder_of, write_together
 from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.untrusted.opener import path_text
 from ...framework.base.untrusted.records import json_file, typed
 from ...framework.files.tensor_file import TensorFile, write_tensors
 
@@ -87,7 +88,7 @@ def config_in(folder: PathLike) -> tuple[dict[str, Any], str]:
     Raises:
         FormatError: it cannot be read, or is damaged.
     """
-    path = os.path.join(os.fspath(folder), CONFIG_FILE)
+    path = os.path.join(path_text(folder), CONFIG_FILE)
     return typed(json_file(path), dict[str, Any], path), path
 
 

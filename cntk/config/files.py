@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.opener import open_file, read_bounded
+from ...framework.base.untrusted.opener import open_file, path_text, read_bounded
 from ..base.text import Chain, Source, Text, join, located
 from .parameters import ConfigParameters
 from .scan import lines, refuse_nul, strip_comments
@@ -27,7 +27,7 @@ def read_source(path: str | Path, chain: Chain = ()) -> Source:
         FormatError: it cannot be opened, or is larger than a config can be.
     """
     try:
-        data = _bytes_of(os.fspath(path), bool(chain))
+        data = _bytes_of(path_text(path), bool(chain))
     except FormatError as error:
         text, cause = str(error), error.__cause__
         if isinstance(cause, OSError):

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from ...framework.base.errors import FormatError, VariableError, nearest
+from ...framework.base.untrusted.opener import path_text
 from ..base.text import Text, is_located, join, located
 from ..config.files import load_resolved, read_config_text
 from ..config.parameters import ConfigParameters
@@ -78,7 +79,7 @@ def build_ndl_file(path: str | Path, seeds: Iterator[int] | None = None) -> NdlN
     Raises:
         OpscopeError: the file cannot be read, or its network is wrong; with the place.
     """
-    scripts = _scripts(read_config_text(path), Path(path).name, ConfigParameters())
+    scripts = _scripts(read_config_text(path), Path(path_text(path)).name, ConfigParameters())
     return _built(scripts, Macros(), seeds)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.opener import open_file
+from ...framework.base.untrusted.opener import open_file, path_text
 from ...framework.base.untrusted.values import stem_of
 from ..actions.checks.config import check_config, check_experiment
 from ..actions.checks.report import ERROR, WARNING, Report
@@ -25,7 +25,7 @@ def check_file(path: str | Path, parse_only: bool = False, extra: Sequence[str] 
     `extra` holds further `name=value` of a config's command line.
     """
     report = Report()
-    path = Path(path)
+    path = Path(path_text(path))
     check = _CHECKS.get(path.suffix.lower())
     if check is None:
         check = _check_model if _is_binary(path) else check_config

@@ -14,10 +14,10 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from ..base.atomic import PathLike
-from ..base.errors import FormatError, OpscopeError, check_kind, nearest
+from ..base.errors import FormatError, OpscopeError, nearest
 from ..base.untrusted.archives import Archive
 from ..base.untrusted.limits import check_limit
-from ..base.untrusted.opener import is_missing, open_file
+from ..base.untrusted.opener import is_missing, open_file, path_text
 from ..base.untrusted.values import count_of
 
 _ENDING = ".npy"
@@ -31,8 +31,7 @@ def read_array(path: PathLike) -> np.ndarray:
     Raises:
         FormatError: no such file or key, or no array.
     """
-    check_kind(path, str | os.PathLike, "the path of a file")
-    path = os.fspath(path)
+    path = path_text(path)
     name, colon, key = path.rpartition(":")
     if colon and name.endswith(".npz"):
         arrays = read_arrays(name)
@@ -52,7 +51,7 @@ def read_arrays(path: PathLike) -> Mapping[str, np.ndarray]:
     Raises:
         FormatError: no such file or folder, nothing in it, or no arrays.
     """
-    path = os.fspath(path)
+    path = path_text(path)
     if os.path.isdir(path):
         names = sorted(name for name in os.listdir(path) if name.endswith(_ENDING))
         found = Arrays(names, lambda name: _array(os.path.join(path, name)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit
-from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.opener import path_text, read_file
 from ...nnet3.files.kaldi_io import Reader
 from .wav import Audio, OtherFormatError, read_wav
 
@@ -28,7 +28,7 @@ def read_audio(path: str | os.PathLike[str]) -> Audio:
         FormatError: the file cannot be read, is no audio, has no samples, or none that are
             numbers; or it wants soundfile, which is missing.
     """
-    name, data = os.fspath(path), read_file(path, pipes=True)
+    name, data = path_text(path), read_file(path, pipes=True)
     if not data:
         raise FormatError(f"{name}: the file is empty")
     if data[:4] in (b"RIFF", b"RIFX"):

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.opener import read_text
+from ...framework.base.untrusted.opener import path_text, read_text
 from ...framework.base.untrusted.values import whole_number
 from . import graph_cache
 from .byte_file import ByteFile
@@ -37,7 +37,7 @@ def load_graph(folder: str | os.PathLike[str], *, keep: bool = True) -> Decoding
     Raises:
         FormatError: a file is missing, is cut or damaged, or the files do not fit each other.
     """
-    name = os.fspath(folder)
+    name = path_text(folder)
     files = {each: os.path.join(name, each) for each in _NAMES}
     static = os.path.exists(files["HCLG.fst"])
     wanted = ["HCLG.fst"] if static else ["HCLr.fst", "Gr.fst", "disambig_tid.int"]

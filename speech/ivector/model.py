@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...framework.base.untrusted.opener import path_text
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.language.nodes import warn
 from ..features.cmvn import OnlineCmvnOptions, checked_stats
@@ -183,7 +184,7 @@ class IvectorModel:
         Raises:
             FormatError: a file is missing or damaged. ShapeError: they do not go together.
         """
-        folder = Path(folder)
+        folder = Path(path_text(folder))
         named = {
             "lda_matrix": "final.mat",
             "global_cmvn_stats": "global_cmvn.stats",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.opener import path_text, read_file
 from ...framework.base.untrusted.values import whole_number
 
 _MOST = (1 << 31) - 1
@@ -36,7 +36,7 @@ class AlignLexicon:
         Raises:
             FormatError: a line is something else, or two of them contradict each other.
         """
-        name = os.fspath(path)
+        name = path_text(path)
         entries: list[tuple[int, ...]] = []
         for number, line in enumerate(read_file(name).splitlines(), 1):
             what = f"{name}: line {number}"

@@ -40,7 +40,7 @@ class WordBoundaries:
             FormatError: a line is something else, or there is none.
         """
         kinds: dict[int, str] = {}
-        for number, line in enumerate(read_file(os.fspath(path)).splitlines(), 1):
+        for number, line in enumerate(read_file(path).splitlines(), 1):
             fields = line.decode("ascii", "replace").split()
             what = f"{os.fspath(path)}: line {number}"
             if len(fields) != 2 or fields[1] not in KINDS:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.python.cached import cached_property
+from ...framework.base.untrusted.opener import path_text
 from ...nnet3 import LoopedComputer
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.files.transition_model import TransitionModel
@@ -103,7 +104,7 @@ class Model:
         *,
         dither: float | None = None,
     ) -> None:
-        self.path = Path(model_path) if model_path is not None else _found(model_name, lang)
+        self.path = _found(model_name, lang) if model_path is None else Path(path_text(model_path))
         self._layout = layout = _layout_of(self.path)
         self._refuse_unknown_parts()
         self.config = (

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.python.cached import new_lock
+from ...framework.base.untrusted.opener import path_text
 from ...nnet3.cache.computers import ComputerCache
 from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.inference.xvector import xvector
@@ -66,7 +67,7 @@ class SpkModel:
     """
 
     def __init__(self, model_path: str | os.PathLike[str]) -> None:
-        self.path = path = Path(model_path)
+        self.path = path = Path(path_text(model_path))
         wanted = _NETWORK, _MFCC, _MEAN, _TRANSFORM
         missing = [name for name in wanted if not (path / name).is_file()]
         if missing:

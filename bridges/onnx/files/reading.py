@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.opener import read_file
+from ....framework.base.untrusted.opener import path_text, read_file
 from ....framework.base.untrusted.values import shown
 from ....proto import onnx_pb2 as pb
 
@@ -37,7 +37,7 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
     Raises:
         FormatError: it cannot be read, is no ONNX model, or has no graph or opset.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     return parse_model(read_file(name), name, os.path.dirname(name) or ".")
 
 

@@ -154,14 +154,23 @@ def real_path(path: PathLike) -> str:
     return os.path.realpath(_encodable(path, ""))
 
 
+def path_text(path: PathLike) -> str:
+    """A path as text, for functions that users call.
+
+    Raises:
+        AttributeTypeError: it is neither text nor a path object.
+    """
+    check_kind(path, str | os.PathLike, "the path of a file")
+    return os.fspath(path)
+
+
 def is_missing(error: BaseException) -> bool:
     """Whether an error of the opener says that there is no such file."""
     return isinstance(error.__cause__, FileNotFoundError)
 
 
 def _encodable(path: PathLike, place: str) -> str:
-    check_kind(path, str | os.PathLike, "the path of a file")
-    name = os.fspath(path)
+    name = path_text(path)
     if "\0" in name:
         raise FormatError(f"{_before(place)}{shown(name)} is no file name: it holds a NUL")
     try:
