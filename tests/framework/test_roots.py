@@ -211,6 +211,9 @@ def test_tensors_are_those_that_were_checked(named, monkeypatch):
         os.replace("n.safetensors", "other")
         assert os.path.samefile(roots.path_of(file), "other")
     with opener.open_file("other") as file:
+        os.replace("n.pb", "other")
+        assert not os.path.samefile(roots.path_of(file), "other")
+        monkeypatch.setattr(roots, "_DESCRIPTORS", "/absent")
         assert roots.path_of(file) == "other"
 
 

@@ -15,7 +15,6 @@ import contextlib
 import io
 import os
 import stat
-from collections.abc import Iterator
 from typing import IO, BinaryIO, TextIO, cast
 
 from ..errors import FormatError, check_kind
@@ -49,17 +48,21 @@ def open_file(
     name = _encodable(path, place)
     flags = _READ if pipes else _READ | _AT_ONCE
     confinement = current()
-    with _naming(name, place):
+    try:
         if confinement is None:
             handle = os.open(name, flags)
         else:
             handle = confinement.open(name, flags, place=place)
-        try:
-            _check_kind(os.fstat(handle).st_mode, pipes, f"{_before(place)}{name}")
-        except FormatError:
-            os.close(handle)
-            raise
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            try:
+                _check_kind(mode, pipes, f"{_before(place)}{name}")
+            except FormatError:
+                os.close(handle)
+                raise
         return cast(BinaryIO, open(name, "rb", buffering, opener=lambda *_: handle))
+    except OSError as error:
+        raise _named(error, name, place) from error
 
 
 def open_text(
@@ -77,10 +80,13 @@ def read_file(path: PathLike, *, pipes: bool = False, place: str = "") -> bytes:
     Raises:
         FormatError: as for `open_file`; or it cannot be read, or there is more.
     """
-    with open_file(path, pipes=pipes, place=place) as file, _naming(os.fspath(path), place):
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return file.read()
-        return read_bounded(file, os.fspath(path))
+    with open_file(path, pipes=pipes, place=place) as file:
+        try:
+            if not pipes or stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read()
+            return read_bounded(file, os.fspath(path))
+        except OSError as error:
+            raise _named(error, os.fspath(path), place) from error
 
 
 def read_text(
@@ -170,7 +176,7 @@ def is_missing(error: BaseException) -> bool:
 
 
 def _encodable(path: PathLike, place: str) -> str:
-    name = path_text(path)
+    name = path if type(path) is str else path_text(path)
     if "\0" in name:
         raise FormatError(f"{_before(place)}{shown(name)} is no file name: it holds a NUL")
     try:
@@ -186,9 +192,7 @@ def _before(place: str) -> str:
 
 
 def _check_kind(mode: int, pipes: bool, what: str) -> None:
-    """Raises FormatError: a file of this mode is not read."""
-    if stat.S_ISREG(mode):
-        return
+    """Raises FormatError: a file of this mode, which is not regular, is not read."""
     for kind, is_kind in (("a folder", stat.S_ISDIR), ("a socket", stat.S_ISSOCK)):
         if is_kind(mode):
             raise FormatError(f"{what}: {kind}, not a file")
@@ -196,12 +200,8 @@ def _check_kind(mode: int, pipes: bool, what: str) -> None:
         raise FormatError(f"{what}: a pipe or a device, not a file")
 
 
-@contextlib.contextmanager
-def _naming(name: str, place: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        what = f"{_before(place)}{name}"
-        with contextlib.suppress(OSError):  # of a socket the system says "no such device"
-            _check_kind(os.stat(name).st_mode, True, what)
-        raise FormatError(f"{what}: {error.strerror}") from error
+def _named(error: OSError, name: str, place: str) -> FormatError:
+    what = f"{_before(place)}{name}"
+    with contextlib.suppress(OSError):  # of a socket the system says "no such device"
+        _check_kind(os.stat(name).st_mode, True, what)
+    return FormatError(f"{what}: {error.strerror}")

@@ -145,11 +145,10 @@ def _real_path(path: str, handle: int) -> str:
 
 
 def path_of(file: IO[Any]) -> str:
-    """A path of an open file for libraries that open files themselves: of this file, under roots,
-    and not of what has taken its place."""
-    if current() is not None and os.path.exists(f"{_DESCRIPTORS}/{file.fileno()}"):
-        return f"{_DESCRIPTORS}/{file.fileno()}"
-    return file.name
+    """A path of an open file for libraries that open files themselves: of this file, where the
+    system has such paths, and not of what has taken its place."""
+    path = f"{_DESCRIPTORS}/{file.fileno()}"
+    return path if os.path.exists(path) else file.name
 
 
 class _OfThread(threading.local):
