@@ -234,6 +234,8 @@ def tdnn_shape(s: ShapeArgs) -> None:
     cols, (units, taps) = s.rank("x", 2)[1], s.rank("w", 2)
     if s.has("b"):
         units = s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])
+    if cols == 0:
+        s.fail("x has no columns")
     wanted = cols * len(s.attrs["first"]) if cols >= 0 else -1
     s.same("the columns of w and those of x, times offsets,", taps, wanted)
     check_offset_rows(s)

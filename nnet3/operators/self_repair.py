@@ -54,6 +54,7 @@ def self_repair_shape(s: ShapeArgs) -> None:
     if cols >= 0 and cols % s.attrs["block"]:
         s.fail(f"the {cols} columns of grad do not fall into blocks of {s.attrs['block']}")
     s.set("grad_out", ((rows, cols), s.floats("grad", "out")))
+    s.same_shape("count and [1]", s["count"], (1,))
     for slot in ("repaired", "processed"):
         s.same_shape(f"{slot} and [1]", s[slot], (1,))
         s.set(f"{slot}_out", (s[slot], s.dtype(slot)))
@@ -119,7 +120,8 @@ def draw_repair_shape(s: ShapeArgs) -> None:
         "repair_out",
         (s.same_shape("repair and slopes", s["repair"], s["slopes"]), s.floats("repair")),
     )
-    s.same_shape("repaired and [1]", s["repaired"], (1,))
+    for slot in ("repaired", "count"):
+        s.same_shape(f"{slot} and [1]", s[slot], (1,))
     s.set("repaired_out", (s["repaired"], s.dtype("repaired")))
 
 

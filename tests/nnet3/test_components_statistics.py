@@ -126,7 +126,6 @@ class TestDrawRepair(OpTest):
     """Drawn at random: without rows nothing is repaired; below, the draws."""
 
     type = "nnet3.draw_repair"
-    resize = False
 
     def cases(self, rng):
         states = {"slopes": rng.normal(size=4), "count": np.zeros(1), "repaired": ONE}
@@ -168,7 +167,6 @@ class TestSelfRepair(OpTest):
     """Drawn at random: here the draws that leave the gradient alone; below those that do not."""
 
     type = "nnet3.self_repair"
-    resize = False
     attrs = {"kind": "tanh", "lower": 0.2, "scale": 1e-3, "block": 2}
 
     def cases(self, rng):

@@ -13,7 +13,6 @@ from opscope.testing import Case, OpTest
 
 class TestTdnn(OpTest):
     type = "nnet3.tdnn"
-    resize = False
     grad = ("x", "w", "b")
 
     def cases(self, rng):
@@ -49,8 +48,6 @@ class TestTdnn(OpTest):
 
 class TestTdnnInSpans(TestTdnn):
     """Spans of two rows, the last one shorter; a product for every offset."""
-
-    resize = False
 
     @pytest.fixture(autouse=True)
     def short_spans(self, monkeypatch):
