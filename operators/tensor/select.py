@@ -244,6 +244,9 @@ def _order_gradient(op_type: str, values: str) -> Any:
 
     @grad.shape_rule
     def grad_shape(s: ShapeArgs) -> None:
+        s.same_shape(f"ids and {values}_grad", s["ids"], s[f"{values}_grad"])
+        s.same("the ranks of x and ids", len(s["x"]), len(s["ids"]))
+        s.axis(s.attrs["axis"], len(s["x"]))
         s.set("x_grad", (s["x"], s.dtype(f"{values}_grad")))
 
     @grad.kernel

@@ -159,3 +159,12 @@ def test_the_operator_of_a_step_net_is_named(monkeypatch: pytest.MonkeyPatch, sw
             run_steps(desc, values, ["ys"])
     finally:
         unregister("fails_late")
+
+
+def test_the_gradient_of_an_order_wants_places_that_fit() -> None:
+    slots = {"x": "x", "ids": "ids", "out_grad": "g"}
+    for shape, attrs, told in (((2, 1), {"axis": 4}, "axis 4"), ((2,), {}, "ids and out_grad")):
+        desc = net(("sort_grad", slots, {"x_grad": "d"}, attrs), x=(2, 1), g=(2, 1))
+        desc.vars.append(make_var("ids", shape, "int64", INPUT))
+        with pytest.raises(ShapeError, match=told):
+            verify(desc)
