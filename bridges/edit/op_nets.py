@@ -15,7 +15,6 @@ from ...framework.editing.low_rank import checked, cut
 from ...framework.editing.operations import Edit, Performers, perform_by
 from ...framework.editing.patterns import matching, renamed_pairs
 from ...framework.ir.desc import make_op
-from ...framework.ir.names import grad_name
 from ...framework.ir.op_list import OpNode
 from . import op_structure
 from .op_net import OpNet, with_inputs
@@ -37,11 +36,14 @@ def perform(net: OpNet, edit: Edit) -> str:
 
 
 def _rename(net: OpNet, edit: edits.Rename) -> str:
-    """Variables get other names, their gradients too."""
+    """Variables get other names, and so does what is named after them: `w@GRAD`, states, copies."""
     pairs = renamed_pairs(net.names(), edit.old, edit.new, "variable")
     names = dict(pairs)
     known = set(net.names())
-    names |= {grad_name(old): grad_name(new) for old, new in pairs if grad_name(old) in known}
+    for name in known - names.keys():
+        own, mark, rest = name.partition("@")
+        if mark and own in names:
+            names[name] = f"{names[own]}@{rest}"
     inner = {name for op in net.net.ops for _, one in op.inner_nets() for name in _mentioned(one)}
     for old, new in names.items():
         if not new or (new in known and new not in names):

@@ -87,6 +87,20 @@ def refuse_sources(target: PathLike, read: Iterable[PathLike]) -> None:
                 )
 
 
+def refuse_existing(target: PathLike) -> None:
+    """Refuse to write over a file, or into a folder that holds something.
+
+    Raises:
+        SaveError: target is there.
+    """
+    name = os.fspath(target)
+    if os.path.isfile(name) or (os.path.isdir(name) and os.listdir(name)):
+        raise SaveError(
+            f"{name} is there already: overwrite=True, or --overwrite, replaces it; nothing is"
+            " written"
+        )
+
+
 def mark_of(path: PathLike) -> tuple[int, int, int, int] | None:
     """What tells a file from one that takes its place; None: there is none."""
     try:

@@ -69,6 +69,7 @@ def _shape(text: str) -> tuple[int, ...]:
     type=click.FloatRange(0, min_open=True),
     help="Largest error, of values above 1 relative to them; by default 1e-4.",
 )
+@click.option("--overwrite", is_flag=True, help="TARGET may be there already.")
 def convert(
     source: str | None,
     target: str | None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ...framework.base.atomic import PathLike
-from ...framework.base.errors import SaveError, VariableError
+from ...framework.base.atomic import PathLike, refuse_existing, refuse_sources
+from ...framework.base.errors import VariableError
 from ...framework.files.saved import paths_of
 from .forms import FORMS, Form, form_of
 from .report import BOUND, VALUES, ConversionReport, Job, Options
@@ -28,6 +28,7 @@ def convert(
     original: PathLike | None = None,
     states: PathLike | None = None,
     bound: float = BOUND,
+    overwrite: bool = False,
 ) -> ConversionReport:
     """Convert a model or data from one format to another.
 
@@ -52,6 +53,8 @@ def convert(
         original: the model file that a folder of PyTorch was made of.
         states: a file with the names of states, a line each, for labels.
         bound: the largest error, of values above 1 relative to them.
+        overwrite: whether what is there under the name of the target is replaced. The source and
+            what belongs to it never are.
 
     Returns:
         What was written, what is lost, and the maximum error; `print` shows it.
@@ -61,7 +64,7 @@ def convert(
             not tell what is wanted.
         RunError: the result would not compute the same.
         OpscopeError: an option has no meaning; a part of the model has no counterpart.
-        SaveError: the target is the source, or cannot be written.
+        SaveError: the target is the source, is there already, or cannot be written.
     """
     if not isinstance(source, (str, os.PathLike)) or not isinstance(target, (str, os.PathLike)):
         raise VariableError("convert wants the names of two files")
@@ -80,14 +83,16 @@ def convert(
     form = form_of(path, to, forms_from(found.family), f"{found.path} ({found.title})")
     entry = TABLE_OF[found.family, form.name]
     options.check(entry.options, f"{found.title} -> {form.title}")
-    _refuse_source(found, path, form, options)
+    _refuse_targets(found, path, form, options, overwrite)
     report = ConversionReport(found.path, path, found.title, form.title)
     entry.function(Job(report, options, found.read(), found.kind))
     return report
 
 
-def _refuse_source(source: Source, target: str, form: Form, options: Options) -> None:
-    """Refuse a target that is, or lies beside and belongs to, what is read."""
+def _refuse_targets(
+    source: Source, target: str, form: Form, options: Options, overwrite: bool
+) -> None:
+    """Refuse a target that is, or lies beside and belongs to, what is read; or that is there."""
     stem = os.path.splitext(target)[0]
     written = [target]
     if form.name == "python":
@@ -96,10 +101,9 @@ def _refuse_source(source: Source, target: str, form: Form, options: Options) ->
         written += [*paths_of(target)]
     read = [*source.files(), options.original, options.transition_model, options.states]
     for one in written:
-        for other in read:
-            if other is not None and os.path.exists(one) and os.path.exists(other):
-                if os.path.samefile(one, other):
-                    raise SaveError(f"cannot write {one}: it is read here; nothing is overwritten")
+        refuse_sources(one, [other for other in read if other is not None])
+    for one in written if not overwrite else ():
+        refuse_existing(one)
 
 
 __all__ = ["BOUND", "FORMS", "ConversionReport", "convert"]

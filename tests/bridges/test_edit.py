@@ -374,6 +374,28 @@ def test_the_original_is_not_overwritten(tmp_path):
         opscope.edit(nnet()).save(overwrite=True)
 
 
+def test_renamed_parameters_are_trained_on_as_before(tmp_path):
+    """What is named after a parameter goes along: gradients, clipped ones, states, copies."""
+    b = opscope.NetBuilder("net")
+    x, label = b.input("x", [-1, 4]), b.input("label", [-1], "int64")
+    scores = b.fc(b.fc(x, 5, "relu", name="h"), 3, name="scores")
+    b.mean(b.softmax_cross_entropy(scores, label), name="cost")
+    b.add_optimization(0.1, "adamw", clip_value=1.0)
+    rows = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    data, scope = [{"x": rows, "label": np.arange(8) % 3}], opscope.Scope()
+    opscope.train(b, data, epochs=2, scope=scope, loss="cost", progress=False)
+    opscope.save(b, scope, tmp_path / "net.pb")
+    opscope.edit(tmp_path / "net.pb").rename("scores.w", "v").save(tmp_path / "new.pb")
+    nets = [opscope.load(tmp_path / name, train=True) for name in ("net.pb", "new.pb")]
+    losses = [
+        opscope.train(net, data, epochs=3, loss="cost", progress=False)["cost"] for net in nets
+    ]
+    assert losses[0] == losses[1] and losses[0][-1] < losses[0][0]
+    names = list(nets[1].net.vars)
+    assert {"v", "v@GRAD", "v@GRAD@CLIP", "v@ADAMW_MOMENT1"} <= set(names)
+    assert not [name for name in names if name.startswith("scores.w")]
+
+
 def test_training_operators_go_with_a_note(tmp_path):
     path = saved(tmp_path / "a.pb", train=True)
     kept = opscope.edit(path).rename("hidden", "first")

@@ -179,7 +179,7 @@ def test_kaldi_to_pytorch_and_back():
     opscope.convert("a.raw", "other", "torch")
     checked(opscope.convert("other", "c.raw", original="a.raw"))
     with pytest.raises(FormatError, match=r"a\.mdl is a Kaldi nnet3 acoustic model .*NAME\.mdl"):
-        opscope.convert("folder", "c.raw", original="a.mdl")
+        opscope.convert("folder", "c.raw", original="a.mdl", overwrite=True)
     assert not [name for name in os.listdir() if name.startswith(".")]
     assert torch is not None
 
@@ -233,7 +233,7 @@ def test_cntk_to_operators_onnx_and_code():
     found = opscope.from_onnx("o.onnx").run({"features": x})["z"]
     assert np.abs(wanted - found).max() < 1e-6
     cntk("b.dnn", dropout=False)
-    checked(opscope.convert("b.dnn", "o.py"))
+    checked(opscope.convert("b.dnn", "o.py", overwrite=True))
     names: dict = {}
     exec(compile(Path("o.py").read_text(), "o.py", "exec"), names)
     b, scope = names["build"](), opscope.Scope()
@@ -351,6 +351,24 @@ def test_options_without_effect_are_refused():
     assert os.listdir() == ["a.raw"]
 
 
+def test_what_is_there_is_not_overwritten_unasked():
+    nnet3()
+    Path("b.raw").write_text("older")
+    Path("full").mkdir()
+    Path("full/notes.txt").write_text("mine")
+    Path("n.safetensors").write_text("other numbers")
+    for target in ("b.raw", "full/", "n.pb"):
+        told = "n.safetensors" if target == "n.pb" else target
+        with pytest.raises(SaveError, match=f"^{told} is there already: overwrite=True, or --over"):
+            opscope.convert("a.raw", target, "net" if target == "n.pb" else None)
+    assert Path("b.raw").read_text() == "older" and os.listdir("full") == ["notes.txt"]
+    done = CliRunner().invoke(main, ["convert", "a.raw", "b.raw"])
+    assert done.exit_code == 1 and "b.raw is there already" in done.stderr
+    done = CliRunner().invoke(main, ["convert", "a.raw", "b.raw", "--overwrite"])
+    assert done.exit_code == 0, done.stderr
+    assert Path("b.raw").read_bytes() == Path("a.raw").read_bytes()
+
+
 def test_the_source_is_never_overwritten():
     nnet3()
     before = Path("a.raw").read_bytes()
@@ -380,7 +398,7 @@ def test_a_result_that_computes_something_else_is_not_written(monkeypatch):
 
     monkeypatch.setattr(of_nnet3, "to_cntk", wrong)
     with pytest.raises(RunError, match="old.dnn: not written: 's' would differ by"):
-        opscope.convert("a.raw", "old.dnn")
+        opscope.convert("a.raw", "old.dnn", overwrite=True)
     assert Path("old.dnn").read_text() == "old"
 
 

@@ -35,7 +35,7 @@ def test_an_older_target_stays_where_the_result_would_be_another(monkeypatch):
 
     monkeypatch.setattr(of_torch, "_compare_modules", refuse)
     with pytest.raises(RunError, match="another"):
-        opscope.convert("folder", "old.raw", original="a.raw")
+        opscope.convert("folder", "old.raw", original="a.raw", overwrite=True)
     assert Path("old.raw").read_text() == "older" and not _hidden()
 
 
@@ -45,7 +45,7 @@ def test_an_older_target_stays_where_the_original_does_not_fit():
     nnet.node("output").name = "other"
     nnet.write("renamed.raw")
     with pytest.raises(FormatError, match="renamed.raw is not what .*no output 'output'"):
-        opscope.convert("folder", "old.raw", original="renamed.raw")
+        opscope.convert("folder", "old.raw", original="renamed.raw", overwrite=True)
     assert Path("old.raw").read_text() == "older" and not _hidden()
 
 
@@ -56,6 +56,6 @@ def test_frame_subsampling_and_a_source_that_was_changed():
     with open("folder/model.py", "a") as file:
         file.write("# another line\n")
     assert "model.py was changed by hand" in str(
-        opscope.convert("folder", "b.raw", original="a.raw")
+        opscope.convert("folder", "b.raw", original="a.raw", overwrite=True)
     )
     assert Path("b.raw").read_bytes() == Path("a.raw").read_bytes()

@@ -94,7 +94,7 @@ def _convert(path: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
     source.read()
     with contextlib.nullcontext() if source.family == "onnx" else _alone():  # read as it is made
-        opscope.convert(path, target, form.name)
+        opscope.convert(path, target, form.name, overwrite=True)
 
 
 def _onnx(folder: Path) -> Sequence[bytes]:
