@@ -26,6 +26,11 @@ from opscope.framework.base.errors import FormatError, VariableError
 from opscope.framework.base.untrusted.values import json_value
 from opscope.framework.fusion.array_calls import array_plan
 from opscope.framework.fusion.expression import ExpressionError, parse
+from opscope.framework.ir.desc import make_op
+from opscope.framework.ir.messages import serialize_net
+from opscope.framework.ir.op_list import OpList
+from opscope.framework.ir.printer import net_text
+from opscope.framework.passes.verify.verifier import problems
 from opscope.nnet3 import ChunkComputer, Nnet, xconfig_to_config
 from opscope.nnet3.language.descriptor_parse import parse_descriptor
 from tree_cells import binary_desc, binary_values
@@ -166,7 +171,17 @@ def test_a_tree_of_great_height(tmp_path):
 # -- nesting -----------------------------------------------------------------------------------
 
 
+def _nested_net(levels: int) -> OpList:
+    net = OpList(name="inner", ops=[make_op("relu", {"x": "x"}, {"out": "y"})])
+    for _ in range(levels):
+        net = OpList(name="outer", ops=[make_op("composite", {}, {}, {"net": net})])
+    return net
+
+
 NESTED = {
+    "nets as text": (lambda n: net_text(_nested_net(n)), 100),
+    "nets as messages": (lambda n: serialize_net(_nested_net(n)), 100),
+    "nets as they are verified": (lambda n: problems(_nested_net(n)), 100),
     "brackets of an expression": (lambda n: parse("(" * n + "x" + ")" * n), 39),
     "terms of an expression": (lambda n: parse("x" + "+x" * n), 99),
     "factors in array calls": (lambda n: array_plan((("out", "x" + "*x" * n),), ("out",)), 99),

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[1]
 LEFT_OUT = "tests benchmarks docs examples devtools testing build.py setup.py build".split()
 
 BOUNDED = {
-    "nets inside nets, or graphs inside nodes: protobuf reads 100 messages inside one "
-    "another, three or four of which are one net; builders nest as deep as the program that "
-    "calls them": """
+    "nets inside nets, or graphs inside nodes: the limit nesting, which framework/ir/nesting.py "
+    "holds nets to that are verified, printed or saved, and which ONNX's reader checks; protobuf "
+    "reads 100 messages inside one another, some three of which are one net": """
         bridges/compare/onnx_nets.py: _captured
         bridges/onnx/export/checking.py: _nodes
         bridges/onnx/export/net.py: _names_read

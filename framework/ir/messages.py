@@ -15,6 +15,7 @@ from ..base.dtypes import DTYPES, to_dtype, to_pb
 from ..base.errors import AttributeTypeError, FormatError, OpscopeError
 from ..base.untrusted.values import shown
 from .attributes.tensors import decode_tensor, set_tensor
+from .nesting import check_inner_nets
 from .op_list import (
     Link,
     MemoryDecl,
@@ -476,7 +477,7 @@ def _other_kind(data: bytes) -> str:
 def serialize_net(net: OpList | pb.NetDesc, *, absolute_sources: bool = False) -> bytes:
     """The wire form; equal nets give equal bytes. See `sources.py` for paths of source files."""
     if isinstance(net, OpList):
-        desc = to_message(net)
+        desc = to_message(check_inner_nets(net))
     else:
         desc = pb.NetDesc()
         desc.CopyFrom(net)

@@ -30,6 +30,7 @@ from .messages import (
     op_from_message,
     var_from_message,
 )
+from .nesting import check_inner_nets
 from .op_list import OpList, OpNode, SlotNames, SourceLocation, StepDecl, VarDecl
 
 _PLAIN_NAME = re.compile(r"[^\s\"'(),=\[\]{}#%]+")
@@ -45,7 +46,7 @@ def net_text(desc: OpList | pb.NetDesc, *, locations: bool = False, variables: b
             depend on where it was built.
         variables: list the variables, too.
     """
-    return "\n".join(_net_lines(as_op_list(desc), locations, variables)) + "\n"
+    return "\n".join(_net_lines(check_inner_nets(as_op_list(desc)), locations, variables)) + "\n"
 
 
 def op_text(op: OpNode | pb.OpDesc, index: int = -1, *, locations: bool = False) -> str:

@@ -36,6 +36,7 @@ from ...ir.desc import (
 from ...ir.infer import declared_spec, infer_specs, view_shape
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
+from ...ir.nesting import check_inner_nets
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
 from ...ir.operation import Operator, expand_op
 from .net_check import ERROR, KINDS, NetCheck, Problem
@@ -77,7 +78,7 @@ def verify(desc: OpList | pb.NetDesc, stage: str = "", *, undeclared: bool = Fal
 
 def problems(desc: OpList | pb.NetDesc) -> list[Problem]:
     """All that is wrong or suspicious: errors first, each group in the order of operators."""
-    found = NetCheck(as_op_list(desc), _RULES).run()
+    found = NetCheck(check_inner_nets(as_op_list(desc)), _RULES).run()
     return sorted(found, key=lambda problem: (problem.severity != ERROR, problem.op))
 
 
