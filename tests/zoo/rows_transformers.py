@@ -1,0 +1,199 @@
+"""Architectures of transformers, with two layers of small sizes."""
+
+from __future__ import annotations
+
+from .images import images  # before torchvision, which transformers imports
+
+# isort: split
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers.models.whisper.modeling_whisper import WhisperEncoder
+
+from .measuring import Architecture, floats
+
+_WORDS, _TIME = 50, 12
+_KINDS = {"WhisperEncoder": WhisperEncoder}
+"""Classes that transformers does not show."""
+SMALL = {
+    "vocab_size": _WORDS,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+"""Settings that most configurations share."""
+
+
+class Called(nn.Module):
+    """A model that takes its inputs by position, and gives its outputs of floats as a tuple."""
+
+    def __init__(self, module: nn.Module, names: Sequence[str], options: dict[str, Any]) -> None:
+        super().__init__()
+        self.module, self.names, self.options = module, names, options
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        given = dict(zip(self.names, inputs, strict=True))
+        return tuple(floats(self.module(**given, **self.options).to_tuple()))
+
+
+def tokens(batch: int) -> list[torch.Tensor]:
+    return [torch.randint(3, _WORDS, (batch, _TIME))]
+
+
+def masked(batch: int) -> list[torch.Tensor]:
+    """Words, and a mask that ends the last row early."""
+    mask = torch.ones(batch, _TIME, dtype=torch.int64)
+    mask[-1, -3:] = 0
+    return [*tokens(batch), mask]
+
+
+def translated(batch: int) -> list[torch.Tensor]:
+    return [*tokens(batch), tokens(batch)[0][:, :7]]
+
+
+def waves(batch: int) -> list[torch.Tensor]:
+    return [torch.randn(batch, 800)]
+
+
+def row(
+    name: str,
+    model: str,
+    draw: Callable[[int], Sequence[torch.Tensor]],
+    names: str = "input_ids",
+    given: dict[str, Any] | None = None,
+    **options: Any,
+) -> Architecture:
+    """A class of transformers; its configuration is that of its family, made smaller.
+
+    Args:
+        names: of the inputs. given: further arguments of a call. options: of the configuration.
+    """
+
+    def make() -> nn.Module:
+        kind = _KINDS.get(model) or getattr(transformers, model)
+        config = kind.config_class(**options)
+        config.use_cache = False
+        return Called(kind(config), names.split(), given or {})
+
+    return Architecture(name, "transformers", make, draw)
+
+
+_AUDIO = {
+    "conv_dim": (16, 16, 16), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3),
+    "num_feat_extract_layers": 3, "num_conv_pos_embeddings": 8,
+    "num_conv_pos_embedding_groups": 4,
+}  # fmt: skip
+_VISION = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "image_size": 32, "patch_size": 8,
+}  # fmt: skip
+_TWO_PARTS = {
+    "vocab_size": _WORDS, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 2, "decoder_start_token_id": 1, "forced_eos_token_id": None,
+}  # fmt: skip
+_MASKED = "input_ids attention_mask"
+
+TRANSFORMERS = [
+    row("bert", "BertModel", masked, _MASKED, **SMALL),
+    row("roberta", "RobertaForMaskedLM", masked, _MASKED, **SMALL),
+    row(
+        "distilbert", "DistilBertModel", masked, _MASKED,
+        vocab_size=_WORDS, dim=32, n_layers=2, n_heads=4, hidden_dim=64,
+    ),
+    row("albert", "AlbertModel", masked, _MASKED, embedding_size=16, **SMALL),
+    row("electra", "ElectraModel", masked, _MASKED, embedding_size=16, **SMALL),
+    row(
+        "deberta", "DebertaModel", masked, _MASKED,
+        relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=8, **SMALL,
+    ),
+    row(
+        "deberta_v2", "DebertaV2Model", masked, _MASKED,
+        relative_attention=True, pos_att_type=["c2p", "p2c"], position_buckets=4,
+        share_att_key=True, norm_rel_ebd="layer_norm", conv_kernel_size=3, **SMALL,
+    ),
+    row(
+        "gpt2", "GPT2LMHeadModel", tokens,
+        vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=32,
+    ),
+    row("gpt_neox", "GPTNeoXModel", tokens, **SMALL),
+    row(
+        "opt", "OPTModel", masked, _MASKED,
+        vocab_size=_WORDS, hidden_size=32, word_embed_proj_dim=32, num_hidden_layers=2,
+        num_attention_heads=4, ffn_dim=64, max_position_embeddings=64,
+    ),
+    row(
+        "bloom", "BloomModel", masked, _MASKED,
+        vocab_size=_WORDS, hidden_size=32, n_layer=2, n_head=4,
+    ),
+    row("llama", "LlamaForCausalLM", tokens, num_key_value_heads=2, **SMALL),
+    row("mistral", "MistralModel", tokens, num_key_value_heads=2, sliding_window=5, **SMALL),
+    row("qwen2", "Qwen2Model", tokens, num_key_value_heads=2, **SMALL),
+    row("gemma", "GemmaModel", tokens, num_key_value_heads=2, head_dim=8, **SMALL),
+    row("phi", "PhiModel", tokens, **SMALL),
+    row(
+        "t5_encoder", "T5EncoderModel", masked, _MASKED,
+        vocab_size=_WORDS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
+    ),
+    row(
+        "t5", "T5ForConditionalGeneration", translated, "input_ids decoder_input_ids",
+        vocab_size=_WORDS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
+    ),
+    row("bart", "BartModel", translated, "input_ids decoder_input_ids", **_TWO_PARTS),
+    row(
+        "marian", "MarianMTModel", translated, "input_ids decoder_input_ids", **_TWO_PARTS,
+    ),
+    row(
+        "xlnet", "XLNetModel", masked, _MASKED, {"use_mems": False},
+        vocab_size=_WORDS, d_model=32, n_layer=2, n_head=4, d_inner=64,
+    ),
+    row("mpnet", "MPNetModel", masked, _MASKED, **SMALL),
+    row(
+        "funnel", "FunnelModel", masked, _MASKED,
+        vocab_size=_WORDS, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8, d_inner=64,
+    ),
+    row(
+        "longformer", "LongformerModel", masked, _MASKED, attention_window=[4, 4], **SMALL,
+    ),
+    row("fnet", "FNetModel", tokens, **SMALL),
+    row("squeezebert", "SqueezeBertModel", masked, _MASKED, embedding_size=32, **SMALL),
+    row("mobilebert", "MobileBertModel", masked, _MASKED,
+        embedding_size=16, intra_bottleneck_size=16, num_feedforward_networks=2, **SMALL),
+    row("vit_hf", "ViTModel", images(32), "pixel_values", **_VISION),
+    row("dinov2", "Dinov2Model", images(32), "pixel_values", **_VISION),
+    row("beit_hf", "BeitModel", images(32), "pixel_values",
+        use_relative_position_bias=True, **_VISION),
+    row(
+        "swin_hf", "SwinModel", images(32), "pixel_values",
+        image_size=32, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4,
+    ),
+    row(
+        "segformer", "SegformerForSemanticSegmentation", images(64), "pixel_values",
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32], num_attention_heads=[1, 2, 3, 4],
+        decoder_hidden_size=16,
+    ),
+    row("wav2vec2", "Wav2Vec2Model", waves, "input_values", **SMALL, **_AUDIO),
+    row("hubert", "HubertModel", waves, "input_values", **SMALL, **_AUDIO),
+    row(
+        "whisper_encoder", "WhisperEncoder", lambda batch: [torch.randn(batch, 8, 40)],
+        "input_features", **_TWO_PARTS, num_mel_bins=8, max_source_positions=20,
+    ),
+    row(
+        "clip_text", "CLIPTextModel", masked, _MASKED,
+        **SMALL | {"pad_token_id": 1, "bos_token_id": 0},
+    ),
+    row("clip_vision", "CLIPVisionModel", images(32), "pixel_values", **_VISION),
+    row(
+        "mamba", "MambaModel", tokens,
+        vocab_size=_WORDS, hidden_size=16, num_hidden_layers=2, state_size=4,
+    ),
+]  # fmt: skip
