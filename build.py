@@ -13,6 +13,8 @@
     stubs     write the stubs of NetBuilder's methods and of the public names anew
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
+    zoo       architectures of torchvision, timm and transformers beside PyTorch
+              (further arguments go to tests/zoo)
     wheel     build a wheel into dist/ and try it away from the tree
     pages     run the blocks of README and of all pages with what `pip install .` brings
 
@@ -151,6 +153,17 @@ def campaign(arguments: argparse.Namespace) -> None:
     run(command, "the campaign", env=variables)
 
 
+def zoo(arguments: argparse.Namespace) -> None:
+    """Run the zoo of architectures; further arguments go to tests/zoo."""
+    environment = Environment(VENV)
+    environment.create()
+    environment.install_torch()  # first: the libraries of the zoo take the one that is there
+    environment.prepare("test", "speed", "onnx", "zoo")
+    command = [environment.python, "-P", "-m", "zoo", *arguments.rest]
+    variables = with_defaults(TEST_ENV) | {"PYTHONPATH": str(ROOT / "tests")}
+    run(command, "the zoo", env=variables)
+
+
 def ruff(*arguments: str) -> None:
     """Run ruff on the whole tree."""
     environment = Environment(VENV)
@@ -282,6 +295,7 @@ COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
     proto: False,
     bench: True,
     campaign: True,
+    zoo: True,
     wheel: False,
     pages: False,
 }

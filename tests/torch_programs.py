@@ -91,6 +91,24 @@ class Places(nn.Module):
         return y * torch.tensor(2.0)
 
 
+class Unseen(nn.Module):
+    """Parts under `no_grad`, one between, and a tensor that is changed in place beside them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            y = x.sin() * self.w
+            with torch.enable_grad():
+                z = y * self.w
+            y = y + z
+        changed = x.clone()
+        changed[:, 0] += 1
+        return x * y + z + self.w * changed
+
+
 class Tied(nn.Module):
     """A table that looks words up and tells them again."""
 
@@ -226,5 +244,12 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
         x, i, label_smoothing=0.1), F.cross_entropy(x, i, ignore_index=1, reduction="none"),
         F.nll_loss(x.log_softmax(1), i, torch.tensor([1.0, 2.0, 0.5, 3.0]), ignore_index=2))),
         [x(-1, 4), ids(4, -1)]),
+    "functions_of_whole": (lambda: Fn(lambda i: (torch.sign(i - 3), torch.sgn(i - 3),
+        F.relu(i - 3), i.isnan(), i.isinf(), i.isfinite(), -i, (i - 3).abs(), i.square())),
+        [ids(9, -1, 4)]),
+    "weight_norm": (lambda: Fn(lambda a, b, x: (a(x), b(x), torch._weight_norm(x, x[:1, :1], -1)),
+        nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 6, 3, groups=2), dim=2),
+        nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 2, 3), dim=None)), [x(-1, 4, 7)]),
+    "no_gradients": (lambda: Unseen(), [x(-1, 3)]),
     "embedding": (lambda: nn.Embedding(9, 4, padding_idx=2), [ids(9, -1, -2)]),
 }  # fmt: skip

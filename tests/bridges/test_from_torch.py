@@ -20,7 +20,8 @@ nn, F = torch.nn, torch.nn.functional
 if not hasattr(torch.export, "default_decompositions"):
     pytest.skip("torch.export is older than 2.6", allow_module_level=True)
 
-from torch_programs import CASES, Fn, mlp, x  # noqa: E402
+from opscope.bridges.torch.importing.calls import RULES  # noqa: E402
+from torch_programs import CASES, Fn, Unseen, mlp, x  # noqa: E402
 
 
 def export(module: Any, inputs: list[Any], *, dynamic: Any = None) -> Any:
@@ -189,6 +190,50 @@ def test_training(name: str) -> None:
     module.eval()
     with torch.no_grad():
         assert_same(model.run({model.inputs[0].name: first.numpy()}), module(first))
+
+
+def test_no_gradient_passes_blocks_under_no_grad() -> None:
+    """Decompositions, which a change in place asks for, would forget the blocks."""
+    torch.manual_seed(0)
+    module = Unseen()
+    given = torch.randn(4, 3, requires_grad=True)
+    program = export(module, [given.detach()])
+    before = str(program.graph)
+    model = from_torch(program)
+    assert str(program.graph) == before
+    b = NetBuilder.from_desc(model.op_list())
+    b.backward_from(b.reduce_sum(b.var("output")), wrt=["w", "x"])
+    fetch = [b.gradient("w"), b.gradient("x")]
+    found = b.run(model.scope, feed={"x": given.detach().numpy()}, fetch=fetch)
+    module(given).sum().backward()
+    for name, wanted in zip(fetch, (module.w.grad, given.grad), strict=True):
+        np.testing.assert_allclose(found[name], wanted.numpy(), atol=1e-6)
+
+
+def test_forms_in_place_have_the_arguments_of_plain_ones() -> None:
+    """Rules read arguments by the names of the plain schema: only `self` may be another there."""
+    wrong = []
+    for domain, name in RULES:
+        forms = [getattr(torch.ops.aten, each, None) for each in (name, f"{name}_")]
+        if domain != "aten" or None in forms:
+            continue
+        plain, in_place = forms
+        for overload in in_place.overloads():
+            first = getattr(in_place, overload)._schema.arguments[0]
+            if overload not in plain.overloads() or str(first.type) != "Tensor":
+                continue
+            a, b = (
+                [argument.name for argument in getattr(form, overload)._schema.arguments]
+                for form in (plain, in_place)
+            )
+            if a[0] not in ("self", "input") or not set(b[1:]) <= set(a):
+                wrong.append((name, overload, a, b))
+    assert not wrong
+    module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5, inplace=True)).eval()
+    given = torch.randn(2, 3)
+    with torch.no_grad():
+        wanted = module(given)
+    assert_same(from_torch(export(module, [given])).run({"input": given.numpy()}), wanted)
 
 
 def test_frozen_parameters_stay() -> None:

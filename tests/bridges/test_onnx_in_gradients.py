@@ -83,6 +83,35 @@ def spectrum(g: Graph, x: str) -> str:
     return g.node("STFT", [wave, step, window], "y")
 
 
+def scaled(g: Graph, x: str) -> str:
+    """Factors that nodes put together, as exporters of PyTorch write them."""
+    image = g.node(
+        "Reshape", [g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")]), g.ints(1, 2, 4, 3)]
+    )
+    parts = [g.constant(part, dtype=np.float32) for part in ([1, 1], [2, 2])]
+    return g.node("Resize", [image, None, g.node("Concat", parts, axis=0)], "y", mode="nearest")
+
+
+def cut(at: int, sizes: Any, **attributes: Any) -> Callable[[Graph, str], str]:
+    """An element of a sequence that is cut from a tensor at known places."""
+
+    def build(g: Graph, x: str) -> str:
+        values = [g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")])]
+        if sizes is not None:
+            values.append(g.constant(np.array(sizes), dtype=np.int64))
+        parts = g.node("SplitToSequence", values, **attributes)
+        return g.node("SequenceAt", [parts, g.constant(np.array(at), dtype=np.int64)], "y")
+
+    return build
+
+
+def clipped(g: Graph, x: str) -> str:
+    """Bounds of the other type that are cast as the tensor is."""
+    y = g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")])
+    low, high = (g.node("CastLike", [g.constant(v, dtype=np.float32), y]) for v in (-0.5, 0.5))
+    return g.node("Clip", [y, low, high], "y")
+
+
 CASES: dict[str, tuple[Callable[[Graph, str], str], int]] = {
     "LSTM": (recurrent("LSTM", 4), 17),
     "GRU": (recurrent("GRU", 3, linear_before_reset=1), 17),
@@ -95,6 +124,11 @@ CASES: dict[str, tuple[Callable[[Graph, str], str], int]] = {
     "GatherND, ScatterElements": (picked, 18),
     "ConvTranspose": (transposed, 17),
     "STFT": (spectrum, 17),
+    "Clip by bounds that are cast": (clipped, 17),
+    "Resize by factors put together": (scaled, 17),
+    "SplitToSequence, equal parts": (cut(-1, 3, axis=0), 17),
+    "SplitToSequence, sizes": (cut(1, [1, 2], axis=-1), 17),
+    "SplitToSequence, single places": (cut(2, None, axis=2, keepdims=0), 17),
 }
 
 

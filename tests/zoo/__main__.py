@@ -13,7 +13,7 @@ import torch
 
 from . import table
 from .architectures import ARCHITECTURES
-from .measuring import CRASH, ROUTES, Architecture, measure
+from .measuring import CRASH, ROUTES, SETTINGS, Architecture, measure
 
 _PARTS = 10
 """Days in which all rows have had their turn."""
@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--family", action="append", metavar="NAME", help="these libraries alone")
     parser.add_argument("--route", action="append", choices=list(ROUTES), help="these routes alone")
     parser.add_argument("--tenth", action="store_true", help="a tenth of the rows, by the date")
+    parser.add_argument("--missing", action="store_true", help="rows that the table lacks alone")
     parser.add_argument("--record", action="store_true", help="write what came of it to the table")
     parser.add_argument("--table", action="store_true", help="print the table, and stop")
     arguments = parser.parse_args()
@@ -38,6 +39,8 @@ def main() -> int:
         parser.error(f"no architecture {', '.join(sorted(missing))}")
     if arguments.family:
         chosen = [one for one in chosen if one.family in arguments.family]
+    if arguments.missing:
+        chosen = [one for one in chosen if one.name not in kept]
     if arguments.tenth:
         today = datetime.datetime.now(datetime.UTC).date().toordinal()
         chosen = chosen[today % _PARTS :: _PARTS]
@@ -52,6 +55,7 @@ def main() -> int:
         seconds = time.monotonic() - start
         print(f"{one.name} ({one.family}), {seconds:.0f} s: {table.summary(found)}", flush=True)
         if arguments.record:
+            kept = table.read()  # another process may have added rows
             kept[one.name] = kept.get(one.name, {}) | found
             table.write(kept, [each.name for each in ARCHITECTURES])
     print(table.totals(kept))
@@ -76,7 +80,8 @@ def apart(one: Architecture, routes: list[str]) -> dict[str, dict[str, str]]:
     finally:
         child.kill()
         child.join()
-    return {"all": dict.fromkeys(("forward", "gradients"), f"{CRASH}: {why}")}
+    crashed = dict.fromkeys(("forward", "gradients"), f"{CRASH}: {why}")
+    return {f"{route} {batch}": crashed for route in routes for batch in SETTINGS}
 
 
 def _child(one: Architecture, routes: list[str], results) -> None:

@@ -26,7 +26,7 @@ BOUND = {torch.float64: 1e-5, torch.float32: 1e-4}
 _WORSE_THAN_TORCH = 10.0
 """PyTorch's own float32 may be further from float64 than the bound; ours may be so many times as
 far."""
-_NO_GRADIENT = {torch.float64: 1e-10, torch.float32: 1e-6}
+_NO_GRADIENT = {torch.float64: 1e-8, torch.float32: 1e-6}
 """A gradient this small, as a part of the largest one of the model, is a zero with rounding."""
 RIGHT, WRONG, REFUSED, CRASH, NO_EXPORT = "right", "wrong", "refused", "crash", "not exported"
 _SHOWN = 200
@@ -286,13 +286,17 @@ class Case:
     def _variables(self, model: Any, inputs: Mapping[str, str]) -> dict[str, str]:
         """Parameter or input of the module -> the variable in the net.
 
-        A tied parameter has one name; an ONNX file holds single numbers as settings.
+        A tied parameter has one of its names; an ONNX file holds single numbers as settings.
         """
-        found = {}
-        known, shared = set(model.parameters), getattr(model, "shared", {})
+        names: dict[nn.Parameter, list[str]] = {}
+        for name, parameter in self.module.named_parameters(remove_duplicate=False):
+            names.setdefault(parameter, []).append(name)
+        tied = {one: every for every in names.values() for one in every}
+        found, known = {}, set(model.parameters)
         for name, gradient in self.draws[0].wanted.gradients.items():
-            variable = inputs.get(name) or shared.get(name, name)
-            if variable in known or name in inputs:
+            if name in inputs:
+                found[name] = inputs[name]
+            elif variable := next((one for one in tied[name] if one in known), None):
                 found[name] = variable
             elif gradient.size > 1 or not hasattr(model, "opset"):
                 raise LookupError(f"the model has no parameter {name!r}")
@@ -346,7 +350,7 @@ def outcome(work: Callable[[], str]) -> str:
 
 def told(word: str, error: Exception) -> str:
     """An error in one line."""
-    text = re.sub(r"\S*/site-packages/", "", " ".join(str(error).split()))
+    text = re.sub(r"\S*/site-packages/|\x1b\[\d*m", "", " ".join(str(error).split()))
     kind = "" if word == REFUSED else f"{type(error).__name__}: "
     return f"{word}: {kind}{text}"[:_SHOWN]
 

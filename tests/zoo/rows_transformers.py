@@ -113,19 +113,19 @@ TRANSFORMERS = [
     row("albert", "AlbertModel", masked, _MASKED, embedding_size=16, **SMALL),
     row("electra", "ElectraModel", masked, _MASKED, embedding_size=16, **SMALL),
     row(
-        "deberta", "DebertaModel", masked, _MASKED,
+        "deberta", "DebertaModel", tokens, "input_ids",
         relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=8, **SMALL,
     ),
     row(
-        "deberta_v2", "DebertaV2Model", masked, _MASKED,
+        "deberta_v2", "DebertaV2Model", tokens, "input_ids",
         relative_attention=True, pos_att_type=["c2p", "p2c"], position_buckets=4,
         share_att_key=True, norm_rel_ebd="layer_norm", conv_kernel_size=3, **SMALL,
     ),
     row(
-        "gpt2", "GPT2LMHeadModel", tokens,
+        "gpt2", "GPT2LMHeadModel", masked, _MASKED,
         vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=32,
     ),
-    row("gpt_neox", "GPTNeoXModel", tokens, **SMALL),
+    row("gpt_neox", "GPTNeoXModel", masked, _MASKED, **SMALL),
     row(
         "opt", "OPTModel", masked, _MASKED,
         vocab_size=_WORDS, hidden_size=32, word_embed_proj_dim=32, num_hidden_layers=2,
@@ -135,11 +135,14 @@ TRANSFORMERS = [
         "bloom", "BloomModel", masked, _MASKED,
         vocab_size=_WORDS, hidden_size=32, n_layer=2, n_head=4,
     ),
-    row("llama", "LlamaForCausalLM", tokens, num_key_value_heads=2, **SMALL),
-    row("mistral", "MistralModel", tokens, num_key_value_heads=2, sliding_window=5, **SMALL),
-    row("qwen2", "Qwen2Model", tokens, num_key_value_heads=2, **SMALL),
-    row("gemma", "GemmaModel", tokens, num_key_value_heads=2, head_dim=8, **SMALL),
-    row("phi", "PhiModel", tokens, **SMALL),
+    row("llama", "LlamaForCausalLM", masked, _MASKED, num_key_value_heads=2, **SMALL),
+    row(
+        "mistral", "MistralModel", masked, _MASKED,
+        num_key_value_heads=2, sliding_window=5, **SMALL,
+    ),
+    row("qwen2", "Qwen2Model", masked, _MASKED, num_key_value_heads=2, **SMALL),
+    row("gemma", "GemmaModel", masked, _MASKED, num_key_value_heads=2, head_dim=8, **SMALL),
+    row("phi", "PhiModel", masked, _MASKED, **SMALL),
     row(
         "t5_encoder", "T5EncoderModel", masked, _MASKED,
         vocab_size=_WORDS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
@@ -160,9 +163,6 @@ TRANSFORMERS = [
     row(
         "funnel", "FunnelModel", masked, _MASKED,
         vocab_size=_WORDS, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8, d_inner=64,
-    ),
-    row(
-        "longformer", "LongformerModel", masked, _MASKED, attention_window=[4, 4], **SMALL,
     ),
     row("fnet", "FNetModel", tokens, **SMALL),
     row("squeezebert", "SqueezeBertModel", masked, _MASKED, embedding_size=32, **SMALL),

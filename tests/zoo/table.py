@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,9 @@ def read() -> dict[str, dict[str, dict[str, str]]]:
 def write(rows: Mapping[str, Row], order: Sequence[str]) -> None:
     """Write the rows, those of architectures that are gone aside."""
     kept = {name: rows[name] for name in order if name in rows}
-    PATH.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    scratch = PATH.with_suffix(f".{os.getpid()}")
+    scratch.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    scratch.replace(PATH)
 
 
 def word(outcome: str) -> str:

@@ -18,8 +18,9 @@ from ....framework.ir.op_list import OpList, OpNode, VarDecl
 from ....framework.ir.operation import Operator
 from ....framework.ir.registry import lookup
 from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, kind_of
+from .cutting import part_of
 from .graph import Graph, Node, instantiated
-from .types import mixed_types
+from .types import is_trained, mixed_types
 
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
@@ -86,7 +87,7 @@ class Store(ABC):
             name: array
             for name, array in arrays.items()
             if array.dtype in DTYPES
-            and (_is_trained(array) if trained is None else name in trained or name in states)
+            and (is_trained(array) if trained is None else name in trained or name in states)
         }
         self.labelled = trained is not None
         self.constants = {n: a for n, a in arrays.items() if n not in self.parameters}
@@ -98,12 +99,6 @@ class Store(ABC):
     @abstractmethod
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
         """The outputs of a node on the host."""
-
-
-def _is_trained(array: np.ndarray) -> bool:
-    """Whether an array is trained: one of floats; single numbers and infinities are settings."""
-    floats = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-    return floats and array.size > 1 and bool(np.isfinite(array).all())
 
 
 class Lowering:
@@ -145,6 +140,7 @@ class Lowering:
         self._made_by: dict[str, int] = {}
         self._rest: list[tuple[Node, bool]] = []
         self._waiting: set[str] = set()
+        self._cuts: dict[str, Node] = {}
         self._prefix = ""
         self._made = 0
         self._rounds = 0
@@ -285,12 +281,19 @@ class Lowering:
 
     def _lower_all(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
+            if node.op == "SequenceAt" and (cut := self._cuts.get(node.inputs[0])):
+                parts = part_of(cut, node, self._find, self._store.where)
+                if parts is not None:
+                    self._lower_all(parts)
+                    continue
             if any(name in self._waiting for name in node.reads()):
                 self._defer(node, host=False)
             else:
                 self._lower_one(node)
 
     def _defer(self, node: Node, *, host: bool) -> None:
+        if node.op == "SplitToSequence":
+            self._cuts[node.outputs[0]] = node
         self._rest.append((node, host))
         self._waiting.update(name for name in node.outputs if name)
 
@@ -315,7 +318,20 @@ class Lowering:
             return self._defer(node, host=True)
         inputs = [values[name] if name else None for name in node.inputs]
         self._call(node, inputs)
+        if known and not kind.is_random and kind.evaluate is not None:
+            self._note_arrays(node, values)
         return None
+
+    def _note_arrays(self, node: Node, values: Mapping[str, Value | None]) -> None:
+        """What small parameters give has a value as they have: factors of Resize, put together."""
+        arrays = {name: value.array for name, value in values.items() if value is not None}
+        made = [self._values.get(name) for name in node.outputs]
+        small = all(array is not None and array.size <= _SMALL for array in arrays.values())
+        if not small or all(value is None or value.array is not None for value in made):
+            return
+        for value, array in zip(made, self._store.evaluate(node, arrays), strict=False):
+            if value is not None and value.array is None and isinstance(array, np.ndarray):
+                value.array, value.is_parameter = array, True
 
     def _call(self, node: Node, inputs: list[Value | None]) -> None:
         kind = kind_of(node)
@@ -436,7 +452,10 @@ class Lowering:
     def _finish(self, wanted: Sequence[str]) -> None:
         stage = self.stage
         ready = set(self._values) | self._foreign
+        read = {name for node, _ in self._rest for name in node.reads()}.union(wanted)
         for node, host in self._rest:
+            if node.outputs[0] in self._cuts and node.outputs[0] not in read:
+                continue  # its parts are slices
             if host and all(self._is_ready(name, ready) for name in node.reads()):
                 stage.host.append(node)
                 ready.update(name for name in node.outputs if name)

@@ -32,3 +32,9 @@ def mixed_types(node: Node, dtypes: Sequence[np.dtype | None]) -> str:
     found = [dtypes[place] for place in places if place < len(dtypes)]
     kinds = list(dict.fromkeys(str(dtype) for dtype in found if dtype is not None))
     return f"inputs of one type are wanted, these are {' and '.join(kinds)}" * (len(kinds) > 1)
+
+
+def is_trained(array: np.ndarray) -> bool:
+    """Whether an array is trained: one of floats; single numbers and infinities are settings."""
+    floats = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+    return floats and array.size > 1 and bool(np.isfinite(array).all())

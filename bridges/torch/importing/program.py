@@ -15,6 +15,7 @@ from ....framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...onnx.importing.imported import ImportedModel
 from ...onnx.importing.whole import Given, Variants
 from . import kinds
+from .blocks import inlined
 from .translate import WHERE, Program, Reader, name_of, needs_functions, source_of, unknown
 
 for _module in pkgutil.iter_modules(kinds.__path__):  # a table: each module adds its rules
@@ -149,6 +150,7 @@ def from_torch(program: Any) -> TorchProgram:
         hint = ": export it first, by torch.export.export(module, inputs)"
         is_module = hasattr(program, "forward")
         raise OpscopeError(f"{kind} is no ExportedProgram{hint if is_module else ''}")
+    program = inlined(program)
     if needs_functions(program):
         program = program.run_decompositions({})
     missing = unknown(program)

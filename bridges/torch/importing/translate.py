@@ -253,6 +253,8 @@ class Reader:
         templates = {key: self._template(value, inputs) for key, value in arguments.items()}
         if domain == DOMAIN and _mutates(node) and (domain, name) not in RULES:
             name = name.removesuffix("_")
+            if "self" in templates:  # what some operators call their input
+                templates.setdefault("input", templates["self"])
         value = node.meta.get("val")
         several = isinstance(value, (tuple, list))
         values = list(value) if several else [value]

@@ -153,6 +153,8 @@ def _cast_to(n: Call, dtype: np.dtype | None) -> Value:
         raise NotHere
     if dtype == x.dtype:
         return x
+    if x.array is not None and not x.is_parameter:  # of CastLike: its other input is not known
+        return n.const(cast(x.array, dtype), dtype)
     if dtype.kind == "b":
         return n.op("not_equal", x, n.const(0, x.dtype))
     return n.op("cast", x, dtype=dtype)

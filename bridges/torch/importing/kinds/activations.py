@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ....onnx.importing.calls import Value
@@ -18,13 +20,36 @@ _OTHER = {
     "absolute": "abs",
     "sgn": "sign",
 }
-_WHOLE = {"abs", "neg", "sign", "relu", "square", "isnan", "isinf", "isfinite"}
+_WHOLE = {"abs", "neg", "square"}
+"""Operators of the net that take whole numbers as well."""
+
+
+def _sign_of_whole(n: Aten, x: Value) -> Value:
+    zero = n.const(0, x.dtype)
+    above, below = (n.cast(n.op(op, x, zero), x.dtype) for op in ("greater", "less"))
+    return n.op("sub", above, below)
+
+
+def _is_of_whole(n: Aten, x: Value, answer: bool) -> Value:
+    return n.op("fill_like", n.cast(x, np.bool_), value=float(answer))
+
+
+_OF_WHOLE: dict[str, Callable[[Aten, Value], Value]] = {
+    "relu": lambda n, x: n.op("maximum", x, n.const(0, x.dtype)),
+    "sign": _sign_of_whole,
+    "isnan": lambda n, x: _is_of_whole(n, x, False),
+    "isinf": lambda n, x: _is_of_whole(n, x, False),
+    "isfinite": lambda n, x: _is_of_whole(n, x, True),
+}
+"""What operators of floats alone are of whole numbers."""
 
 
 def _unary(n: Aten) -> Value:
     x = n["self"]
     op = _OTHER.get(n.name, n.name)
-    if op not in _WHOLE:
+    if x.dtype.kind in "iub" and op in _OF_WHOLE:
+        return _OF_WHOLE[op](n, x)
+    if op not in _WHOLE and not op.startswith("is"):
         x = n.cast(x, n.dtypes[0])
         if x.dtype.kind in "iub":  # rounding of whole numbers
             return x

@@ -117,6 +117,17 @@ def _norm(n: Aten) -> Value:
     return n.op("norm", x, axes=axes, keepdims=bool(n.get("keepdim", False)), p=float(p))
 
 
+@aten("_weight_norm", "_weight_norm_interface")
+def _weight_norm(n: Aten) -> Value | list[Value]:
+    v, g = n["v"], n["g"]
+    axes = [axis for axis in range(v.ndim) if axis != n["dim"] % v.ndim]
+    if n["dim"] == -1:  # as PyTorch has it: of the whole tensor
+        axes = list(range(v.ndim))
+    size = n.op("norm", v, axes=axes, keepdims=True, p=2.0)
+    made = n.op("mul", v, n.op("div", g, size))
+    return made if n.name == "_weight_norm" else [made, size]
+
+
 @aten("cosine_similarity")
 def _cosine_similarity(n: Aten) -> Value:
     x, y = n["x1"], n["x2"]
