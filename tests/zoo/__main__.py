@@ -25,7 +25,9 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="these rows alone")
     parser.add_argument("--family", action="append", metavar="NAME", help="these libraries alone")
     parser.add_argument("--route", action="append", choices=list(ROUTES), help="these routes alone")
-    parser.add_argument("--tenth", action="store_true", help="a tenth of the rows, by the date")
+    parser.add_argument(
+        "--tenth", action="store_true", help="a tenth of the recorded rows, by the date"
+    )
     parser.add_argument("--missing", action="store_true", help="rows that the table lacks alone")
     parser.add_argument("--record", action="store_true", help="write what came of it to the table")
     parser.add_argument("--table", action="store_true", help="print the table, and stop")
@@ -43,7 +45,7 @@ def main() -> int:
         chosen = [one for one in chosen if one.name not in kept]
     if arguments.tenth:
         today = datetime.datetime.now(datetime.UTC).date().toordinal()
-        chosen = chosen[today % _PARTS :: _PARTS]
+        chosen = [one for one in chosen if one.name in kept][today % _PARTS :: _PARTS]
     routes = arguments.route or list(ROUTES)
     torch.set_num_threads(1)
     worse: list[str] = []
