@@ -300,7 +300,12 @@ def test_several_threads_predict(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_factors, "_MOST", 200_000)
+    net = Net()
+    check(net)
+    assert net.kept() == {"w", "u"}
+    # How much packed weights take depends on the processor: AMX keeps three parts of each number.
+    taken = sum(frame.kept._bytes for frame in net.frames() if frame.kept)
+    monkeypatch.setattr(kept_factors, "_MOST", taken - 1)
     net = Net()
     check(net)
     assert len(net.kept()) == 1
