@@ -8,8 +8,8 @@ already are what this test protects and are never written anew.
 
 from __future__ import annotations
 
-import pathlib
 import os
+import pathlib
 import sys
 import types
 import zlib

@@ -273,7 +273,8 @@ def test_statistics_add_up():
     ops = ComponentOps(component(SIGMOID), "p")
     made = propagate(ops, "x", "y", statistics=True)
     once = run(made, ops.states() | {"x": X})
-    twice = run(made + made, ops.states() | {"x": X})
+    again = propagate(ops, "x", "z", statistics=True)
+    twice = run(made + again, ops.states() | {"x": X})
     np.testing.assert_allclose(twice["p/value_sum"], 2 * once["p/value_sum"])
     assert twice["p/count"] == 6
 
