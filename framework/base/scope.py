@@ -259,11 +259,16 @@ class Scope:
             )
         return found
 
+    def frames(self) -> list[Any]:
+        """The frames of nets that are bound to this scope, for all shapes that are remembered."""
+        caches = self.bound.get("frames", {})
+        return [frame for frames in list(caches.values()) for frame in frames.values()]
+
     def explain(self, name: str) -> str:
         """Why a variable has no value, where a net that ran here computed it and kept it not."""
         scope: Scope | None = self
         while scope is not None:
-            plans = [frame.plan for frame in scope.bound.get("frames", {}).values()]
+            plans = [frame.plan for frame in scope.frames()]
             if any(name in plan.specs and name not in plan.externals for plan in plans):
                 return (
                     f"variable {name!r} is a temporary of the net that ran: its memory was used"
@@ -303,6 +308,17 @@ class Scope:
 
     def drop_kids(self) -> None:
         """Drop all kids and what they hold."""
+        self.kids.clear()
+
+    def dissolve(self) -> None:
+        """Let go of all variables, kids and frames: nobody uses the scope any more.
+
+        A scope and its variables refer to each other: they would wait for the collector of circles.
+        """
+        for frame in self.frames():
+            frame.release()
+        self.bound.clear()
+        self._vars.clear()
         self.kids.clear()
 
     def erase(self, name: str) -> None:

@@ -51,6 +51,11 @@ class Prepared:
             self._buffer = aligned(size)
         return self._buffer
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that is filled."""
+        return sum(memory.nbytes for memory, _ in self._made.values())
+
     def calls(self) -> list[Callable[[], Any]]:
         """The calls that fill this memory; they run before the loop."""
         if len(self._calls) != len(self._made):

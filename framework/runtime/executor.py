@@ -31,7 +31,7 @@ from ..ir.operation import Operator
 from .halves import in_float32
 from .plans.constant_factors import constant_factors
 from .plans.kept_factors import Kept, kept_factors, written_variables
-from .plans.memory import ScratchPool, as_view, fresh, fresh_array, padded, shared_panels
+from .plans.memory import as_view, fresh_array, shared_panels, workspace_of
 from .plans.narrow_fills import narrow_fill
 from .plans.plan import Plan, PlanStep
 from .tails import bind_tailed
@@ -47,6 +47,10 @@ _SMALL_RUN = 1 << 28  # bytes; smaller runs are not compared with the limit
 _LARGE = 4096
 """Elements of the largest array from which NumPy's BLAS may use threads: its products use them from
 2^18 multiplications on."""
+
+
+OPERATOR_BYTES = 4096
+"""What an operator takes besides arrays: once in a net with its plan, once where it is bound."""
 
 
 class CannotFuseError(Exception):
@@ -96,7 +100,9 @@ class Frame:
         self.scope_version = -1
         self.arrays: dict[str, Any] = {}
         self.joined: dict[tuple[str, ...], Any] = {}
-        self._scratch = ScratchPool(self.xp)
+        self._workspace = workspace_of(scope, place)
+        self._scratch = self._workspace.scratch
+        self._shared: dict[Any, tuple[Mapping[Any, Any], Any]] = {}
         self._fused = fused
         self._borrowed: set[str] = set()
         self._adopt_externals()
@@ -110,7 +116,7 @@ class Frame:
             self.least_cost = 0 if self._makes_lists else self.least_cost
             if self.prepared is None:
                 self.kept = kept_factors(plan, scope, self._writes)
-        with shared_panels():
+        with shared_panels(self._workspace.panels):
             self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
         # Infinities are values here, not warnings. Entering a prepared context is ten times
         # cheaper than numpy.errstate.
@@ -187,13 +193,30 @@ class Frame:
 
     def _blocks(self) -> list[Any]:
         """Memory of temporaries, shared by all frames of the scope: one of them runs at a time."""
-        pool = self.scope.bound.setdefault(("blocks", self.place), [])
-        for number, size in enumerate(self.plan.blocks):
-            if number == len(pool):
-                pool.append(fresh(self.xp, padded(size), number))
-            elif pool[number].nbytes < size:  # with some room, so that a little more is no new one
-                pool[number] = fresh(self.xp, padded(size + size // 8), number)
-        return pool[: len(self.plan.blocks)]
+        blocks = self._workspace.take(self.plan.blocks)
+        for number in range(len(blocks)):
+            self.share(self._workspace.blocks, number)
+        return blocks
+
+    def share(self, memory: Mapping[Any, Any], key: Any) -> None:
+        """Note that the frame uses memory that other frames share, and replace by larger one."""
+        self._shared[id(memory), key] = memory, memory[key]
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether the frame keeps memory that others have replaced by larger one."""
+        return any(memory.get(key) is not used for (_, key), (memory, used) in self._shared.items())
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that goes with the frame: what no other frame and no parameter shares."""
+        plan = self.plan
+        own = {name for name in plan.externals if _is_fed(plan.declared.get(name))}
+        arrays = [self.arrays.get(name) for name in (*own, *plan.live_out)]
+        arrays += [level for levels in plan.offsets.values() for level in levels]
+        packed = 0 if self.prepared is None else self.prepared.nbytes
+        held = sum(array.nbytes for array in arrays if array is not None)
+        return held + packed + OPERATOR_BYTES * len(plan.operators)
 
     def _variable(self, name: str) -> Variable:
         """Where a value that outlives the run is: local, or outside if the run updates it."""
@@ -259,18 +282,45 @@ class Frame:
                 self._note_owner(variable)
         return not replaced or self._bind_again(replaced)
 
+    def release(self) -> None:
+        """Let go of all calls, and what they refer to: nobody runs the frame again."""
+        self.calls, self._joined, self.net_version = [], ([_released], [0]), -1
+
+    def rest(self) -> None:
+        """Let go of large inputs, as frames of other shapes run now: the next run of these shapes
+        brings new ones, and binds the steps that read them."""
+        if self.place.kind != "cpu":
+            return  # where they are copied
+        large = set()
+        for name in self.plan.externals:
+            declared, array = self.plan.declared.get(name), self.arrays[name]
+            is_input = declared is not None and declared.kind == INPUT
+            if is_input and name not in self.plan.live_out and name not in self._borrowed:
+                if array is not None and array.nbytes > _COPIED:
+                    large.add(name)
+        if not large:
+            return
+        large = self._with_views(large)
+        self.arrays.update(dict.fromkeys(large))
+        self.calls = [
+            call if large.isdisjoint(step.reads) else nothing
+            for call, step in zip(self.calls, self.plan.steps, strict=True)
+        ]
+        self._joined = None
+
+    def _with_views(self, names: set[str]) -> set[str]:
+        """Some variables, and the views of them."""
+        views = (var for var in self.plan.declared.values() if var.view is not None)
+        return names | {var.name for var in views if var.view.base in names}
+
     def _bind_again(self, replaced: set[str]) -> bool:
         """Bind the steps that read other arrays now; False where that needs another plan."""
-        views = {
-            var.name
-            for var in self.plan.declared.values()
-            if var.view is not None and var.view.base in replaced
-        }
+        replaced = self._with_views(replaced)
         self._make_views()
         self._joined = None
         try:
             for index, step in enumerate(self.plan.steps):
-                if not (replaced | views).isdisjoint(step.reads):
+                if not replaced.isdisjoint(step.reads):
                     self.calls[index] = self._bind(step)
         except CannotFuseError:
             return False
@@ -387,6 +437,16 @@ class Frame:
         raise RunError(op.describe(why, self.plan.specs)) from error
 
 
+def _released() -> None:
+    raise RunError("this frame was given up for those of other shapes; see the limit 'cache'")
+
+
+def bound_bytes(operators: Sequence[Operator], scope: Scope) -> int:
+    """The memory of a net that runs in this scope alone, without what its parents hold."""
+    bound = sum(frame.nbytes for frame in scope.frames())
+    return bound + OPERATOR_BYTES * len(operators)
+
+
 def frame_of(k: KernelArgs) -> Frame:
     """The whole frame that binds a kernel, with its plan: for operators that run inner nets."""
     return cast(Frame, k.frame)
@@ -483,6 +543,11 @@ def _deciding_dtype(op: Operator, specs: Mapping[str, ArraySpec]) -> np.dtype:
                 return dtype
             first = first or dtype
     return first or SINGLE
+
+
+def _is_fed(var: VarDecl | None) -> bool:
+    """Whether a variable from outside is an input, of which a frame has an array of its own."""
+    return var is None or var.kind == INPUT
 
 
 def external_specs(

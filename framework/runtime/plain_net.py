@@ -15,6 +15,7 @@ from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
 from ..base.errors import FormatError, OpscopeError, RunError, VariableError
+from ..base.python.bounded_cache import BoundedCache
 from ..base.python.cached import new_lock
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec
@@ -31,13 +32,13 @@ from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from ..passes.verify.verifier import verify
-from .executor import CannotFuseError, Frame, external_specs
+from .executor import OPERATOR_BYTES, CannotFuseError, Frame, external_specs
 from .net import Net, check_live_out, check_places, register_net
+from .plans.memory import Workspace, workspace_of
 from .plans.options import PlanOptions, current_options
 from .plans.plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
-_MAX_PLANS = _MAX_FRAMES = 64  # batches of sentences come in some 40 shapes, again and again
 _NO_TAILS = PlanOptions()
 
 
@@ -92,8 +93,8 @@ class PlainNet(Net):
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
         self.version, self._live_out = next(_tokens), None
-        self._ranges: dict[Any, Range] = {}
-        self._plans: dict[Any, Plan] = {}
+        self._ranges: BoundedCache[Any, Range] = BoundedCache()
+        self._plans: BoundedCache[Any, Plan] = BoundedCache(nbytes=_plan_bytes)
         self._last_forward: int | None = None
         self._metadata = dict(self.metadata)
         self._desc = None
@@ -369,23 +370,28 @@ class PlainNet(Net):
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         options = current_options(place)
         frames = scope.bound.setdefault("frames", {})
-        frame_key = (key, self.version, signature, options)
-        frame = frames.pop(frame_key, None)
+        if key not in frames:
+            frames[key] = BoundedCache(nbytes=_frame_bytes, release=Frame.release)
+        frame_key = (self.version, signature, options)
+        frame = frames[key].get(frame_key)
         try:
             with on_device(place, context.stream):
                 if frame is None or not frame.accept_inputs():
-                    sources = (span, known, offsets)
-                    phase = context.train
-                    frame = self._make_frame(sources, frame_key, scope, place, options, phase)
+                    frames[key].drop(frame_key)
+                    sources, phase = (span, known, offsets), context.train
+                    plan_key = (key, frame_key, place)
+                    frame = self._make_frame(sources, plan_key, scope, place, options, phase)
                     frame.net_version = self.version
+                    frames[key].add(frame_key, frame)
+                    _drop_outgrown(workspace_of(scope, place))
         except OpscopeError:
             raise
         except Exception as error:  # no operator's own: those are named where they are bound
             why = f"{type(error).__name__}: {error}"
             raise RunError(f"{self._title()}: the run cannot be prepared: {why}") from error
-        while len(frames) >= _MAX_FRAMES:
-            frames.pop(next(iter(frames)))
-        frames[frame_key] = frame  # most recently used last
+        before = scope.bound.get(key)
+        if before is not None and before is not frame:
+            before.rest()
         frame.publish()
         scope.bound[key] = frame
         return frame
@@ -399,14 +405,14 @@ class PlainNet(Net):
         options: PlanOptions,
         train: bool,
     ) -> Frame:
-        plan = self._plan(sources, (key, place), options, place, train)
+        plan = self._plan(sources, key, options, place, train)
         for dtype in {dtype for _, dtype in plan.specs.values()}:
             require_dtype(place, dtype)
         try:
             return Frame(plan, scope, place, train, bind_chain)
         except CannotFuseError:
             options = replace(options, fuse=False)
-            plan = self._plan(sources, (key, place, "unfused"), options, place, train)
+            plan = self._plan(sources, (key, "unfused"), options, place, train)
             return Frame(plan, scope, place, train)
 
     def _check_range(self, begin: int, end: int) -> tuple[int, int]:
@@ -425,7 +431,7 @@ class PlainNet(Net):
         if found is None:
             ops = self.operators
             found = analyse(ops[first:last], ops[last:], self.vars, live_out, before=ops[:first])
-            self._ranges[key] = found
+            self._ranges.add(key, found)
         return found
 
     def _plan(
@@ -437,9 +443,7 @@ class PlainNet(Net):
             if plan is None:
                 group = grouping(place, options, train)
                 plan = make_plan(span, known, self.vars, options, group, offsets)
-                while len(self._plans) >= _MAX_PLANS:
-                    self._plans.pop(next(iter(self._plans)))
-                self._plans[key] = plan
+                self._plans.add(key, plan)
             return plan
 
     def infer_shape(self, scope: Scope) -> None:
@@ -465,6 +469,24 @@ class PlainNet(Net):
 
     def __repr__(self) -> str:
         return f"<PlainNet {self.name or '?'}: {len(self.operators)} operators>"
+
+
+def _plan_bytes(plan: Plan) -> int:
+    return OPERATOR_BYTES * len(plan.operators)
+
+
+def _frame_bytes(frame: Frame) -> int:
+    return frame.nbytes
+
+
+def _drop_outgrown(workspace: Workspace) -> None:
+    """Let go of frames that keep memory which was replaced by larger one: they are bound anew."""
+    for scope in list(workspace.scopes):
+        for key, frames in scope.bound.get("frames", {}).items():
+            frames.drop_where(lambda frame: frame.is_outgrown)
+            current = scope.bound.get(key)
+            if current is not None and current.is_outgrown:
+                del scope.bound[key]
 
 
 def _refuse_steps(net: OpList) -> None:

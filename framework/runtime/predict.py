@@ -7,6 +7,7 @@ states that an operator would write are copied there first. So several threads m
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from ..base.context import OpContext
 from ..base.dtypes import is_whole
 from ..base.errors import ShapeError, VariableError, nearest
+from ..base.python.bounded_cache import BoundedCache
 from ..base.scope import FED, Scope
 from ..base.sequence import Sequences
 from ..ir.desc import FORWARD, INPUT, OUTPUT
@@ -27,7 +29,7 @@ from .plain_net import PlainNet
 BATCH_SIZE = 256
 """Rows of a batch where nobody says how many."""
 
-_MOST_PARTS = 16
+_MOST_PARTS = 16  # kinds of results that are remembered
 _MOST_LEFT_OUT = 3
 
 
@@ -56,7 +58,7 @@ class Predictor:
         self._whole = PlainNet(forward, check=False)
         self._vars = {var.name: var for var in net.vars}
         self._inputs = Inputs(forward)
-        self._parts: dict[Any, _Part] = {}
+        self._parts: BoundedCache[Any, _Part] = BoundedCache(_MOST_PARTS)
 
     def predict(
         self,
@@ -104,7 +106,8 @@ class Predictor:
         used = {name: value for name, value in given.items() if name in part.inputs}
         rows = _rows(used)
         found: list[dict[str, Any]] = []
-        idle = scope.bound.setdefault(("predict", part.net, frozenset(used)), [])
+        works = scope.bound.setdefault("predict", weakref.WeakKeyDictionary())  # by net
+        idle = works.setdefault(part.net, {}).setdefault(frozenset(used), [])
         try:
             work, context = idle.pop()
         except IndexError:
@@ -129,9 +132,7 @@ class Predictor:
         part = self._parts.get(key)
         if part is None:
             part = self._make_part(self._results(key) if fetch is None else fetch)
-            if len(self._parts) >= _MOST_PARTS:
-                self._parts.clear()
-            self._parts[key] = part
+            self._parts.add(key, part)
         return part
 
     def _make_part(self, fetch: tuple[str, ...]) -> _Part:

@@ -49,8 +49,12 @@ class CachingCompiler:
         self._shortcut = shortcut
         if capacity < 1:
             raise OpscopeError(f"a cache of {capacity} computations")
-        self._cache: BoundedCache[Hashable, Computed] = BoundedCache(capacity)
-        self._for_two: BoundedCache[Hashable, Computation] = BoundedCache(capacity)
+        self._cache: BoundedCache[Hashable, Computed] = BoundedCache(
+            capacity, lambda computed: computed[1].nbytes()
+        )
+        self._for_two: BoundedCache[Hashable, Computation] = BoundedCache(
+            capacity, Computation.nbytes
+        )
 
     def __len__(self) -> int:
         return len(self._cache)

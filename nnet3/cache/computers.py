@@ -8,6 +8,7 @@ from ...framework.base.backend import Place
 from ...framework.base.python.bounded_cache import BoundedCache
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
+from ...framework.runtime.plans.memory import WorkspaceOwner
 from ..compiler.computation import Computation
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest
@@ -20,7 +21,8 @@ from .computations import CachingCompiler
 
 
 class ComputerCache:
-    """Computers by request. They share one copy of the network's parameters.
+    """Computers by request. They share one copy of the network's parameters, and memory for
+    temporaries: one of them runs at a time.
 
     Args:
         nnet: the network; it must not change while the cache is used.
@@ -49,7 +51,10 @@ class ComputerCache:
         self.compiler = CachingCompiler(nnet, optimize, shortcut, capacity)
         self._options = OptimizeOptions.chosen(optimize)
         self._shared = Scope(place)
-        self._computers: BoundedCache[Hashable, NnetComputer] = BoundedCache(capacity)
+        self._workspaces = WorkspaceOwner()
+        self._computers: BoundedCache[Hashable, NnetComputer] = BoundedCache(
+            capacity, NnetComputer.nbytes, NnetComputer.release
+        )
 
     def __len__(self) -> int:
         return len(self._computers)
@@ -70,8 +75,10 @@ class ComputerCache:
         listener = VERBOSE.get()
         if listener is None or not listener.tells_commands:
             desc = lower_request(self.nnet.topology(), request, self._options, compiled)
-            return NnetComputer(desc, self.nnet, shared=self._shared)
+            return NnetComputer(desc, self.nnet, shared=self._shared, owner=self._workspaces)
         # Who wants to see the commands gets them, also where a recurrence could be one operator.
         desc, spans = lower_with_spans(compiled())
         say = listener.log
-        return NnetComputer(desc, self.nnet, shared=self._shared, spans=spans, say=say)
+        return NnetComputer(
+            desc, self.nnet, shared=self._shared, spans=spans, say=say, owner=self._workspaces
+        )

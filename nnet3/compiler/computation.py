@@ -24,6 +24,9 @@ _DEBUG_HEADER = """\
 # where a cindex-id is written as (n,t[,x]) but ranges of t values are compressed
 # so we write (n, tfirst:tlast)."""
 
+_COMMAND_BYTES, _INDEX_BYTES = 1024, 24
+"""What a command takes with its sub-matrices and accesses, and the index of a row."""
+
 
 class SubMatrix(NamedTuple):
     """A rectangle of a matrix."""
@@ -101,6 +104,12 @@ class Computation:
     need_model_derivative: bool = False
     owns: bool = field(default=False, repr=False, compare=False)
     analysis: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def nbytes(self) -> int:
+        """The memory that it takes, about: indexes are made when they are read."""
+        listed = sum(info.rows for info in self.matrices if info.listed is not None)
+        rows = sum(command.rows.nbytes for command in self.commands if command.rows is not None)
+        return _COMMAND_BYTES * len(self.commands) + _INDEX_BYTES * listed + rows
 
     @property
     def takes_derivatives(self) -> bool:

@@ -313,9 +313,10 @@ class ChunkComputer(UtteranceComputer):
             size: chunks that the computation is for, where it is for more than are given.
         """
         size = max(size, len(chunks))
+        request = self.request(shape, size)
         try:
             with self._computing:
-                computer = self._cache.computer(self.request(shape, size))
+                self._cache.computer(request)
         except NotComputableError as error:
             one = waiting[chunks[0].utterance]
             told = f"{one.key}: {len(one.features)} rows: {error}"
@@ -330,6 +331,7 @@ class ChunkComputer(UtteranceComputer):
             for chunk, row in zip(chunks, given["ivector"], strict=False):
                 row[:] = self._ivector(chunk, waiting[chunk.utterance])
         with self._computing:
+            computer = self._cache.computer(request)  # other threads may have had it dropped
             for name, matrix in given.items():
                 computer.accept_input(name, matrix, quiet=True)
             computer.run()

@@ -14,7 +14,9 @@ from ...framework.base.scope import Scope, Variable
 from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE
 from ...framework.ir.names import grad_name
 from ...framework.ir.op_list import OpList
+from ...framework.runtime.executor import bound_bytes
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.runtime.plans.memory import WorkspaceOwner
 from ...proto import net_pb2 as pb
 from ..components import part_of, set_statistic
 from ..lower.commands import MODEL_DERIVATIVE
@@ -54,6 +56,7 @@ class NnetComputer:
             place is where they compute. By default each computer has its own.
         spans: the commands of the net, which are told to `say` as they are run: see `CommandTrace`.
         say: takes lines.
+        owner: of this computer and others, of which one runs at a time.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class NnetComputer:
         shared: Scope | None = None,
         spans: CommandSpans | None = None,
         say: Callable[[str], None] = print,
+        owner: WorkspaceOwner | None = None,
     ):
         if not isinstance(net, PlainNet):
             if not isinstance(net, OpList):  # a message; protobuf is slow to load
@@ -71,7 +75,7 @@ class NnetComputer:
         check_kind(shared, Scope | None, "shared")
         self._nnet = nnet_of(nnet)
         self._net = net if isinstance(net, PlainNet) else PlainNet(net, check=False)
-        self._scope = Scope(place, parent=shared)
+        self._scope = (owner or WorkspaceOwner()).lend(Scope(place, parent=shared))
         self._arrays = self._scope if shared is None else shared
         self._vars = self._net.vars
         roles = [op.role for op in self._net.operators]
@@ -84,6 +88,14 @@ class NnetComputer:
         self._trace: CommandTrace | None = None
         if spans is not None:
             self._trace = CommandTrace(self._net, spans, say, self._size_of_parameters)
+
+    def nbytes(self) -> int:
+        """The memory that goes with the computer, without the network's parameters."""
+        return bound_bytes(self._net.operators, self._scope)
+
+    def release(self) -> None:
+        """Let go of what is bound: nobody uses the computer any more."""
+        self._scope.dissolve()
 
     def reload(self) -> None:
         """Take the network's parameters anew, after they were changed."""

@@ -11,7 +11,9 @@ from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import BACKWARD, INPUT
 from ...framework.ir.op_list import OpList
+from ...framework.runtime.executor import bound_bytes
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.runtime.plans.memory import WorkspaceOwner
 from ..lower.spans import CommandSpans
 from ..run.trace import CommandTrace
 
@@ -59,15 +61,26 @@ class Step:
 
     Args:
         traced: where its commands are told as they are run.
+        owner: of all steps, of which one runs at a time.
     """
 
-    def __init__(self, net: OpList, shared: Scope, traced: TracedParts | None) -> None:
+    def __init__(
+        self, net: OpList, shared: Scope, traced: TracedParts | None, owner: WorkspaceOwner
+    ) -> None:
         self.net = PlainNet(net, check=False)
-        self.scope = Scope(None, parent=shared)
+        self.scope = owner.lend(Scope(None, parent=shared))
         self._given = {var.name: var.dtype for var in net.vars if var.kind == INPUT}
         self._traced = traced
         if traced is not None:
             self._trace = CommandTrace(self.net, traced.spans, traced.say, traced.parameters)
+
+    def nbytes(self) -> int:
+        """The memory that goes with the step, without what all steps share."""
+        return bound_bytes(self.net.operators, self.scope)
+
+    def release(self) -> None:
+        """Let go of what is bound: nobody uses the step any more."""
+        self.scope.dissolve()
 
     def feed(self, values: Mapping[str, np.ndarray]) -> None:
         """Put values where the step reads them; what no operator reads is left out."""

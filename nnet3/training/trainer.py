@@ -31,6 +31,7 @@ from ...framework.base.untrusted.records import AnyFloat, record
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.ir.op_list import OpList
 from ...framework.parallel.handshake import handshake
+from ...framework.runtime.plans.memory import WorkspaceOwner
 from ..cache.computations import CachingCompiler
 from ..compiler.verbose import VERBOSE
 from ..components import part_of, set_statistic
@@ -176,7 +177,8 @@ class NnetTrainer:
         self.compiler = CachingCompiler(
             nnet, options.optimize, options.use_shortcut, options.cache_capacity
         )
-        self._steps: BoundedCache[Hashable, Step] = BoundedCache(options.cache_capacity)
+        self._workspaces = WorkspaceOwner()
+        self._forget_steps()
 
     # Training
 
@@ -261,6 +263,12 @@ class NnetTrainer:
         with on_device(self._shared.place):
             self._shared.get(name).array.fill(value)
 
+    def _forget_steps(self) -> None:
+        capacity = self.options.cache_capacity
+        self._steps: BoundedCache[Hashable, Step] = BoundedCache(
+            capacity, Step.nbytes, Step.release
+        )
+
     def _step(self, example: Any) -> Step:
         """The compiled step for examples of this structure."""
         stats = self.options.store_component_stats
@@ -292,7 +300,7 @@ class NnetTrainer:
 
             desc = ToFloat64().apply(desc)
         self._adopt(desc)
-        step = Step(desc, self._shared, trace)
+        step = Step(desc, self._shared, trace, self._workspaces)
         # Ranks meet other structures at other times: what they have in common is compared before.
         self._ranks.agreed.add(step.net.version)
         return step
@@ -337,7 +345,7 @@ class NnetTrainer:
                 setattr(component, "dropout_proportion", proportion)  # noqa: B010
                 changed = True
         if changed:
-            self._steps = BoundedCache(self.options.cache_capacity)
+            self._forget_steps()
 
     def store(self) -> None:
         """Put parameters and statistics back into the network."""

@@ -17,6 +17,7 @@ from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
+from ...framework.runtime.plans.memory import panel_memory
 from ..attention.dot_product import attention
 from ..attention.heads import split_heads
 from . import blas, mkl, parts, rows
@@ -155,7 +156,7 @@ class _Heads:
         """Memory of so many elements for each thread, its bytes, and how many threads have some."""
         size = -(-elements * self.dtype.itemsize // 64) * 64
         count = min(len(self.places) * 64, _SHARES * most_threads())
-        return team.aligned(size * count), size, count
+        return panel_memory(size * count), size, count
 
     def call(self, name: str, words: list[Any], work: int) -> Call:
         argument = np.array([rows.word(one) for one in words], np.int64)

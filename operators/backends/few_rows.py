@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ import numpy as np
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.runtime.plans.memory import as_view, panel_memory
 from ..linear.matmul import affine, bind_affine, bind_matmul, matmul
 from . import blas, mkl, parts, rows
 
@@ -213,7 +215,8 @@ def task(
         return None
     (m, k), n = a.shape, b.shape[1]
     pieces = max(min(b.nbytes // _PIECE, _PIECES), 1)
-    sums = np.empty((pieces, m, n), out.dtype)
+    shape = pieces, m, n
+    sums = as_view(panel_memory(math.prod(shape) * out.itemsize), (shape, out.dtype))
     reading = _argument([m, n, k, a, steps[0], b, steps[1], pieces, sums, 0])
     after = _argument([pieces, m, n, sums, out, steps[2], bias, float(alpha), reading[0][-1:]])
     work = max(_READ * b.size, m * b.size)

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...framework.fusion import row_blocks, team
 from ...framework.fusion.row_blocks import ByRows
+from ...framework.runtime.plans.memory import padded, panel_memory
 from . import amx, packed_gemm, parts, vector_products
 
 _HEAD = """\
@@ -243,22 +244,23 @@ def task(
     if factors[1] and bias is None:
         spans.append(writes)
     if mkl is not None and m >= _TALL and n > _WIDE and k >= _DEEP and _others():
-        before, items, memory = _by_mkl(arrays, how, factors, begin, mkl)
+        before, items, panels, memory = _by_mkl(arrays, how, factors, begin, mkl)
     elif _own() is not None:
-        before, items, memory = _by_tiles(arrays, factors, begin)
+        before, items, panels, memory = _by_tiles(arrays, factors, begin)
     else:
         return None
     given = (row_blocks.whole(b),)
-    by = ByRows(m, items, tuple(spans), (writes,), (arrays, memory, begin), before, given)
+    owners, packed = (arrays, memory, begin), (row_blocks.whole(panels),)
+    by = ByRows(m, items, tuple(spans), (writes,), owners, before, given, packed)
     return team.rows_task(by, m * n * k)
 
 
 _Items = tuple[tuple[int, int], ...]
+_Rows = tuple[_Items, _Items, Any, Any]
+"""Items that pack the second factor, items that multiply, the panels, and other memory."""
 
 
-def _by_tiles(
-    arrays: parts.Arrays, factors: tuple[float, float], bias: Any
-) -> tuple[_Items, _Items, Any]:
+def _by_tiles(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> _Rows:
     a, b, out = arrays
     (m, k), n, size = a.shape, b.shape[1], out.itemsize
     step = out.strides[0] // size
@@ -272,16 +274,20 @@ def _by_tiles(
     words = [m, n, out.ctypes.data, step, begin, begin_step, 0, count]
     memory: list[Any] = []
     down, right = (stride // size for stride in a.strides)
-    for at in range(0, k, each):
-        panels, packing = packed_gemm.pack(b[at : at + each], factors[0])
+    pieces = [b[at : at + each] for at in range(0, k, each)]
+    rooms = [padded(packed_gemm.room(piece, tiled=False)) for piece in pieces]
+    rest = whole = panel_memory(sum(rooms), in_turn=True)
+    for number, (piece, room) in enumerate(zip(pieces, rooms, strict=True)):
+        panels, packing = packed_gemm.pack(piece, factors[0], panels=rest[:room])
+        rest = rest[room:]
         memory.append(packing.memory)
-        words += [a.ctypes.data + at * right * size, down, right, len(b[at : at + each])]
+        words += [a.ctypes.data + number * each * right * size, down, right, len(piece)]
         words += [panels.ctypes.data, packing.items[0][1]]
     argument = np.array(words, np.int64)
     library, letter = _own(), _TYPES[out.dtype.name]
     place = argument.ctypes.data
     before = ((library.address(f"panels_{letter}"), place),)
-    return before, ((library.address(f"rows_{letter}"), place),), (argument, memory)
+    return before, ((library.address(f"rows_{letter}"), place),), whole, (argument, memory)
 
 
 def _by_mkl(
@@ -290,14 +296,15 @@ def _by_mkl(
     factors: tuple[float, float],
     bias: Any,
     mkl: Any,
-) -> tuple[_Items, _Items, Any]:
+) -> _Rows:
     a, b, out = arrays
     (m, k), n = a.shape, b.shape[1]
     letter, kind = _LETTERS[out.dtype.name], _TYPES[out.dtype.name]
     size = getattr(mkl, f"cblas_{letter}gemm_pack_get_size")
     size.restype = ctypes.c_size_t
     height = min(m, _BLOCK)  # MKL lays the factor out for so many rows at a time
-    packed = team.aligned(size(_CBLAS[1], *(ctypes.c_int(one) for one in (height, n, k))))
+    room = size(_CBLAS[1], *(ctypes.c_int(one) for one in (height, n, k)))
+    packed = panel_memory(room, in_turn=True)
     pack, compute = (
         ctypes.cast(getattr(mkl, f"cblas_{letter}gemm_{name}"), ctypes.c_void_p).value
         for name in ("pack", "compute")
@@ -309,4 +316,4 @@ def _by_mkl(
     argument[15:17].view(np.float64)[:] = factors
     place, library = argument.ctypes.data, _others()
     before = ((library.address(f"mkl_pack_{kind}"), place),)
-    return before, ((library.address(f"mkl_rows_{kind}"), place),), (argument, packed)
+    return before, ((library.address(f"mkl_rows_{kind}"), place),), packed, argument

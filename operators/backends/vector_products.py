@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.settings import is_on
 from ...framework.fusion import team
+from ...framework.runtime.plans.memory import as_view, panel_memory
 from . import parts
 
 _SOURCE = """\
@@ -314,7 +316,8 @@ def task(
         return None
     k, n = b.shape
     high = max(_CHUNK // (n * b.itemsize) // 4 * 4, 4)
-    sums = np.empty((-(-k // high), n), b.dtype)
+    shape = -(-k // high), n
+    sums = as_view(panel_memory(math.prod(shape) * b.itemsize), (shape, b.dtype))
     row = None if bias is None else np.ascontiguousarray(bias)
     begin = 0
     if row is not None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...framework.fusion.team import ParallelTask, aligned
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.runtime.plans.memory import as_view, memory_of, padded
 from ..conv.windows import Axis, make_axes
 from . import batch_norm
 from .images import Frame, Image, Work, image, lanes, steps, suited, threads
@@ -245,17 +246,29 @@ def _pack(
             return panels
     old, kept = 0, keep and side == 0 and w.flags.c_contiguous
     if kept:
-        total = int(np.prod(shape)) * w.itemsize
-        panels = aligned(total).view(w.dtype).reshape(shape)
-        before = aligned(w.nbytes).view(w.dtype)
-        before[:] = np.nan  # bytes that no weights are likely to have, and the panels hold them
-        panels[:] = np.nan
+        panels, before = _compared(work, w, shape, (side, tuple(taps)))
         old = work.keep(before)
     else:
         panels = k.scratch(shape, w.dtype)
     words = (outs, inner, len(taps), work.keep(w), so, si, work.words(places), work.keep(panels))
     work.add("pack", (*words, panels[0].size, old), w.size)
     return panels
+
+
+def _compared(
+    work: Work, w: Any, shape: tuple[int, ...], how: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Memory for panels, and for the weights that they were made of; frames share both."""
+    room = padded(int(np.prod(shape)) * w.itemsize)
+
+    def make() -> np.ndarray:
+        memory = aligned(room + w.nbytes)
+        memory.view(w.dtype)[:] = np.nan  # bytes that no weights are likely to have
+        return memory
+
+    memory = memory_of(("panels", w.ctypes.data, w.shape, w.dtype, shape, how), make)
+    work.keep(memory)
+    return as_view(memory, (shape, w.dtype)), memory[room : room + w.nbytes].view(w.dtype)
 
 
 def _packing(

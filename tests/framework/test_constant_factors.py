@@ -30,9 +30,9 @@ def steps(monkeypatch: pytest.MonkeyPatch, amx: str, uses: int) -> tuple[Any, li
     scope.find("w").set(rng.normal(size=(WIDTH, WIDTH)).astype("f4") / 5)
     x = rng.normal(size=(ROWS, WIDTH)).astype("f4")
     found = [b.run(scope, feed={"x": x}, fetch=[cost, "w"]) for _ in range(3)]
-    frame = list(scope.bound["frames"].values())[-1]
+    frame = scope.frames()[-1]
     predicted = b.run(scope, need_backward=False, feed={"x": x}, fetch=[value])
-    forward = list(scope.bound["frames"].values())[-1]
+    forward = scope.frames()[-1]
     results = [value for one in (*found, predicted) for value in one.values()]
     return (frame, forward), results
 

@@ -133,7 +133,7 @@ def plan_of(build: Any, train: bool, monkeypatch: pytest.MonkeyPatch) -> Any:
     scope.var("x").set(np.ones((2, 16, 8, 8), np.float32))
     net = b.bound_net(frozenset([cost.name]), train)
     net.run(scope, opscope.OpContext(train=train, live_out=[cost.name]))
-    return next(reversed(scope.bound["frames"].values())).plan
+    return scope.frames()[-1].plan
 
 
 @pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")

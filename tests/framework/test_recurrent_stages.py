@@ -370,7 +370,7 @@ def test_frames_of_an_earlier_batch_serve_again(bind: Bind) -> None:
         memories = bind_memories(context, links.values)
         before = bind_once(context, context.analysis.phases.pre, memories.values)
         bind_loop(context, before.values, memories, states)
-        return dict(context.arena.frames)
+        return dict(context.arena.frames.items())
 
     first, second = bound(), bound()
     assert list(first) == [(False, step, size) for step, size in enumerate(SIZES)]

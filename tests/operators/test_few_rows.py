@@ -88,7 +88,7 @@ class Row:
         return self.b.run(self.scope, feed=feed, fetch=["y"], need_backward=False)["y"]
 
     def frame(self) -> Any:
-        (frame,) = self.scope.bound["frames"].values()
+        (frame,) = self.scope.frames()
         return frame
 
 

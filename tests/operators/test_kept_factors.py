@@ -56,7 +56,7 @@ class Net:
         return np.maximum(X[:rows] @ (w.T if self.turned else w) @ u + c, 0)
 
     def frames(self) -> list[Frame]:
-        return list(self.scope.bound["frames"].values())
+        return self.scope.frames()
 
     def kept(self) -> set[str]:
         """Names of the weights that are packed."""
@@ -360,7 +360,7 @@ def test_filters(rank: int, keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
         wanted = np.moveaxis(wanted, -1, 1)
         near = 1e-5 * abs(wanted).max()
         np.testing.assert_allclose(scope.numpy(y.name), wanted, rtol=1e-5, atol=near)
-    frames = scope.bound["frames"].values()
+    frames = scope.frames()
     assert not any(frame.kept and frame.kept._used for frame in frames)
 
 

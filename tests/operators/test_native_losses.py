@@ -122,7 +122,7 @@ def test_a_gradient_alone_checks_its_labels() -> None:
 def test_a_step_is_a_few_calls() -> None:
     b, scope, feed = trained()
     b.run(scope, feed=feed, fetch=["cost"])
-    (frame,) = scope.bound["frames"].values()
+    (frame,) = scope.frames()
     calls, _ = frame._in_few_calls()
     plain = [call for call in frame.calls if team.task_of(call) is None]
     assert len(calls) <= 3 + 2 * len(plain)

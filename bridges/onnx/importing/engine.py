@@ -10,8 +10,11 @@ import numpy as np
 from ....framework.base.context import OpContext
 from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
+from ....framework.base.python.bounded_cache import BoundedCache
 from ....framework.base.scope import Scope
+from ....framework.runtime.executor import bound_bytes
 from ....framework.runtime.plain_net import PlainNet
+from ....framework.runtime.plans.memory import WorkspaceOwner
 from .calls import CONTROL, Attributes, kind_of
 from .control import run_control
 from .graph import Graph, Node
@@ -19,7 +22,8 @@ from .stage import Lowering, Promote, Stage, Store
 from .types import mixed_types
 
 _MOST_STAGES = 32
-"""Stages that a part of a graph keeps, for as many signatures of its inputs."""
+"""Stages that a part of a graph keeps, for as many signatures of its inputs, while their bytes are
+within the limit of all caches."""
 _MANY_STAGES = 12
 """Stages after which a part counts as one whose inputs come in ever new shapes."""
 _MOST_VALUES = 4096
@@ -43,6 +47,7 @@ class Engine(Store):
     ) -> None:
         super().__init__(where, arrays, trained, states)
         self.scope = Scope()
+        self.workspaces = WorkspaceOwner()  # of the stages: one of them runs at a time
         for name, array in self.parameters.items():
             self.scope.var(name).bind(array, own=array.flags.owndata)
         self.generator = np.random.default_rng()
@@ -116,33 +121,37 @@ class Engine(Store):
         return [np.asarray(r) if isinstance(r, np.generic) else r for r in results]
 
 
-class _Part:
-    """Nodes that are lowered together, and the stages made of them."""
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes = list(nodes)
-        self.reads = list(dict.fromkeys(name for node in nodes for name in node.reads()))
-        self.by_value: set[str] = set()
-        self.ready: dict[Any, _Ready] = {}
-        self.made = 0
-
-
 class _Ready:
     """A stage with its net in a scope of its own."""
 
     def __init__(self, engine: Engine, stage: Stage) -> None:
         self.stage = stage
+        self._engine = engine
         self.next = _Part(stage.rest) if stage.rest else None
         self._net = None
         self._scope = None
         if stage.net.ops or stage.fetches:
             made = {name for op in stage.net.ops for name in op.output_names()}
             self._net = PlainNet(stage.net, check=False)
-            self._scope = Scope(parent=engine.scope)
+            self._scope = engine.workspaces.lend(Scope(parent=engine.scope))
             for name, array in stage.constants.items():
                 self._scope.var(name).share(array)
             live = [name for name in stage.fetches.values() if name in made]
             self._context = OpContext(train=False, live_out=live)
+
+    def nbytes(self) -> int:
+        """The memory that goes with the stage."""
+        shared = set(map(id, self._engine.constants.values()))
+        arrays = (*self.stage.constants.values(), *self.stage.folded.values())
+        own = sum(getattr(one, "nbytes", 0) for one in arrays if id(one) not in shared)
+        if self._net is None or self._scope is None:
+            return own
+        return own + bound_bytes(self._net.operators, self._scope)
+
+    def release(self) -> None:
+        """Let go of what is bound."""
+        if self._scope is not None:
+            self._scope.dissolve()
 
     def run(self, env: dict[str, Any]) -> None:
         """Run the net; results go into `env`."""
@@ -155,6 +164,19 @@ class _Ready:
             self._net.run(self._scope, self._context)
         for value, name in self.stage.fetches.items():
             env[value] = self._scope.get(name).numpy()
+
+
+class _Part:
+    """Nodes that are lowered together, and the stages made of them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = list(nodes)
+        self.reads = list(dict.fromkeys(name for node in nodes for name in node.reads()))
+        self.by_value: set[str] = set()
+        self.ready: BoundedCache[Any, _Ready] = BoundedCache(
+            _MOST_STAGES, _Ready.nbytes, _Ready.release
+        )
+        self.made = 0
 
 
 class Body:
@@ -203,7 +225,7 @@ class Body:
     def _ready(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> _Ready:
         while True:
             key = tuple(_signature(name, env, part.by_value) for name in part.reads if name in env)
-            found = part.ready.pop(key, None)
+            found = part.ready.get(key)
             if found is None:
                 try:
                     found = _Ready(self._engine, self._lower(part, env, may_promote))
@@ -219,9 +241,7 @@ class Body:
                             ) from None
                     part.by_value |= new
                     continue
-                while len(part.ready) >= _MOST_STAGES:
-                    part.ready.pop(next(iter(part.ready)))
-            part.ready[key] = found
+                part.ready.add(key, found)
             return found
 
     def _lower(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> Stage:

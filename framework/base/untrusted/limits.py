@@ -56,6 +56,13 @@ LIMITS = {
             "the machine's memory",
         ),
         Limit(
+            "cache",
+            128 << 20,
+            "bytes",
+            "what all nets together keep for shapes other than their last: plans, bound operators,"
+            " outputs; what was used least recently goes first, and is made anew when it is wanted",
+        ),
+        Limit(
             "unpack",
             256 << 20,
             "bytes",

@@ -48,6 +48,7 @@ class StepFrame(Frame):
         self.place, self.xp = outer.place, outer.xp
         self.train, self.state = outer.train, arena.state
         self.arrays = arrays
+        self._shared = outer._shared
         self._scratch = arena.scratch
         self._fused = bind_chain
         self.prepared = arena.prepared
@@ -206,4 +207,5 @@ def _find_arena(
             else:
                 steps = arena.steps
         arena = frame.scope.bound[key] = Arena(frame.place, room, steps, fixed)
+    frame.share(frame.scope.bound, key)
     return arena

@@ -29,8 +29,6 @@ from .store import (
     row_of,
 )
 
-_MOST_FRAMES = 4096
-
 
 @dataclass(frozen=True, eq=False)
 class Loop:
@@ -145,12 +143,7 @@ class _StepBinder:
         """The step's operators as they were bound for an earlier batch, or bound now."""
         context, frames = self._context, self._context.arena.frames
         key = (context.slots.gapless, step, context.slots.sizes[step])
-        calls = frames.get(key)
-        if calls is None:
-            if len(frames) >= _MOST_FRAMES:
-                frames.clear()
-            calls = frames[key] = self.bind(step)
-        return calls
+        return frames.get_or_make(key, lambda: self.bind(step))
 
     def bind(self, step: int) -> list[Call]:
         """The step's operators, bound to its rows."""

@@ -15,12 +15,17 @@ from typing import Any
 import numpy as np
 
 from ...base.backend import Place
+from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope
 from ...base.sequence import Schedule, runs
 from ...base.shape import ArraySpec, Levels
 from ...fusion.prepared import Prepared
 from ...ir.kernel_args import RunState
+from ...runtime.executor import OPERATOR_BYTES
 from ...runtime.plans.memory import ScratchPool
+
+_MOST_STEPS = 4096
+"""Bound steps of an arena: a step of a batch for each number of rows that it had."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +198,9 @@ class Arena:
         self.room, self.steps, self.fixed = room, steps, list(fixed)
         self.scratch = ScratchPool(place.xp)
         self.state = RunState(place)
-        self.frames: dict[Any, list[Callable[[], Any]]] = {}
+        self.frames: BoundedCache[Any, list[Callable[[], Any]]] = BoundedCache(
+            _MOST_STEPS, nbytes=lambda calls: OPERATOR_BYTES * len(calls)
+        )
         self.prepared = Prepared()
         self._xp = place.xp
         self._arrays: dict[Any, Any] = {}

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from ...base.backend import Place
 from ...base.errors import RunError
+from ...base.scope import Scope
 from ...base.settings import is_on
 from ...base.shape import ArraySpec
 from ...fusion import row_blocks, team
@@ -112,6 +115,11 @@ class Panels:
     def __init__(self) -> None:
         self._memory: list[Any] = [None] * (1 + row_blocks.MOST_ITEMS)
         self._turn = 0
+        self._held: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+    def restart(self) -> None:
+        """The products of another frame follow, which is done before or after the others."""
+        self._turn = 0
 
     def take(self, size: int, *, in_turn: bool) -> Any:
         """Memory for a product.
@@ -125,16 +133,30 @@ class Panels:
             self._turn = self._turn % row_blocks.MOST_ITEMS + 1
             place = self._turn
         found = self._memory[place]
-        if found is None or found.nbytes < size:
-            found = self._memory[place] = team.aligned(size)
+        if found is None or found.nbytes < size:  # twice as much: frames keep what was too small
+            least = 0 if found is None else 2 * found.nbytes
+            found = self._memory[place] = team.aligned(max(size, least))
         return found[:size]
+
+    def held(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The memory of a key, as long as somebody holds it; else what `make` returns."""
+        found = self._held.get(key)
+        if found is None:
+            found = self._held[key] = make()
+        return found
 
 
 @contextmanager
-def shared_panels() -> Iterator[None]:
-    """While it lasts, products that this thread binds share memory: those of one frame."""
+def shared_panels(panels: Panels | None = None) -> Iterator[None]:
+    """While it lasts, products that this thread binds share memory: those of one frame.
+
+    Args:
+        panels: memory that other frames use, too; None: new one.
+    """
     before = getattr(_bound, "panels", None)
-    _bound.panels = Panels() if is_on("OPSCOPE_REUSE") else None
+    panels = panels or Panels()
+    panels.restart()
+    _bound.panels = panels if is_on("OPSCOPE_REUSE") else None
     try:
         yield
     finally:
@@ -148,3 +170,59 @@ def panel_memory(size: int, *, in_turn: bool = False) -> Any:
     """
     panels: Panels | None = getattr(_bound, "panels", None)
     return team.aligned(size) if panels is None else panels.take(size, in_turn=in_turn)
+
+
+def memory_of(key: Any, make: Callable[[], Any]) -> Any:
+    """Memory that keeps its contents from run to run; frames that ask for one key share it."""
+    panels: Panels | None = getattr(_bound, "panels", None)
+    return make() if panels is None else panels.held(key, make)
+
+
+class Workspace:
+    """Memory of temporaries, scratch memory and panels of frames that run one after another.
+
+    Frames of one scope share it. So do the scopes of one owner who runs one of them at a time: the
+    stages of an imported model, the computers of a network.
+
+    Attributes:
+        blocks: of temporaries, by number. scratch, panels: see there.
+        scopes: those that use it.
+    """
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self.blocks: dict[int, Any] = {}
+        self.scratch = ScratchPool(xp)
+        self.panels = Panels()
+        self.scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
+
+    def take(self, sizes: Sequence[int]) -> list[Any]:
+        """Blocks of at least these sizes. One that was too small is another array now."""
+        for number, size in enumerate(sizes):
+            block = self.blocks.get(number)
+            if block is None:
+                self.blocks[number] = fresh(self._xp, padded(size), number)
+            elif block.nbytes < size:  # with some room, so that a little more is no new one
+                self.blocks[number] = fresh(self._xp, padded(size + size // 8), number)
+        return [self.blocks[number] for number in range(len(sizes))]
+
+
+def workspace_of(scope: Scope, place: Place) -> Workspace:
+    """The workspace of the frames that run in a scope."""
+    found: dict[Place, Workspace] = scope.bound.setdefault("workspaces", {})
+    if place not in found:
+        found[place] = Workspace(place.xp)
+    found[place].scopes.add(scope)
+    return found[place]
+
+
+class WorkspaceOwner:
+    """Who makes scopes of which one runs at a time: they share their workspaces."""
+
+    def __init__(self) -> None:
+        self._workspaces: dict[Place, Workspace] = {}
+
+    def lend(self, scope: Scope) -> Scope:
+        """Let a new scope share them."""
+        scope.bound["workspaces"] = self._workspaces
+        return scope
