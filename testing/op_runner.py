@@ -21,7 +21,7 @@ from ..framework.ir.infer import infer_one
 from ..framework.ir.kernel_args import RunState
 from ..framework.ir.op_list import OpNode
 from ..framework.ir.operation import Operator
-from ..framework.runtime.executor import bind_operator
+from ..framework.runtime.binding import bind_operator
 
 
 @dataclass

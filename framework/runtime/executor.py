@@ -9,29 +9,25 @@ from __future__ import annotations
 import contextvars
 import operator as _operator
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from ..base.backend import Place, copy_into, on_device, to_place
 from ..base.context import OpContext
-from ..base.dtypes import FLOATS, HALVES, SINGLE
-from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
+from ..base.errors import OpscopeError, RunError, VariableError, format_shape
 from ..base.scope import Scope, Variable
-from ..base.shape import ArraySpec, Levels, fits, layout_hint
 from ..base.untrusted.limits import limit
-from ..fusion.team import in_blocks, in_lists, in_order, nothing, one_blas_thread, task_of
+from ..fusion.team import in_blocks, in_lists, nothing, one_blas_thread, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import view_slices
-from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
+from ..ir.kernel_args import KernelArgs, RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
-from .halves import in_float32
+from .binding import bind_operator
 from .plans.constant_factors import constant_factors
 from .plans.kept_factors import Kept, kept_factors, written_variables
-from .plans.memory import as_view, fresh_array, shared_panels, workspace_of
+from .plans.memory import Workspace, as_view, fresh_array, shared_panels, workspace_of
 from .plans.narrow_fills import narrow_fill
 from .plans.plan import Plan, PlanStep
 from .tails import bind_tailed
@@ -310,8 +306,10 @@ class Frame:
 
     def _with_views(self, names: set[str]) -> set[str]:
         """Some variables, and the views of them."""
-        views = (var for var in self.plan.declared.values() if var.view is not None)
-        return names | {var.name for var in views if var.view.base in names}
+        declared = self.plan.declared.values()
+        return names | {
+            var.name for var in declared if var.view is not None and var.view.base in names
+        }
 
     def _bind_again(self, replaced: set[str]) -> bool:
         """Bind the steps that read other arrays now; False where that needs another plan."""
@@ -441,6 +439,16 @@ def _released() -> None:
     raise RunError("this frame was given up for those of other shapes; see the limit 'cache'")
 
 
+def drop_outgrown(workspace: Workspace) -> None:
+    """Let go of frames that keep memory which was replaced by larger one: they are bound anew."""
+    for scope in list(workspace.scopes):
+        for key, frames in scope.bound.get("frames", {}).items():
+            frames.drop_where(lambda frame: frame.is_outgrown)
+            current = scope.bound.get(key)
+            if current is not None and current.is_outgrown:
+                del scope.bound[key]
+
+
 def bound_bytes(operators: Sequence[Operator], scope: Scope) -> int:
     """The memory of a net that runs in this scope alone, without what its parents hold."""
     bound = sum(frame.nbytes for frame in scope.frames())
@@ -452,142 +460,6 @@ def frame_of(k: KernelArgs) -> Frame:
     return cast(Frame, k.frame)
 
 
-def bind_operator(
-    op: Operator,
-    arrays: Mapping[str, Any],
-    specs: Mapping[str, ArraySpec],
-    frame: KernelFrame,
-    libraries: Sequence[str],
-) -> Callable[[], Any]:
-    """A call that computes an operator.
-
-    Args:
-        arrays: of its variables; those whose values it does not read may be missing.
-        specs: shapes and dtypes of all of its variables.
-        libraries: of kernels, the best first.
-
-    Raises:
-        RunError: no kernel fits, or one cannot be bound. Own errors pass through.
-    """
-    if overwritten := [name for name in op.overwritten() if name in arrays]:
-        return _bind_apart(op, overwritten, arrays, specs, frame, libraries)
-    names = (*op.input_vars(), *op.output_vars())
-    half = any(name in specs and specs[name][1] in HALVES for name in names)
-    if not half or frame.place.kind in op.entry.takes_halves:
-        return _bind_kernel(op, arrays, specs, frame, libraries, True)
-    seen = in_float32(op, arrays, specs, frame)
-    call = _bind_kernel(op, seen.arrays, seen.specs, frame, libraries, seen.prepared)
-    return in_order(*seen.before, call, *seen.after)
-
-
-def _bind_apart(
-    op: Operator,
-    overwritten: Sequence[str],
-    arrays: Mapping[str, Any],
-    specs: Mapping[str, ArraySpec],
-    frame: KernelFrame,
-    libraries: Sequence[str],
-) -> Callable[[], Any]:
-    """As `bind_operator`, for one that writes to what it reads without being made for that.
-
-    A kernel reads its inputs at any time, so it writes to memory of its own, which is copied.
-    """
-    new = {name: f"{name} (new)" for name in overwritten}
-    apart = copy(op)
-    apart.outputs = {
-        slot: tuple([new.get(name, name) for name in names]) for slot, names in op.outputs.items()
-    }
-    made = {new[name]: frame.scratch(*specs[name]) for name in overwritten}
-    described = {new[name]: specs[name] for name in overwritten}
-    call = bind_operator(apart, {**arrays, **made}, {**specs, **described}, frame, libraries)
-    copies = [partial(frame.xp.copyto, arrays[name], made[new[name]]) for name in overwritten]
-    return in_order(call, *copies)
-
-
-def _bind_kernel(
-    op: Operator,
-    arrays: Mapping[str, Any],
-    specs: Mapping[str, ArraySpec],
-    frame: KernelFrame,
-    libraries: Sequence[str],
-    packs: bool,
-) -> Callable[[], Any]:
-    """The call of the first kernel that does not decline.
-
-    Args:
-        packs: whether kernels serve that pack the weights of a loop before it.
-    """
-    args = KernelArgs(op, arrays, specs, frame)
-    dtype = _deciding_dtype(op, specs)
-    for kernel in op.entry.kernels_for(frame.place.kind, dtype, libraries):
-        if kernel.in_loops and not (packs and args.prepared is not None):
-            continue
-        try:
-            call = kernel.bind(args)
-        except OpscopeError:
-            raise
-        except Exception as error:
-            raise RunError(op.describe(f"cannot be bound: {error!r}", specs)) from error
-        if call is not None:
-            return call
-    raise RunError(op.describe(f"no kernel for {dtype} on {frame.place}", specs))
-
-
-def _deciding_dtype(op: Operator, specs: Mapping[str, ArraySpec]) -> np.dtype:
-    """The dtype that kernels are chosen by: the first floating operand's, outputs first."""
-    first = None
-    for name in (*op.output_vars(), *op.input_vars()):
-        if name in specs:
-            dtype = specs[name][1]
-            if dtype in FLOATS:
-                return dtype
-            first = first or dtype
-    return first or SINGLE
-
-
 def _is_fed(var: VarDecl | None) -> bool:
     """Whether a variable from outside is an input, of which a frame has an array of its own."""
     return var is None or var.kind == INPUT
-
-
-def external_specs(
-    names: Sequence[str], scope: Scope, declared: Mapping[str, VarDecl], where: str
-) -> tuple[dict[str, ArraySpec], dict[str, Levels], tuple[Any, ...]]:
-    """Shapes and dtypes of the variables that a run reads from the scope, offsets, and a signature.
-
-    Raises:
-        VariableError: one is not there or holds no value.
-        ShapeError: one contradicts its declaration.
-    """
-    specs: dict[str, ArraySpec] = {}
-    levels: dict[str, Levels] = {}
-    signature = []
-    for name in names:
-        variable = scope.find(name)
-        if variable is None:
-            hint = nearest(name, scope.visible_names())
-            raise VariableError(f"{where}: the scope has no variable {name!r}{hint}")
-        array = variable.inner
-        if array is None:
-            raise VariableError(f"{where}: variable {name!r} holds no value; feed or initialise it")
-        var = declared.get(name)
-        if var is not None:
-            _check_given(name, array, var, where)
-        specs[name] = (array.shape, array.dtype)
-        offsets = tuple(level.tobytes() for level in variable.offsets)
-        if offsets:
-            levels[name] = variable.offsets
-        signature.append((array.shape, array.dtype, offsets))
-    return specs, levels, tuple(signature)
-
-
-def _check_given(name: str, array: Any, var: VarDecl, where: str) -> None:
-    shape, dtype = var.shape, var.dtype
-    if (shape is None or fits(array.shape, shape)) and (dtype is None or dtype == array.dtype):
-        return
-    wanted = f"{dtype or 'any dtype '}{format_shape(shape)}"
-    given = f"{array.dtype}{format_shape(array.shape)}"
-    raise ShapeError(
-        f"{where}: variable {name!r} wants {wanted} and was given {given}"
-        + layout_hint(array.shape, shape)
-    )

@@ -32,9 +32,10 @@ from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from ..passes.verify.verifier import verify
-from .executor import OPERATOR_BYTES, CannotFuseError, Frame, external_specs
+from .binding import external_specs
+from .executor import OPERATOR_BYTES, CannotFuseError, Frame, drop_outgrown
 from .net import Net, check_live_out, check_places, register_net
-from .plans.memory import Workspace, workspace_of
+from .plans.memory import workspace_of
 from .plans.options import PlanOptions, current_options
 from .plans.plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
 
@@ -371,7 +372,7 @@ class PlainNet(Net):
         options = current_options(place)
         frames = scope.bound.setdefault("frames", {})
         if key not in frames:
-            frames[key] = BoundedCache(nbytes=_frame_bytes, release=Frame.release)
+            frames[key] = BoundedCache(nbytes=lambda frame: frame.nbytes, release=Frame.release)
         frame_key = (self.version, signature, options)
         frame = frames[key].get(frame_key)
         try:
@@ -383,7 +384,7 @@ class PlainNet(Net):
                     frame = self._make_frame(sources, plan_key, scope, place, options, phase)
                     frame.net_version = self.version
                     frames[key].add(frame_key, frame)
-                    _drop_outgrown(workspace_of(scope, place))
+                    drop_outgrown(workspace_of(scope, place))
         except OpscopeError:
             raise
         except Exception as error:  # no operator's own: those are named where they are bound
@@ -473,20 +474,6 @@ class PlainNet(Net):
 
 def _plan_bytes(plan: Plan) -> int:
     return OPERATOR_BYTES * len(plan.operators)
-
-
-def _frame_bytes(frame: Frame) -> int:
-    return frame.nbytes
-
-
-def _drop_outgrown(workspace: Workspace) -> None:
-    """Let go of frames that keep memory which was replaced by larger one: they are bound anew."""
-    for scope in list(workspace.scopes):
-        for key, frames in scope.bound.get("frames", {}).items():
-            frames.drop_where(lambda frame: frame.is_outgrown)
-            current = scope.bound.get(key)
-            if current is not None and current.is_outgrown:
-                del scope.bound[key]
 
 
 def _refuse_steps(net: OpList) -> None:
