@@ -250,7 +250,7 @@ def task(
     else:
         return None
     given = (row_blocks.whole(b),)
-    owners, packed = (arrays, memory, begin), (row_blocks.whole(panels),)
+    owners, packed = (arrays, memory, panels, begin), (row_blocks.whole(panels),)
     by = ByRows(m, items, tuple(spans), (writes,), owners, before, given, packed)
     return team.rows_task(by, m * n * k)
 
