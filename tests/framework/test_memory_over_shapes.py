@@ -6,6 +6,7 @@ import gc
 import tracemalloc
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -195,3 +196,24 @@ def test_memory_goes_back_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None
     for number in range(5):
         cache.add(number, Held(9 << 20))
     assert trimmed == [0, 0]
+
+
+def test_threads_that_drop_each_others_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No frame is taken apart while another thread begins to use it."""
+    monkeypatch.setenv("OPSCOPE_LIMITS", "cache=40K")
+    b = NetBuilder("n")
+    b.scale(b.relu(b.fc(b.input("x", [-1, 4]), size=3)), scale=2.0, name="y")
+    parameters = Scope()
+    b.initialize(parameters)
+
+    def work(seed: int) -> float:
+        rng, scope, worst = np.random.default_rng(seed), Scope(parent=parameters), 0.0
+        w, bias = (parameters.numpy(name) for name in sorted(parameters.names())[::-1])
+        for _ in range(150):
+            x = rng.normal(size=(rng.integers(1, 7), 4)).astype(np.float32)
+            y = b.run(scope, feed={"x": x}, fetch=["y"], need_backward=False)["y"]
+            worst = max(worst, float(np.abs(y - 2 * np.maximum(x @ w + bias, 0)).max()))
+        return worst
+
+    with ThreadPoolExecutor(6) as pool:
+        assert max(pool.map(work, range(6))) < 1e-5

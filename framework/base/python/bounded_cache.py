@@ -12,7 +12,7 @@ import ctypes
 import functools
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from ..errors import OpscopeError
@@ -75,25 +75,20 @@ class BoundedCache(Generic[Key, Value]):
     def get(self, key: Key) -> Value | None:
         """The value of a key; None where there is none."""
         value = self._values.get(key)
-        if value is not None:
-            self._mark_used(key)
-        return value
+        return value if value is not None and self._use(key) else None
 
     def add(self, key: Key, value: Value) -> Value:
         """Store a value and return it."""
         self._values[key] = value
-        self._mark_used(key)
+        self._use(key)
         while len(self._values) > self.capacity:
             self.give_up(next(iter(self._values)))
         return value
 
     def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
         """The value of a key; a missing one is made and stored."""
-        if key not in self._values:
-            return self.add(key, make())
-        value = self._values[key]
-        self._mark_used(key)
-        return value
+        value = self.get(key)
+        return self.add(key, make()) if value is None else value
 
     def give_up(self, key: Key) -> None:
         """Drop a value for want of room."""
@@ -103,11 +98,14 @@ class BoundedCache(Generic[Key, Value]):
 
     def drop(self, key: Key) -> Value | None:
         """Forget a value, where it is there, and return it."""
-        charge = self._charges.pop(key, None)
+        with _IDLE.lock:
+            charge = self._charges.pop(key, None)
+            value = self._values.pop(key, None)
+            if charge is not None:
+                _IDLE.remove([charge])
         if charge is not None:
-            _IDLE.remove([charge])
             _IDLE.dropped(charge.nbytes)
-        return self._values.pop(key, None)
+        return value
 
     def drop_where(self, condition: Callable[[Value], bool]) -> None:
         """Forget the values for which a condition holds."""
@@ -115,22 +113,37 @@ class BoundedCache(Generic[Key, Value]):
             if condition(value):
                 self.drop(key)
 
-    def _mark_used(self, key: Key) -> None:
-        try:
-            self._values.move_to_end(key)
-        except KeyError:  # another thread has just dropped it
-            return
+    def _use(self, key: Key) -> bool:
+        """Note which value is in use; False: another thread has just had it dropped."""
         if self._nbytes is None or self._last == [key]:
-            return
-        before, self._last = self._last, [key]
-        charge = self._charges.pop(key, None)
-        if charge is not None:
-            _IDLE.remove([charge])
+            try:
+                self._values.move_to_end(key)
+            except KeyError:
+                return False
+            return True
+        # Within the lock no other thread drops values: this one is gone already, or stays.
+        with _IDLE.lock:
+            if key not in self._values:
+                return False
+            self._values.move_to_end(key)
+            before, self._last = self._last, [key]
+            charge = self._charges.pop(key, None)
+            if charge is not None:
+                _IDLE.remove([charge])
         for idle in before:
             value = self._values.get(idle)
             if value is not None:
-                charge = self._charges[idle] = _Charge(self, idle, self._nbytes(value))
-                _IDLE.add(charge)
+                self._charge(idle, self._nbytes(value))
+        return True
+
+    def _charge(self, key: Key, nbytes: int) -> None:
+        """Count a value that is no longer in use."""
+        with _IDLE.lock:
+            if key not in self._values or key in self._last or key in self._charges:
+                return
+            charge = self._charges[key] = _Charge(self, key, nbytes)
+            _IDLE.add(charge)
+        _IDLE.make_room()
 
 
 class _Charge:
@@ -141,34 +154,45 @@ class _Charge:
     def __init__(self, cache: BoundedCache[Any, Any], key: Hashable, nbytes: int) -> None:
         self._cache, self._key, self.nbytes = weakref.ref(cache), key, nbytes
 
-    def drop(self) -> None:
+    def taken(self) -> Callable[[], None]:
+        """Takes the value out of its cache; the call that takes the value apart."""
         cache = self._cache()
-        if cache is not None:
-            cache.give_up(self._key)
+        if cache is None:
+            _IDLE.remove([self])
+            return lambda: None
+        value, release = cache.drop(self._key), cache._release
+        return lambda: None if value is None or release is None else release(value)
 
 
 class _IdleValues:
-    """What the values of all caches that are not in use keep, the least recently used first."""
+    """What the values of all caches that are not in use keep, the least recently used first.
+
+    Attributes:
+        lock: held while a value comes into use or goes out of it. What makes or takes apart a value
+            runs without it.
+    """
 
     def __init__(self) -> None:
         self.nbytes = 0
+        self.lock = new_rlock()
         self._dropped = 0
         self._charges: OrderedDict[_Charge, None] = OrderedDict()
-        self._lock = new_rlock()
 
     def add(self, charge: _Charge) -> None:
-        """Count a value, and drop the oldest ones where all together are too many."""
-        most = limit("cache")
-        with self._lock:
+        """Count a value."""
+        with self.lock:
             self._charges[charge] = None
             self.nbytes += charge.nbytes
-        while self.nbytes > most:
-            try:
-                oldest = next(iter(self._charges))
-            except (StopIteration, RuntimeError):  # another thread has just dropped some
-                break
-            oldest.drop()
-            self.remove([oldest])  # of a cache that is gone
+
+    def make_room(self) -> None:
+        """Drop the oldest values where all together are too many."""
+        most = limit("cache")
+        while True:
+            with self.lock:
+                if self.nbytes <= most or not self._charges:
+                    return
+                release = next(iter(self._charges)).taken()
+            release()
 
     def dropped(self, nbytes: int) -> None:
         """Note that a value was let go of.
@@ -183,10 +207,10 @@ class _IdleValues:
             if trim is not None:
                 trim(0)
 
-    def remove(self, charges: Any) -> None:
+    def remove(self, charges: Iterable[_Charge]) -> None:
         """Count values no more."""
-        with self._lock:
-            for charge in charges:
+        with self.lock:
+            for charge in list(charges):
                 if self._charges.pop(charge, self) is None:
                     self.nbytes -= charge.nbytes
 
