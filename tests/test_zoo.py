@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from zoo import table
@@ -28,6 +29,36 @@ def test_a_row_may_only_get_better() -> None:
     assert table.worse(right, refused) and table.worse({}, wrong) and table.worse(refused, wrong)
     two = {"onnx 1": {"forward": "right"}, "onnx 2": {"forward": "refused: why"}}
     assert table.counts({"a": two}) == {("onnx", "forward"): {"refused": 1}}
+
+
+def test_what_pytorch_gets_wrong_is_not_the_reference() -> None:
+    """Batch normalisation at batch 1, whose gradient comes back transposed."""
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    measuring: Any = pytest.importorskip("zoo.measuring", exc_type=ImportError)
+
+    class Transposed(torch.nn.BatchNorm2d):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x).flatten(2).transpose(1, 2)
+
+    inputs = [torch.randn(1, 3, 4, 4)]
+    found = measuring.computed(Transposed(3).eval(), inputs, torch.float64).gradients["bias"]
+    (weights,) = measuring.weights_of([(1, 16, 3)])
+    np.testing.assert_allclose(found, weights.sum((0, 1)), rtol=1e-12)
+
+
+def test_equal_parameters_are_told_apart() -> None:
+    """The exporter on TorchScript writes equal tensors once."""
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    measuring: Any = pytest.importorskip("zoo.measuring", exc_type=ImportError)
+
+    def make() -> Any:
+        parts = [torch.nn.Linear(3, 3) for _ in range(3)]
+        for part in parts[1:]:
+            part.load_state_dict(parts[0].state_dict())
+        return torch.nn.Sequential(*parts)
+
+    one = measuring.Architecture("three", "torch", make, lambda batch: [torch.randn(batch, 3)])
+    assert set(measuring.measure(one, ["onnx script"])["onnx script 1"].values()) == {"right"}
 
 
 @pytest.mark.slow
