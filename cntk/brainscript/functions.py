@@ -12,6 +12,8 @@ import math
 import re
 from collections.abc import Iterable
 
+import numpy as np
+
 from .failures import Failure, refuse_beyond, too_nested
 from .language.depth import MAX_SHOWN
 from .language.printer import number_text
@@ -180,13 +182,14 @@ def numeric_function(record: Record, path: Path, where: Expression) -> float:
             raise Failure(f"{what} takes two integers, the second not 0", record.place("args"))
         quotient = math.trunc(pair[0] / pair[1])
         return float(quotient) if what == "IntDiv" else math.fmod(*pair)
-    one = {"Floor": math.floor, "Ceil": math.ceil, "Abs": abs}.get(what)
-    if what == "Round":
-        one = lambda x: math.floor(x + 0.5)  # noqa: E731  halves go up
+    one = {"Floor": np.floor, "Ceil": np.ceil, "Abs": np.fabs, "Round": _halves_up}.get(what)
     if one is None:
         raise _unknown(record, what)
-    value = _number(record, "arg")
-    return float(one(value)) if math.isfinite(value) else value
+    return float(one(_number(record, "arg")))
+
+
+def _halves_up(x: float) -> float:
+    return float(np.floor(x + 0.5))
 
 
 def compare_function(record: Record, path: Path, where: Expression) -> bool:

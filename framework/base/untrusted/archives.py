@@ -33,7 +33,7 @@ class Archive:
         self.size = os.fstat(self._file.fileno()).st_size
         with self._naming(""):
             self._zip = zipfile.ZipFile(self._file)
-        members = [member for member in self._zip.infolist() if not member.is_dir()]
+            members = [member for member in self._zip.infolist() if not member.is_dir()]
         self.sizes = {member.filename: member.file_size for member in members}
         if len(self.sizes) != len(members):
             raise FormatError(f"{path}: a file is in it twice")

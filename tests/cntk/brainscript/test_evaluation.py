@@ -38,6 +38,8 @@ def failing(text):
         ("-2 ** 2", 4),
         ("1 / 0", math.inf),
         ("0 ** -1", math.inf),
+        ("Abs (-1 / 0)", math.inf),
+        ("Floor (-1 / 0)", -math.inf),
         ("(-10) ** 401", -math.inf),
         ("7 % -4", 3),
         ("'a' + \"b\"", "ab"),
