@@ -112,6 +112,20 @@ def clipped(g: Graph, x: str) -> str:
     return g.node("Clip", [y, low, high], "y")
 
 
+def clipped_places(g: Graph, x: str) -> str:
+    """Whole numbers that hang on data; and limits that cross."""
+    y = g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")])
+    low, high = (g.constant(np.array(v), dtype=np.int64) for v in (0, 3))
+    places = g.node("Clip", [g.node("Cast", [x], to=7), low, high])  # 7: int64
+    one, two = (g.constant(np.array(v), dtype=np.float64) for v in (1, 2))
+    crossed = g.node("Clip", [y, two, one])
+    return g.node(
+        "Add",
+        [g.node("Gather", [y, places], axis=0), g.node("ReduceSum", [crossed], keepdims=0)],
+        "y",
+    )
+
+
 CASES: dict[str, tuple[Callable[[Graph, str], str], int]] = {
     "LSTM": (recurrent("LSTM", 4), 17),
     "GRU": (recurrent("GRU", 3, linear_before_reset=1), 17),
@@ -125,6 +139,7 @@ CASES: dict[str, tuple[Callable[[Graph, str], str], int]] = {
     "ConvTranspose": (transposed, 17),
     "STFT": (spectrum, 17),
     "Clip by bounds that are cast": (clipped, 17),
+    "Clip of whole numbers, limits that cross": (clipped_places, 17),
     "Resize by factors put together": (scaled, 17),
     "SplitToSequence, equal parts": (cut(-1, 3, axis=0), 17),
     "SplitToSequence, sizes": (cut(1, [1, 2], axis=-1), 17),

@@ -364,19 +364,21 @@ def _clip_on_host(n: Attributes, x: np.ndarray, low: Any = None, high: Any = Non
 def _clip(n: Call) -> Value:
     x = n[0]
     if n.version < 11:
-        low, high = n.attr("min"), n.attr("max")
+        given = n.attr("min"), n.attr("max")
     else:
-        low, high = n.known(1), n.known(2)
-    limits = {}
-    if low is not None:
-        limits["minimum"] = float(np.asarray(low).reshape(-1)[0])
-    if high is not None:
-        limits["maximum"] = float(np.asarray(high).reshape(-1)[0])
-    if not limits:
-        return x
-    if not x.is_float or limits.get("minimum", -np.inf) > limits.get("maximum", np.inf):
-        raise NotHere
-    return n.op("clip", x, **limits)
+        given = n.known(1), n.known(2)
+    low, high = (None if g is None else np.asarray(g).reshape(-1)[0] for g in given)
+    if x.is_float and (low is None or high is None or low <= high):
+        limits: dict[str, Any] = {}
+        if low is not None:
+            limits["minimum"] = float(low)
+        if high is not None:
+            limits["maximum"] = float(high)
+        return n.op("clip", x, **limits) if limits else x
+    for op, limit in ("maximum", low), ("minimum", high):  # of whole numbers, or limits that cross
+        if limit is not None:
+            x = n.op(op, x, limit.astype(x.dtype))
+    return x
 
 
 @evaluates("Where")
