@@ -306,28 +306,40 @@ def in_blocks(
     short; and the number of the first call that each of them does."""
     made: list[Callable[[], Any]] = []
     firsts: list[int] = []
-    last: ParallelTask | None = None
+    group: list[ParallelTask] = []  # what the last of the calls made does
+    work = items = 0  # of the group
     for number, call in enumerate(calls):
         if call is nothing:
             continue
-        task, both = task_of(call), None
-        if task is not None and last is not None and last.check is None:
-            both = _joined([last, task])
-            if both is None and _worth_a_list(last, task):
-                both = task_of(run_together([last, task]))
-        if both is not None:
-            made[-1], last = run_together([both]), both
-            continue
+        task = task_of(call)
+        if task is not None and group and group[-1].check is None:
+            # Two that were not joined are a list, which can be joined with nothing either.
+            joined = _joined([group[0], task]) if len(group) == 1 else None
+            work, items = work + task.work, items + len(task.items)
+            if joined is not None:
+                made[-1], group, items = run_together([joined]), [joined], len(joined.items)
+                continue
+            if _worth_a_list(work, items):
+                group.append(task)
+                continue
+        _close(made, group)
         made.append(call)
         firsts.append(number)
-        last = task
+        group = [] if task is None else [task]
+        work, items = sum(one.work for one in group), sum(len(one.items) for one in group)
+    _close(made, group)
     return made, firsts
 
 
-def _worth_a_list(some: ParallelTask, more: ParallelTask) -> bool:
-    """Whether two tasks are one list: both too short for threads, or short ones that threads share
+def _close(made: list[Callable[[], Any]], group: Sequence[ParallelTask]) -> None:
+    """Make the last call one of the whole group: once, not for each task that joins it."""
+    if len(group) > 1:
+        made[-1] = run_together(group)
+
+
+def _worth_a_list(work: int, items: int) -> bool:
+    """Whether tasks are one list: all too short for threads, or short ones that threads share
     without waking and gathering for each of them."""
-    work, items = some.work + more.work, len(some.items) + len(more.items)
     return work < PARALLEL_WORK or items * ITEM_WORK <= work < _TOGETHER
 
 

@@ -44,7 +44,7 @@ def persistent_vars(desc: OpList | pb.NetDesc) -> Iterator[VarDecl]:
     whole = desc if isinstance(desc, OpList) else from_message(desc)
     for net, linked in _nets(whole, frozenset()):
         for var in net.vars:
-            if var.kind in PERSISTENT and var.name not in seen | linked:
+            if var.kind in PERSISTENT and var.name not in seen and var.name not in linked:
                 if var.view is None:
                     seen.add(var.name)
                     yield var

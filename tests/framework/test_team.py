@@ -144,3 +144,21 @@ def test_a_check_ends_a_list() -> None:
     with pytest.raises(ValueError, match="refused"):
         together()
     assert (target == 2).all()
+
+
+def test_a_list_is_made_once_however_long(monkeypatch) -> None:
+    lengths = []
+
+    def counted(tasks):
+        lengths.append(len(tasks))
+        return run_together(tasks)
+
+    run_together = team.run_together
+    targets = np.zeros((100, 3))
+    fills = [run_together([team.fill_task(row, 1.0)]) for row in targets]
+    monkeypatch.setattr(team, "run_together", counted)
+    calls, firsts = team.in_blocks([*fills[:40], print, *fills[40:]])
+    assert (lengths, firsts) == ([40, 60], [0, 40, 41]) and calls[1] is print
+    for call in (calls[0], calls[2]):
+        call()
+    assert (targets == 1).all()
