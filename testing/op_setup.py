@@ -169,7 +169,8 @@ class Setup:
             elif wanted is not None or slot.name in self.case.outputs or not slot.optional:
                 many = isinstance(wanted, (list, tuple))
                 made[slot.name] = _variables(slot.name, len(wanted) if many else 1, many)
-        return made
+        # Where all are optional and none is asked for: an operator must write something.
+        return made or {slot.name: _variables(slot.name, 1, False) for slot in self.entry.outputs}
 
     def execute(
         self,

@@ -26,6 +26,7 @@ from .learning import (
     SOURCE,
     Learner,
     check_control,
+    check_rows,
     number,
     register,
 )
@@ -344,6 +345,15 @@ def soft_threshold_kernel(k: KernelArgs) -> Call:
     return run
 
 
+def _weight_noise_shape(s: ShapeArgs) -> None:
+    if s.has("rows"):
+        s.integers("rows")
+        s.rank("rows", 1)
+        if not s["param"]:
+            s.fail("param has no rows")
+    s.set("param_out", (s["param"], s.floats("param")))
+
+
 weight_noise = operator(
     "cntk.weight_noise",
     doc="Normally distributed noise on a parameter, or with `rows` on the rows named there.",
@@ -351,7 +361,7 @@ weight_noise = operator(
     outputs=[Slot("param_out", "shape of param", inplace="param")],
     attrs=[AttrSpec("deviation", "float", "standard deviation", minimum=0)],
     source=SOURCE,
-    shape=_like("param", "param_out"),
+    shape=_weight_noise_shape,
     no_gradient="an update of parameters",
     random=True,
 )
@@ -376,5 +386,6 @@ def weight_noise_kernel(k: KernelArgs) -> Call:
 def _noise_on_rows(k: KernelArgs, param: Any, deviation: float) -> None:
     rows = k.xp.unique(k["rows"])
     rows = rows[rows >= 0]
+    check_rows(k, rows, param)
     shape = (len(rows), *param.shape[1:])
     param[rows] += deviation * k.state.generator.standard_normal(shape, param.dtype)

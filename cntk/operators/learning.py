@@ -225,6 +225,17 @@ def _numbers(k: KernelArgs, dtype: Any) -> list[float]:
     return [rate, float(dtype.type(momentum)), columns]
 
 
+def check_rows(k: KernelArgs, ids: Any, param: Any) -> None:
+    """That a parameter has the rows `ids`, which are sorted.
+
+    Raises:
+        RunError: it has not.
+    """
+    if ids.size and ids[-1] >= len(param):
+        why = f"rows {k.op.inputs['rows'][0]!r} holds {int(ids[-1])}, want below {len(param)}"
+        raise RunError(k.describe(why))
+
+
 def _some_rows(
     k: KernelArgs,
     update: Callable[..., None],
@@ -236,9 +247,7 @@ def _some_rows(
     ids, grad = merge_rows(k.xp, k["rows"], k["grad"])
     if not ids.size:
         return
-    if ids[-1] >= len(param):
-        why = f"rows {k.op.inputs['rows'][0]!r} holds {int(ids[-1])}, want below {len(param)}"
-        raise RunError(k.describe(why))
+    check_rows(k, ids, param)
     tables = [param, *states]
     taken = [table[ids] for table in tables]
     update(_numbers(k, param.dtype), taken[0], grad.copy(), taken[1:], count)

@@ -54,7 +54,12 @@ epoch_mean = operator(
 
 @epoch_mean.shape_rule
 def epoch_mean_shape(s: ShapeArgs) -> None:
+    for slot in ("x", "mean", "count"):
+        s.floats(slot)
+    if not s["x"]:
+        s.fail("x wants rows and is a number")
     s.same_shape("rows of x and mean", s["x"][1:], s["mean"])
+    s.same_shape("count and [1]", s["count"], (1,))
     s.set("mean_out", (s["mean"], s.dtype("mean")))
     s.set("count_out", ((1,), s.dtype("count")))
 

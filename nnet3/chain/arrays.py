@@ -54,7 +54,8 @@ def supervision_of(arrays: Mapping[str, np.ndarray], rows: int, pdfs: int) -> Su
 
     Raises:
         ShapeError: rows are no whole number of frames of all sequences; or there is not one FST, or
-            for end-to-end training one for each sequence.
+            for end-to-end training one for each sequence; or an arc leads to a state, or has a
+            label, that there is not.
     """
     sequences, end_to_end = arrays["layout"].tolist()
     if sequences <= 0 or rows % sequences:
@@ -63,6 +64,7 @@ def supervision_of(arrays: Mapping[str, np.ndarray], rows: int, pdfs: int) -> Su
     arcs, finals = arrays["arcs"], arrays["finals"]
     used = arcs[:, 3] > 0
     arcs, weights = arcs[used], arrays["weights"][used]
+    _check_below(pdfs + 1, arcs[:, 3], "labels of the supervision")
     finals = finals[finals[:, 0] >= 0]
     count = int(finals[:, 0].max(initial=-1)) + 1
     if count != (sequences if end_to_end else 1):
@@ -72,6 +74,7 @@ def supervision_of(arrays: Mapping[str, np.ndarray], rows: int, pdfs: int) -> Su
         mine = arcs[:, 0] == number
         _, source, target, label = arcs[mine].T
         final = finals[finals[:, 0] == number, 1]
+        _check_below(len(final), arcs[mine, 1:3], f"states in FST {number} of the supervision")
         fsts.append(Fst.of_arcs(source, label, weights[mine], target, final))
     weight = float(arrays["weight"][0])
     supervision = Supervision(weight, sequences, frames, pdfs)
@@ -99,10 +102,24 @@ def graph_arrays(graph: DenominatorGraph) -> dict[str, np.ndarray]:
 
 
 def graph_of(arrays: Mapping[str, np.ndarray], pdfs: int) -> DenominatorGraph:
-    """The graph that `graph_arrays` put into arrays."""
+    """The graph that `graph_arrays` put into arrays.
+
+    Raises:
+        ShapeError: an arc leads to a state, or has a pdf, that there is not.
+    """
     source, target, pdf = arrays["graph_arcs"].T
     initial = arrays["graph_initial"]
+    _check_below(len(initial), arrays["graph_arcs"][:, :2], "states of the denominator graph")
+    _check_below(pdfs, pdf, "pdfs of the denominator graph")
     return DenominatorGraph(len(initial), pdfs, source, target, pdf, arrays["graph_probs"], initial)
+
+
+def _check_below(limit: int, numbers: np.ndarray, what: str) -> None:
+    if not numbers.size:
+        return
+    low, high = int(numbers.min()), int(numbers.max())
+    if low < 0 or high >= limit:
+        raise ShapeError(f"{what} run from {low} to {high}, and must be below {limit}")
 
 
 def _padded(array: np.ndarray, value: Any) -> np.ndarray:

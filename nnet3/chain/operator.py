@@ -19,8 +19,18 @@ _GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
 
 
 def _rule(s: ShapeArgs) -> None:
-    shape, dtype = s["output"], s.floats("output")
-    s.rank("output", 2)
+    shape, dtype = s.rank("output", 2), s.floats("output")
+    for slot in ("arcs", "layout", "graph_arcs"):
+        s.integers(slot)
+    (arcs,), (moves,) = s.rank("weights", 1), s.rank("graph_probs", 1)
+    s.same_shape("arcs and [A, 4], for weights [A],", s["arcs"], (arcs, 4))
+    s.same_shape("graph_arcs and [G, 3], for graph_probs [G],", s["graph_arcs"], (moves, 3))
+    s.same_shape("finals and [S, 2]", s["finals"], (-1, 2))
+    s.same_shape("weight and [1]", s["weight"], (1,))
+    s.same_shape("layout and [2]", s["layout"], (2,))
+    s.rank("graph_initial", 1)
+    if s.has("deriv_weights"):
+        s.same_shape("deriv_weights and [N]", s["deriv_weights"], shape[:1])
     s.set("deriv", (shape, dtype))
     s.set("totals", ((3,), np.dtype(np.float64)))
     if s.has("posteriors"):

@@ -17,7 +17,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
 from ...operators.backends import rows
-from ..operators.blocks import blocks_of, whole_blocks
+from ..operators.blocks import blocks_across, blocks_of, whole_blocks
 from ..operators.fused import called, fused
 from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 from .base.checks import check_block
@@ -391,8 +391,8 @@ batch_norm_statistics = operator(
 
 @batch_norm_statistics.shape_rule
 def batch_norm_statistics_shape(s: ShapeArgs) -> None:
-    width = s.same_shape("mean and uvar", s["mean"], s["uvar"])
-    s.rank("x", 2)
+    width = s.same_shape("mean and uvar", s.rank("mean", 1), s["uvar"])
+    blocks_across(s, s.rank("x", 2)[1], width[0], "the length of mean")
     keep_totals(s, sum=width, sumsq=width, count=(1,))
 
 
@@ -400,7 +400,7 @@ def batch_norm_statistics_shape(s: ShapeArgs) -> None:
 def batch_norm_statistics_kernel(k: KernelArgs) -> Call:
     xp, mean = k.xp, k["mean"]
     rows, cols = k.shape("x")
-    count = rows * cols // max(mean.shape[0], 1)
+    count = rows * cols // mean.shape[0]
     part, real = k.scratch(mean.shape, k["sum"].dtype), k["sum"].dtype.type
     return in_order(
         partial(xp.multiply, mean, real(count), part),

@@ -14,6 +14,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import reducing
 from ...operators.linear.matmul import Product, as_rows, product
+from ..operators.blocks import blocks_across
 from ..operators.product_kernels import register_product_kernels
 from .affine import LINEAR_FIELDS, SIMPLE_UPDATABLE, AffineParameters
 from .base.component import OLD_IS_GRADIENT, Component, Properties
@@ -170,16 +171,14 @@ def repeated_affine_shape(s: ShapeArgs) -> None:
     rows, cols = s.rank("x", 2)
     units, inputs = s.rank("w", 2)
     s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])
-    if cols >= 0 and inputs >= 0 and (inputs == 0 or cols % inputs):
-        s.fail(f"the {cols} columns of x are no multiple of the {inputs} columns of w")
-    known = min(cols, inputs, units) >= 0
-    s.set("out", ((rows, cols // inputs * units if known else -1), dtype))
+    blocks = blocks_across(s, cols, inputs, "the columns of w")
+    s.set("out", ((rows, blocks * units if min(blocks, units) >= 0 else -1), dtype))
 
 
 def _folded(k: KernelArgs, slot: str, width: int, write: bool = False) -> tuple[Any, list[Any]]:
     """A matrix with every block of `width` columns as a row of its own."""
-    array = k[slot]
-    return as_rows(k, array, array.size // max(width, 1), width, write=write)
+    rows, cols = k.shape("x")
+    return as_rows(k, k[slot], rows * cols // k["w"].shape[1], width, write=write)
 
 
 @repeated_affine.kernel

@@ -20,7 +20,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..index.indexes import IndexList
-from ..operators.blocks import blocks_of
+from ..operators.blocks import blocks_across, blocks_of
 from .base.checks import check_block
 from .base.component import Component, KeepsDim, Properties
 from .base.dependence import NOTHING, Reads
@@ -351,8 +351,7 @@ def multiply_rows_shape(s: ShapeArgs) -> None:
     s.same("the rows of x and the length of rows", rows, len(which))
     if len(which) and (which.min() < 0 or 0 <= masks <= which.max()):
         s.fail(f"rows run from {which.min()} to {which.max()} and there are {masks} masks")
-    if width == 0 or (min(cols, width) >= 0 and cols % width):
-        s.fail(f"the {cols} columns of x are no multiple of the {width} columns of mask")
+    blocks_across(s, cols, width, "the columns of mask")
     s.set("out", ((len(which), cols), s.floats("x", "mask")))
 
 

@@ -15,12 +15,21 @@ from ..operators.fused import computed
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
 
 
-def _gru_shape(s: ShapeArgs, cells: int, wanted: int) -> None:
+def _sizes(s: ShapeArgs, rank: int) -> tuple[int, int]:
+    """Rows of x and cells, for w [C, R] or [C]; x, w and repair are checked to fit each other."""
     rows, cols = s.rank("x", 2)
+    cells, recurrent = (*s.rank("w", rank), 0)[:2]
+    projected = 0 if cells == recurrent else recurrent
+    wanted = 3 * cells + recurrent + projected if min(cells, recurrent) >= 0 else -1
     if min(cols, wanted) >= 0 and cols != wanted:
         s.fail(f"x wants {wanted} columns for this w and has {cols}")
     if s.has("repair"):
         s.same_shape("repair and [C]", s["repair"], (cells,))
+    return rows, cells
+
+
+def _gru_shape(rank: int, s: ShapeArgs) -> None:
+    rows, cells = _sizes(s, rank)
     s.set("out", ((rows, 2 * cells if cells >= 0 else -1), s.floats("x", "w")))
 
 
@@ -40,15 +49,8 @@ gru = operator(
     ],
     outputs=[Slot("out", "[N, 2C]")],
     source=_SOURCE,
+    shape=partial(_gru_shape, 2),
 )
-
-
-@gru.shape_rule
-def gru_shape(s: ShapeArgs) -> None:
-    cells, recurrent = s.rank("w", 2)
-    projected = 0 if cells == recurrent else recurrent
-    known = min(cells, recurrent) >= 0
-    _gru_shape(s, cells, 3 * cells + recurrent + projected if known else -1)
 
 
 def gru_parts(x: Any, cells: int, recurrent: int) -> tuple[Any, ...]:
@@ -58,7 +60,7 @@ def gru_parts(x: Any, cells: int, recurrent: int) -> tuple[Any, ...]:
         x[:, c : c + r],
         x[:, c + r : 2 * c + r],
         x[:, 2 * c + r : 3 * c + r],
-        x[:, -r:],
+        x[:, x.shape[1] - r :],  # -r would take all where r is 0
     )
 
 
@@ -145,13 +147,8 @@ output_gru = operator(
     ],
     outputs=[Slot("out", "[N, 2C]")],
     source=_SOURCE,
+    shape=partial(_gru_shape, 1),
 )
-
-
-@output_gru.shape_rule
-def output_gru_shape(s: ShapeArgs) -> None:
-    (cells,) = s.rank("w", 1)
-    _gru_shape(s, cells, 3 * cells if cells >= 0 else -1)
 
 
 @output_gru.kernel
@@ -203,11 +200,11 @@ def _factors_operator(name: str, doc: str, weights: str, value: str, shape: Any)
     )
 
 
-def _factors_shape(s: ShapeArgs) -> None:
+def _factors_shape(rank: int, s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "out", "out_grad")
-    rows, cols = s.same_shape("out and out_grad", s["out"], s["out_grad"])
-    s.same("the rows of x and out", s.rank("x", 2)[0], rows)
-    cells = s.same("half the columns of out and the rows of w", cols // 2, s["w"][0])
+    rows, cells = _sizes(s, rank)
+    wanted = (rows, 2 * cells if cells >= 0 else -1)
+    s.same_shape("out, out_grad and [N, 2C]", s["out"], s["out_grad"], wanted)
     s.set("value", ((rows, s["w"][-1]), dtype))
     s.set("delta", ((rows, cells), dtype))
 
@@ -217,7 +214,7 @@ gru_factors = _factors_operator(
     "Factors of the gradient of w in nnet3.gru, which is delta' value. value [N, R]: r s'.",
     "[C, R]",
     "[N, R]",
-    _factors_shape,
+    partial(_factors_shape, 2),
 )
 
 
@@ -238,7 +235,7 @@ output_gru_factors = _factors_operator(
     " value [N, C]: c'.",
     "[C]",
     "[N, C]",
-    _factors_shape,
+    partial(_factors_shape, 1),
 )
 
 

@@ -39,17 +39,23 @@ lstm = operator(
 )
 
 
-@lstm.shape_rule
-def lstm_shape(s: ShapeArgs) -> None:
-    dtype = s.floats("x", "w")
-    rows, cols = s.rank("x", 2)
+def _cells(s: ShapeArgs) -> int:
+    """How many cells w has; x and w are checked to have them."""
+    s.floats("x", "w")
+    cols = s.rank("x", 2)[1]
     three, cells = s.rank("w", 2)
     s.same("the rows of w and 3", three, 3)
-    if s.has("repair"):
-        s.same_shape("repair and [5, C]", s["repair"], (5, cells))
     if cols >= 0 and cells >= 0 and cols not in (5 * cells, 5 * cells + 3):
         s.fail(f"x wants {5 * cells} or {5 * cells + 3} columns for {cells} cells and has {cols}")
-    s.set("out", ((rows, 2 * cells if cells >= 0 else -1), dtype))
+    return cells
+
+
+@lstm.shape_rule
+def lstm_shape(s: ShapeArgs) -> None:
+    cells = _cells(s)
+    if s.has("repair"):
+        s.same_shape("repair and [5, C]", s["repair"], (5, cells))
+    s.set("out", ((s["x"][0], 2 * cells if cells >= 0 else -1), s.dtype("x")))
 
 
 def lstm_formulas(k: KernelArgs) -> tuple[dict[str, Any], dict[str, str]]:
@@ -178,8 +184,7 @@ lstm_statistics = operator(
 
 @lstm_statistics.shape_rule
 def lstm_statistics_shape(s: ShapeArgs) -> None:
-    s.floats("x", "w")
-    shape = (5, s.rank("w", 2)[1])
+    shape = (5, _cells(s))
     keep_totals(s, values=shape, slopes=shape, count=(1,), repaired=(5,))
     if s.has("repair"):
         keep_totals(s, repair=shape)

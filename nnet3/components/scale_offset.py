@@ -17,7 +17,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import reducing
-from ..operators.blocks import blocks_of
+from ..operators.blocks import blocks_across, blocks_of
 from .base.checks import check_block
 from .base.component import OLD_IS_GRADIENT, Component, KeepsDim, Properties, UpdatableComponent
 from .base.fields import BOOL, FLOAT, INT, VECTOR, Field
@@ -313,10 +313,7 @@ def _block_rule(*vectors: str) -> Callable[[ShapeArgs], None]:
         cols = s.rank("x", 2)[1]
         widths = [s.rank(slot, 1)[0] for slot in vectors]
         width = s.same(f"the lengths of {' and '.join(vectors)}", *widths)
-        if width == 0 or (min(cols, width) >= 0 and cols % width):
-            s.fail(
-                f"the {cols} columns of x are no multiple of {width}, the length of {vectors[0]}"
-            )
+        blocks_across(s, cols, width, f"the length of {vectors[0]}")
         s.set("out", (s["x"], dtype))
 
     return rule
@@ -452,7 +449,8 @@ scale_offset_terms = operator(
 @scale_offset_terms.shape_rule
 def scale_offset_terms_shape(s: ShapeArgs) -> None:
     shape = s.same_shape("out and grad", s["out"], s["grad"])
-    s.same_shape("scale and offset", s["scale"], s["offset"])
+    (width,) = s.same_shape("scale and offset", s.rank("scale", 1), s["offset"])
+    blocks_across(s, s.rank("out", 2)[1], width, "the length of scale", "out")
     s.set("terms", (shape, s.floats("out", "grad", "scale", "offset")))
 
 

@@ -32,6 +32,13 @@ def whole_blocks(s: ShapeArgs) -> int:
     return cols // block if cols >= 0 else -1
 
 
+def blocks_across(s: ShapeArgs, cols: int, width: int, of: str, slot: str = "x") -> int:
+    """How many blocks of `width` columns, which is `of`, a slot has; -1 where that is unknown."""
+    if width == 0 or (min(cols, width) >= 0 and cols % width):
+        s.fail(f"the {cols} columns of {slot} are no multiple of {width}, {of}")
+    return cols // width if min(cols, width) >= 0 else -1
+
+
 def chunks_of(rows: int, row_bytes: int) -> list[slice]:
     """Ranges of rows whose patches fit into `CHUNK_BYTES`."""
     step = max(1, CHUNK_BYTES // max(row_bytes, 1))

@@ -114,6 +114,8 @@ def precondition_shape(s: ShapeArgs) -> None:
     for slot in ("rho", "count", *(["frozen"] if s.has("frozen") else [])):
         s.same_shape(f"{slot} and [1]", s[slot], (1,))
     s.integers("count")
+    if not (s.attrs["samples_history"] or s.attrs["batches_history"]):
+        s.fail("samples_history or batches_history must be above 0")
     s.set("out", ((rows, cols), dtype))
     s.set("scale", ((1,), dtype))
     for slot in ("w", "d", "rho", "count"):
@@ -175,7 +177,8 @@ class _Preconditioner:
         xp, x, out = self.xp, self.x, self.out
         before, rows = self._over_ranks(self._square(x), len(x))
         count, self.rows = int(self.count[0]), int(rows)
-        if not math.isfinite(before):  # nothing can be learnt of it; the update is refused later
+        # Nothing can be learnt of no rows, nor of infinite ones, whose update is refused later.
+        if not rows or not math.isfinite(before):
             xp.copyto(out, x)
             self.scale[0] = 1.0
             return

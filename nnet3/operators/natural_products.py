@@ -93,7 +93,11 @@ def scaled_product_shape(s: ShapeArgs) -> None:
         other, width = s.rank("x", 2)
         s.same("the rows of grad and x", rows, other)
         bias = int(s.has("b_grad"))
+        if width == 0 and bias:
+            s.fail("x has no column for b_grad")
         s.set("w_grad", ((units, width - bias if width >= 0 else -1), s.floats("grad", "x")))
+    elif s.has("w_grad"):
+        s.fail("w_grad wants x")
     s.set("b_grad", ((units,), dtype))
 
 
@@ -150,6 +154,8 @@ def scaled_parts_shape(s: ShapeArgs) -> None:
     for shape in s.shapes("scale"):
         s.same_shape("scale and [1]", shape, (1,))
     bias = int(s.has("b_grad"))
+    if cols == 0 and bias:
+        s.fail("x has no column for b_grad")
     s.set("w_grad", ((rows, cols - bias if cols >= 0 else -1), dtype))
     s.set("b_grad", ((rows,), dtype))
 

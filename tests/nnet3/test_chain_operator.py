@@ -18,7 +18,6 @@ FRAMES, PDFS, LEAKY = 3, 3, 0.1
 
 class TestChainObjective(OpTest):
     type = "nnet3.chain_objective"
-    resize = False
     exact_dtype = ("totals", "xent_totals")
     tolerance = 1e-4
     tolerance64 = 1e-6  # weights of arcs are float32 in files
@@ -92,7 +91,31 @@ class TestChainObjective(OpTest):
     def test_refuses(self):
         rng = np.random.default_rng(0)
         case = next(iter(self.cases(rng)))
-        self.refuses("output", {**case.inputs, "output": np.zeros(6)}, case.attrs)
+        given = case.inputs
+        for slot, array, why in (
+            ("output", np.zeros(6), "output wants 2 dimensions"),
+            ("arcs", given["arcs"].astype(np.float64), "arcs wants an integer dtype"),
+            ("arcs", given["arcs"][:, :3], r"arcs and \[A, 4\]"),
+            ("weights", given["weights"][:3], r"arcs and \[A, 4\]"),
+            ("graph_probs", given["graph_probs"][:1], r"graph_arcs and \[G, 3\]"),
+            ("finals", given["finals"][:, 0], r"finals and \[S, 2\]"),
+            ("layout", given["layout"][:1], r"layout and \[2\]"),
+            ("deriv_weights", np.ones(1), r"deriv_weights and \[N\]"),
+        ):
+            self.refuses(why, {**given, slot: array}, case.attrs)
+
+    def test_refuses_arcs_to_what_there_is_not(self):
+        case = next(iter(self.cases(np.random.default_rng(0))))
+        for slot, column, why in (
+            ("graph_arcs", 1, "states of the denominator graph run from 0 to 99"),
+            ("graph_arcs", 2, "pdfs of the denominator graph run from 0 to 99"),
+            ("arcs", 2, "states in FST 0 of the supervision run from 0 to 99"),
+            ("arcs", 3, "labels of the supervision run from 1 to 99"),
+        ):
+            array = case.inputs[slot].copy()
+            array[0, column] = 99
+            with pytest.raises(ShapeError, match=why):
+                self.output(Case({**case.inputs, slot: array}, case.attrs))
 
 
 def test_few_sizes_for_many_supervisions():

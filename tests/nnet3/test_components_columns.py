@@ -10,9 +10,17 @@ def blocks(array, width):
     return array.reshape(len(array), array.shape[1] // width, width)
 
 
+def parts(array, count):
+    return array.reshape(len(array), count, array.shape[1] // count)
+
+
+def tiled(vector, like):
+    """Repeated over the columns of a matrix."""
+    return np.tile(vector, like.shape[1] // len(vector))
+
+
 class TestRepeatedAffine(OpTest):
     type = "nnet3.repeated_affine"
-    resize = False
     grad = ("x", "w", "b")
 
     def cases(self, rng):
@@ -21,8 +29,8 @@ class TestRepeatedAffine(OpTest):
             yield Case({slot: rng.normal(size=shape) for slot, shape in shapes.items()})
 
     def reference(self, inputs, attrs):
-        out = blocks(inputs["x"], 4) @ inputs["w"].T + inputs["b"]
-        return {"out": out.reshape(len(out), -1)}
+        out = blocks(inputs["x"], inputs["w"].shape[1]) @ inputs["w"].T + inputs["b"]
+        return {"out": out.reshape(len(out), out.shape[1] * out.shape[2])}
 
     def test_refuses(self):
         x, w = np.zeros((5, 7)), np.zeros((2, 3))
@@ -52,14 +60,13 @@ class TestBlockAffine(OpTest):
 
 class TestBlockOffset(OpTest):
     type = "nnet3.block_offset"
-    resize = False
     grad = ("x", "y")
 
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(3, 8)), "y": rng.normal(size=4)})
 
     def reference(self, inputs, attrs):
-        return {"out": inputs["x"] + np.tile(inputs["y"], 2)}
+        return {"out": inputs["x"] + tiled(inputs["y"], inputs["x"])}
 
     def test_refuses(self):
         self.refuses("no multiple of 3", {"x": np.zeros((2, 8)), "y": np.zeros(3)})
@@ -67,7 +74,6 @@ class TestBlockOffset(OpTest):
 
 class TestScaleOffset(OpTest):
     type = "nnet3.scale_offset"
-    resize = False
     grad = ("x", "scale", "offset")
 
     def cases(self, rng):
@@ -77,8 +83,8 @@ class TestScaleOffset(OpTest):
         yield Case(given, {"epsilon": 1e-4})
 
     def reference(self, inputs, attrs):
-        scale = np.tile(inputs["scale"], 2)
-        return {"out": inputs["x"] * scale + np.tile(inputs["offset"], 2)}
+        scale, offset = (tiled(inputs[slot], inputs["x"]) for slot in ("scale", "offset"))
+        return {"out": inputs["x"] * scale + offset}
 
     def test_scales_stay_away_from_zero(self):
         scale = np.array([0.0, 1e-6, -1e-6, 0.5])
@@ -93,7 +99,6 @@ class TestScaleOffset(OpTest):
 
 class TestElementwiseProduct(OpTest):
     type = "nnet3.elementwise_product"
-    resize = False
     grad = ("x",)
 
     def cases(self, rng):
@@ -101,7 +106,7 @@ class TestElementwiseProduct(OpTest):
             yield Case({"x": rng.normal(size=(4, 2 * count))}, {"blocks": count})
 
     def reference(self, inputs, attrs):
-        return {"out": blocks(inputs["x"], 2).prod(axis=1)}
+        return {"out": parts(inputs["x"], attrs["blocks"]).prod(axis=1)}
 
     def test_refuses(self):
         self.refuses("do not fall into 2 blocks", {"x": np.zeros((2, 7))}, {"blocks": 2})
@@ -154,14 +159,13 @@ class TestSumGroup(OpTest):
 
 class TestSumBlock(OpTest):
     type = "nnet3.sum_block"
-    resize = False
     grad = ("x",)
 
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(4, 6))}, {"blocks": 3, "scale": -0.5})
 
     def reference(self, inputs, attrs):
-        return {"out": -0.5 * blocks(inputs["x"], 2).sum(axis=1)}
+        return {"out": -0.5 * parts(inputs["x"], attrs["blocks"]).sum(axis=1)}
 
     def test_refuses(self):
         self.refuses("do not fall into 2 blocks", {"x": np.zeros((2, 7))}, {"blocks": 2})
@@ -183,7 +187,6 @@ class TestPnorm(OpTest):
 
 class TestNormalize(OpTest):
     type = "nnet3.normalize"
-    resize = False
     grad = ("x",)
 
     def cases(self, rng):
@@ -198,7 +201,7 @@ class TestNormalize(OpTest):
         out = x / rms * attrs["target_rms"]
         if attrs["add_log_stddev"]:
             out = np.concatenate((out, np.log(rms)), axis=2)
-        return {"out": out.reshape(len(x), -1)}
+        return {"out": out.reshape(len(x), out.shape[1] * out.shape[2])}
 
     def test_rows_of_zeros_stay_zeros(self):
         out = self.output(Case({"x": np.zeros((2, 3))}, {"block": 3, "add_log_stddev": True}))
@@ -230,7 +233,6 @@ class TestSoftmax(OpTest):
 
 class TestBatchNorm(OpTest):
     type = "nnet3.batch_norm"
-    resize = False
     grad = ("x",)
     tolerance = 1e-4
 
@@ -242,7 +244,8 @@ class TestBatchNorm(OpTest):
     def reference(self, inputs, attrs):
         width = attrs["block"]
         x = inputs["x"].reshape(-1, width)
-        mean, uvar = x.mean(axis=0), (x**2).mean(axis=0)
+        count = max(len(x), 1)  # the statistics of no rows are 0
+        mean, uvar = x.sum(axis=0) / count, (x**2).sum(axis=0) / count
         scale = attrs["target_rms"] / np.sqrt(uvar - mean**2 + attrs["epsilon"])
         out = ((x - mean) * scale).reshape(inputs["x"].shape)
         return {"out": out, "mean": mean, "uvar": uvar, "scale": scale}

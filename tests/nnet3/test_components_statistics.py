@@ -47,7 +47,6 @@ class TestColumnSums(OpTest):
 
 class TestBatchNormStatistics(OpTest):
     type = "nnet3.batch_norm_statistics"
-    resize = False
     tolerance = 1e-4
 
     def cases(self, rng):
@@ -56,11 +55,17 @@ class TestBatchNormStatistics(OpTest):
         yield Case({"x": rng.normal(size=(5, 6)), **given, "count": ONE})
 
     def reference(self, inputs, attrs):
+        count = inputs["x"].size / len(inputs["mean"])
         return {
-            "sum_out": inputs["sum"] + 10 * inputs["mean"],
-            "sumsq_out": inputs["sumsq"] + 10 * inputs["uvar"],
-            "count_out": inputs["count"] + 10,
+            "sum_out": inputs["sum"] + count * inputs["mean"],
+            "sumsq_out": inputs["sumsq"] + count * inputs["uvar"],
+            "count_out": inputs["count"] + count,
         }
+
+    def test_refuses(self):
+        four = {name: np.zeros(4) for name in ("mean", "uvar", "sum", "sumsq")}
+        given = {"x": np.zeros((5, 6)), **four, "count": ONE}
+        self.refuses("6 columns of x are no multiple of 4", given)
 
 
 class TestAttentionStatistics(OpTest):
@@ -83,7 +88,6 @@ class TestAttentionStatistics(OpTest):
 
 class TestLstmStatistics(OpTest):
     type = "nnet3.lstm_statistics"
-    resize = False
     tolerance = 1e-4
 
     def cases(self, rng):

@@ -90,7 +90,6 @@ class TestTdnnInSpans(TestTdnn):
 
 class TestTimeHeightConvolution(OpTest):
     type = "nnet3.time_height_convolution"
-    resize = False
     grad = ("x", "w", "b")
 
     def cases(self, rng):
@@ -104,18 +103,20 @@ class TestTimeHeightConvolution(OpTest):
         yield Case(given, where | {"stride": 2, "rows": 3, "height_out": 3, "height_step": 2})
 
     def reference(self, inputs, attrs):
-        image = inputs["x"].reshape(-1, 5, 2)
-        out = np.zeros((attrs["rows"], attrs["height_out"], 3)) + inputs["b"]
+        rows, cols = inputs["x"].shape
+        height, filters = attrs["height_in"], cols // attrs["height_in"]
+        image = inputs["x"].reshape(rows, height, filters)
+        out = np.zeros((attrs["rows"], attrs["height_out"], len(inputs["b"]))) + inputs["b"]
         for o, (first, offset) in enumerate(
             zip(attrs["first"], attrs["height_offsets"], strict=True)
         ):
-            w = inputs["w"][:, 2 * o : 2 * o + 2]
+            w = inputs["w"][:, filters * o : filters * (o + 1)]
             for r in range(attrs["rows"]):
                 for h in range(attrs["height_out"]):
                     at = h * attrs["height_step"] + offset
-                    if 0 <= at < 5:
+                    if 0 <= at < height:
                         out[r, h] += w @ image[first + attrs["stride"] * r, at]
-        return {"out": out.reshape(len(out), -1)}
+        return {"out": out.reshape(len(out), out.shape[1] * out.shape[2])}
 
     def test_refuses(self):
         given = {"x": np.zeros((4, 10)), "w": np.zeros((3, 4)), "b": np.zeros(3)}
@@ -129,8 +130,6 @@ class TestTimeHeightConvolution(OpTest):
 
 class TestTimeHeightConvolutionInChunks(TestTimeHeightConvolution):
     """The same with too little memory for the patches of all rows at once."""
-
-    resize = False
 
     @pytest.fixture(autouse=True)
     def _little_memory(self, monkeypatch):
@@ -226,7 +225,6 @@ class TestPoolStatistics(OpTest):
 
 class TestDistribute(OpTest):
     type = "nnet3.distribute"
-    resize = False
     grad = ("x",)
 
     def cases(self, rng):
@@ -234,7 +232,8 @@ class TestDistribute(OpTest):
         yield Case({"x": rng.normal(size=(3, 6))}, {"blocks": 2, "ids": ids})
 
     def reference(self, inputs, attrs):
-        return {"out": inputs["x"].reshape(-1, 3)[attrs["ids"]]}
+        (rows, cols), blocks = inputs["x"].shape, attrs["blocks"]
+        return {"out": inputs["x"].reshape(rows * blocks, cols // blocks)[attrs["ids"]]}
 
     def test_refuses(self):
         x = np.zeros((3, 6))
@@ -245,7 +244,6 @@ class TestDistribute(OpTest):
 
 class TestMultiplyRows(OpTest):
     type = "nnet3.multiply_rows"
-    resize = False
     grad = ("x",)
 
     def cases(self, rng):
@@ -253,7 +251,8 @@ class TestMultiplyRows(OpTest):
         yield Case(given, {"rows": np.array([1, 0, 0, 1])})
 
     def reference(self, inputs, attrs):
-        return {"out": inputs["x"] * np.tile(inputs["mask"][attrs["rows"]], 2)}
+        x, mask = inputs["x"], inputs["mask"][attrs["rows"]]
+        return {"out": x * np.tile(mask, x.shape[1] // mask.shape[1])}
 
     def test_refuses(self):
         given = {"x": np.zeros((2, 6)), "mask": np.zeros((2, 3))}

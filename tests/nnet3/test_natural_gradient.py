@@ -36,7 +36,6 @@ def moved(r, d, rho, x, eta):
 class TestPrecondition(OpTest):
     halves = False  # the rows of R must be orthonormal
     type = "nnet3.precondition"
-    resize = False
     tolerance = 3e-3
     tolerance64 = 1e-9
 
@@ -58,17 +57,25 @@ class TestPrecondition(OpTest):
         yield Case({"x": x, **state, "count": np.array([3], np.int64)}, {"batches_history": 5.0})
 
     def reference(self, inputs, attrs):
-        x, count = inputs["x"], int(inputs["count"][0])
+        x, count, (rank, cols) = inputs["x"], int(inputs["count"][0]), inputs["w"].shape
         state = inputs["w"], inputs["d"], float(inputs["rho"][0])
+        kept = {"w_out": state[0], "d_out": state[1], "rho_out": inputs["rho"]}
+        if not len(x):  # nothing can be learnt of no rows
+            return kept | {"out": x, "scale": np.ones(1), "count_out": inputs["count"]}
+        if count == 0 and len(x) <= rank:
+            # Rounding decides on the directions that these rows do not have.
+            return {"count_out": np.array([1])}
+        if count and rank < 2:  # cut from the estimate of `cases`, which fits no Fisher matrix
+            out = x - x @ state[0].T @ state[0]
+            return {"out": out, "count_out": np.array([count + 1])}
         eta = 1 - np.exp(-len(x) / attrs["samples_history"])
         if attrs["batches_history"]:
             eta = 1 / attrs["batches_history"]
         if count == 0:
-            d = np.full(2, EPSILON)
-            r, d, rho = special_orthonormal(2, 6), d, EPSILON
+            r, d, rho = special_orthonormal(rank, cols), np.full(rank, EPSILON), EPSILON
             for _ in range(3):
                 r, d, rho = moved(r, d, rho, x, eta)
-            beta = rho * (1 + ALPHA) + ALPHA * d.sum() / 6
+            beta = rho * (1 + ALPHA) + ALPHA * d.sum() / cols
             state = r * np.sqrt(1 / (beta / d + 1))[:, None], d, rho
         inverse, r = smoothed_inverse(*state)
         out = x @ inverse
@@ -81,18 +88,20 @@ class TestPrecondition(OpTest):
         if due and "frozen" not in inputs:
             _, d, rho = moved(r, *state[1:], x, eta)
             return expected | {"d_out": d, "rho_out": np.array([rho])}
-        return expected | {"w_out": state[0], "d_out": state[1], "rho_out": np.array([state[2]])}
+        return expected | kept
 
     def test_refuses(self):
         given = {"d": np.zeros(3), "rho": np.zeros(1), "count": np.zeros(1, np.int64)}
-        self.refuses("the rank 3", {"x": np.zeros((4, 3)), "w": np.zeros((3, 3)), **given})
+        given |= {"x": np.zeros((4, 3)), "w": np.zeros((3, 3))}
+        self.refuses("the rank 3", given)
+        given |= {"w": np.zeros((2, 3)), "d": np.zeros(2)}
+        self.refuses("must be above 0", given, {"samples_history": 0.0})
 
 
 class TestPreconditionRanks(TestPrecondition):
     """One rank; several are in `tests/parallel/test_nnet3_ranks.py`."""
 
     type = "nnet3.precondition_ranks"
-    resize = False
 
     def cases(self, rng):
         for case in super().cases(rng):
@@ -130,7 +139,6 @@ class TestSpliceRows(OpTest):
 
 class TestScaledProduct(OpTest):
     type = "nnet3.scaled_product"
-    resize = False
 
     def cases(self, rng):
         grad, x, two = rng.normal(size=(5, 3)), rng.normal(size=(5, 4)), np.array([2.0])
@@ -147,11 +155,12 @@ class TestScaledProduct(OpTest):
     def test_refuses(self):
         grad = np.zeros((2, 2))
         self.refuses("the rows of grad and x", {"grad": grad, "x": np.zeros((3, 2))})
+        self.refuses("no column for b_grad", {"grad": grad, "x": np.zeros((2, 0))})
+        self.refuses("w_grad wants x", {"grad": grad})
 
 
 class TestScaledParts(OpTest):
     type = "nnet3.scaled_parts"
-    resize = False
 
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(3, 4)), "scale": [np.array([2.0]), np.array([3.0])]})
@@ -166,20 +175,24 @@ class TestScaledParts(OpTest):
 
 class TestScaleOffsetTerms(OpTest):
     type = "nnet3.scale_offset_terms"
-    resize = False
 
     def cases(self, rng):
         arrays = {slot: rng.normal(size=(3, 4)) for slot in ("out", "grad")}
         yield Case(arrays | {"scale": np.array([2.0, -0.5]), "offset": rng.normal(size=2)})
 
     def reference(self, inputs, attrs):
-        scale, offset = np.tile(inputs["scale"], 2), np.tile(inputs["offset"], 2)
+        blocks = inputs["out"].shape[1] // len(inputs["scale"])
+        scale, offset = (np.tile(inputs[slot], blocks) for slot in ("scale", "offset"))
         return {"terms": (inputs["out"] - offset) / scale * inputs["grad"]}
+
+    def test_refuses(self):
+        given = {"out": np.zeros((3, 4)), "grad": np.zeros((3, 4))}
+        three = {"scale": np.zeros(3), "offset": np.zeros(3)}
+        self.refuses("4 columns of out are no multiple of 3", given | three)
 
 
 class TestGruFactors(OpTest):
     type = "nnet3.gru_factors"
-    resize = False
     tolerance = 1e-4
 
     def cases(self, rng):
@@ -198,12 +211,23 @@ class TestGruFactors(OpTest):
         x, (cells, recurrent) = inputs["x"], inputs["w"].shape
         z, h, grad = x[:, :cells], inputs["out"][:, :cells], inputs["out_grad"]
         delta = ((1 - z) * grad[:, cells:] + grad[:, :cells]) * (1 - h * h)
-        return {"value": x[:, cells : cells + recurrent] * x[:, -recurrent:], "delta": delta}
+        return {
+            "value": x[:, cells : cells + recurrent] * x[:, x.shape[1] - recurrent :],
+            "delta": delta,
+        }
+
+    def test_refuses(self):
+        outs = {"out": np.zeros((4, 6)), "out_grad": np.zeros((4, 6))}
+        self.refuses("13 columns", {"x": np.zeros((4, 12)), "w": np.zeros((3, 2)), **outs})
+        given = {"x": np.zeros((4, 13)), "w": np.zeros((3, 2))}
+        odd = {"out": np.zeros((4, 7)), "out_grad": np.zeros((4, 7))}
+        self.refuses("out, out_grad and", given | odd)
+        self.refuses("repair and", given | outs | {"repair": np.zeros(2)})
+        self.refuses("w wants 2 dimensions", given | outs | {"w": np.zeros(3)})
 
 
 class TestOutputGruFactors(OpTest):
     type = "nnet3.output_gru_factors"
-    resize = False
     tolerance = 1e-4
 
     def cases(self, rng):
@@ -218,6 +242,11 @@ class TestOutputGruFactors(OpTest):
 
     def reference(self, inputs, attrs):
         x, grad = inputs["x"], inputs["out_grad"]
-        h = inputs["out"][:, :3]
-        delta = ((1 - x[:, :3]) * grad[:, 3:] + grad[:, :3]) * (1 - h * h)
-        return {"value": x[:, 6:], "delta": delta}
+        cells = len(inputs["w"])
+        h = inputs["out"][:, :cells]
+        delta = ((1 - x[:, :cells]) * grad[:, cells:] + grad[:, :cells]) * (1 - h * h)
+        return {"value": x[:, 2 * cells :], "delta": delta}
+
+    def test_refuses(self):
+        outs = {"out": np.zeros((4, 6)), "out_grad": np.zeros((4, 6))}
+        self.refuses("9 columns", {"x": np.zeros((4, 8)), "w": np.zeros(3), **outs})

@@ -63,7 +63,6 @@ class TestParameterDelta(OpTest):
 
 class TestMaxChange(OpTest):
     type = "nnet3.max_change"
-    resize = False
 
     def cases(self, rng):
         delta = [np.full((2, 2), 2.0), np.full(9, 1.0), np.full(4, 0.5)]
@@ -77,10 +76,12 @@ class TestMaxChange(OpTest):
     def reference(self, inputs, attrs):
         if np.isinf(inputs["delta"][0]).any():
             return {"scales": np.zeros(3), "kept": np.zeros(1)}
-        # norms: 5 and 1, halved by the scale; the bound of the first is 1.5
-        factors = np.array([1.5 / 2.5, 1.0, 1.0])
-        change = np.sqrt(1.5**2 + 0.5**2)
-        whole = 1.0 / change if attrs["total"] else 1.0
+        # Of the cases: norms 5 and 1, halved by the scale; the bound of the first is 1.5.
+        both, last = inputs["delta"][:2], inputs["delta"][2]
+        norms = np.sqrt([sum((delta**2).sum() for delta in both), 0, (last**2).sum()]) / 2
+        factors = np.array([1.5 / max(norms[0], 1.5), 1.0, 1.0])
+        change = np.linalg.norm(factors * norms)
+        whole = 1.0 / change if attrs["total"] and change > 1 else 1.0
         return {
             "factors": factors,
             "change": np.array([change]),
