@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
+from opscope.framework.base.errors import RunError
 from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.registry import lookup
@@ -207,6 +208,27 @@ class TestSoftThreshold(OpTest):
     def reference(self, inputs, attrs):
         param, most = inputs["param"], attrs["weight"] * RATE * attrs["rate_factor"] * COLUMNS
         return {"param_out": np.sign(param) * np.maximum(np.abs(param) - most, 0)}
+
+
+class TestWeightNoise(OpTest):
+    type = "cntk.weight_noise"
+
+    def cases(self, rng):
+        yield Case({"param": rng.normal(size=(4, 3))}, {"deviation": 0.0})
+        rows = {"rows": np.array([3, 0, -1, 3])}
+        yield Case({"param": rng.normal(size=(4, 3)), **rows}, {"deviation": 0.0})
+
+    def reference(self, inputs, attrs):
+        return {"param_out": inputs["param"]}
+
+    def test_refuses(self):
+        param, attrs = np.zeros((4, 3)), {"deviation": 1.0}
+        self.refuses("floating", {"param": param.astype(int)}, attrs)
+        self.refuses("rows wants an integer", {"param": param, "rows": np.zeros(2)}, attrs)
+        self.refuses("rows wants 1", {"param": param, "rows": np.zeros((2, 1), int)}, attrs)
+        self.refuses("no rows", {"param": np.array(0.0), "rows": np.zeros(2, int)}, attrs)
+        with pytest.raises(RunError, match="holds 4, want below 4"):
+            self.output(Case({"param": param, "rows": np.array([4])}, attrs))
 
 
 def test_noise_has_the_deviation_asked_for():

@@ -113,6 +113,27 @@ class TestScatterRows(OpTest):
         return {"out": out}
 
 
+class TestEpochMean(OpTest):
+    type = "cntk.epoch_mean"
+
+    def cases(self, rng):
+        yield Case(
+            {"x": rng.normal(size=(4, 3)), "mean": rng.normal(size=3), "count": np.array([2.0])}
+        )
+
+    def reference(self, inputs, attrs):
+        before, total = inputs["count"], inputs["count"] + len(inputs["x"])
+        sums = inputs["mean"] * before + inputs["x"].sum(axis=0)
+        return {"mean_out": sums / total, "count_out": total}
+
+    def test_refuses(self):
+        given = {"x": np.zeros((4, 3)), "mean": np.zeros(3), "count": np.zeros(1)}
+        self.refuses("x wants rows", given | {"x": np.array(0.0), "mean": np.array(0.0)})
+        self.refuses("rows of x and mean", given | {"mean": np.zeros(2)})
+        self.refuses("count and", given | {"count": np.zeros(0)})
+        self.refuses("floating", given | {"mean": np.zeros(3, int)})
+
+
 def test_epoch_mean():
     net, scope = PlainNet(), Scope()
     state = {"mean": "mean", "count": "count"}

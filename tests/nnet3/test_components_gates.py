@@ -88,6 +88,7 @@ class TestGru(OpTest):
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(4, 13)), "w": rng.normal(size=(3, 2))})
         yield Case({"x": rng.normal(size=(4, 12)), "w": rng.normal(size=(3, 3))})
+        yield Case({"x": rng.normal(size=(4, 9)), "w": rng.normal(size=(3, 0))})  # no recurrence
 
     def reference(self, inputs, attrs):
         cells, recurrent = inputs["w"].shape

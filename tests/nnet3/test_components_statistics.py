@@ -124,6 +124,7 @@ class TestLstmStatistics(OpTest):
         totals = {"values": np.zeros((5, 3)), "slopes": np.zeros((5, 3)), "repaired": np.zeros(5)}
         given = {"x": np.zeros((4, 15)), "w": np.zeros((3, 3)), "count": ONE}
         self.refuses("lower has 2 numbers", given | totals, {"lower": [0.1, 0.2]})
+        self.refuses("wants 15 or 18 columns", given | totals | {"x": np.zeros((4, 16))})
 
 
 class TestDrawRepair(OpTest):
