@@ -12,6 +12,7 @@ import numpy as np
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, VariableError, nearest
+from ...framework.base.untrusted.values import Fills
 from ...framework.editing.operations import Edit
 from ..base.text import Text, located
 from ..base.write import write_text
@@ -250,8 +251,9 @@ class Session:
 def fill(network: Network) -> None:
     """Give the parameters that have none, and whose shape is known, their initial values."""
     dtype = np.dtype(np.float64 if network.precision == "double" else np.float32)
-    for node in network.nodes.values():
-        if node.is_parameter and node.value is None:
-            node.shape = node.shape or node.attributes["shape"]
-            if node.shape and 0 not in node.shape:
-                node.value = initial_value(node, dtype)
+    with Fills():
+        for node in network.nodes.values():
+            if node.is_parameter and node.value is None:
+                node.shape = node.shape or node.attributes["shape"]
+                if node.shape and 0 not in node.shape:
+                    node.value = initial_value(node, dtype)

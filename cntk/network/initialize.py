@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
-from ...framework.base.untrusted.values import check_fill
+from ...framework.base.untrusted.values import Fills, check_fill
 from .network import Network
 from .nodes import rules
 from .nodes.attributes import Dims
@@ -65,10 +65,10 @@ def _bilinear(node: Node, dtype: np.dtype) -> np.ndarray:
         )
     factor, centre = (width + 1) // 2, (width - 1) / 2
     line = 1 - np.abs(np.arange(width) - centre) / factor
-    kernels = np.zeros((shape[0], shape[0], height, width))
+    kernels = np.zeros((shape[0], shape[0], height, width), dtype)
     channel = np.arange(shape[0])
     kernels[channel, channel] = np.outer(line, line)
-    return kernels.reshape(-1).astype(dtype).reshape(shape, order="F")
+    return kernels.reshape(-1).reshape(shape, order="F")
 
 
 def is_random(node: Node) -> bool:
@@ -130,7 +130,7 @@ def initial_value(node: Node, dtype: np.dtype) -> np.ndarray:
         flat = uniform(seed, count, -width, width, np.dtype(dtype))
     else:
         flat = normal(seed, count, 0.0, width, np.dtype(dtype))
-    return np.array(flat.reshape(shape, order="F"), order="F")
+    return flat.reshape(shape, order="F")
 
 
 def initialize(network: Network) -> None:
@@ -140,6 +140,7 @@ def initialize(network: Network) -> None:
         ShapeError, FormatError: a parameter's values cannot be made.
     """
     dtype = np.dtype(np.float64 if network.precision == "double" else np.float32)
-    for node in network.nodes.values():
-        if node.is_parameter and node.value is None:
-            node.value = initial_value(node, dtype)
+    with Fills():
+        for node in network.nodes.values():
+            if node.is_parameter and node.value is None:
+                node.value = initial_value(node, dtype)

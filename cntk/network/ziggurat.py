@@ -79,11 +79,14 @@ def uniform(seed: int, count: int, low: float, high: float, dtype: np.dtype) -> 
     scalar = np.dtype(dtype).type
     span = scalar(high) - scalar(low)
     generator = Mersenne64(seed)
-    result = np.empty(0, dtype)
-    while len(result) < count:
-        raw = generator.draw(count - len(result)).astype(dtype)
+    result = np.empty(count, dtype)
+    done = 0
+    while done < count:
+        raw = generator.draw(min(count - done, _BLOCK)).astype(dtype)
         values = raw / scalar(_WHOLE) * span + scalar(low)
-        result = np.concatenate([result, values[values < scalar(high)]])
+        values = values[values < scalar(high)]
+        result[done : done + len(values)] = values
+        done += len(values)
     return result
 
 
@@ -96,7 +99,9 @@ def normal(seed: int, count: int, mean: float, deviation: float, dtype: np.dtype
     while done < count:
         stream.fill()
         done += _normal_block(stream, result[done:])
-    return result * scalar(deviation) + scalar(mean)
+    result *= scalar(deviation)
+    result += scalar(mean)
+    return result
 
 
 def _normal_block(stream: _Stream, result: np.ndarray) -> int:

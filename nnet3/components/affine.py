@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ...framework.base.untrusted.values import check_fill
 from ..files.kaldi_io import Reader
 from .base.component import OLD_IS_GRADIENT, Component, Properties, UpdatableComponent
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Field
@@ -281,6 +282,7 @@ class FixedAffineComponent(Component):
         else:
             self.demand(None not in dims, "wants matrix=, or input-dim= and output-dim=")
             matrix = normal(rng, (o.output_dim, o.input_dim + 1))
+            check_fill(matrix.shape, matrix.itemsize, "its matrix without bias")
         self.linear_params, self.bias_params = split_bias(matrix)
 
     @classmethod

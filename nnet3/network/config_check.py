@@ -13,6 +13,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.untrusted.values import Fills
 from ..components import Component, new_component
 from ..language.config import ConfigLine, is_valid_name, numbered_lines, read_config_text
 from ..language.nodes import (
@@ -65,6 +66,7 @@ class NetworkCheck:
         self._found: list[tuple[int, Problem]] = []  # with the number of the line
         self._lines: list[tuple[int, ConfigLine]] = []  # of nodes
         self._count = 0
+        self._fills = Fills()
         self._declared: dict[str, str] = {}  # component NAME, or a node -> where
         self._components: dict[str, Component] = {}
         self._nodes: dict[str, NetworkNode] = {}
@@ -130,7 +132,8 @@ class NetworkCheck:
                 component = new_component(type)
             except FormatError as error:
                 raise line.error(str(error)) from error
-            component.init_from_config(line, np.random.default_rng(0))
+            with self._fills:
+                component.init_from_config(line, np.random.default_rng(0))
             self._components[name] = component
         except OpscopeError as error:
             self._error(self._count, error)

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind, nearest
+from ...framework.base.untrusted.values import Fills
 from ...framework.ir.op_list import OpList
 from ..components import Component, new_component
 from ..components.base.initial import generator_of
@@ -132,15 +133,16 @@ class Nnet(ShownNnet):
     def _add_lines(self, lines: Sequence[ConfigLine], rng: np.random.Generator) -> None:
         merged = drop_replaced(split_lines("\n".join(self.config_lines())), lines)
         components = dict(self.components)
-        for line in merged:
-            if line.first_token == "component":
-                o = read_keys(line, LINES["component"].keys)
-                try:
-                    component = new_component(o.type)
-                except FormatError as error:
-                    raise line.error(str(error)) from error
-                component.init_from_config(line, rng)
-                components[o.name] = component
+        with Fills():
+            for line in merged:
+                if line.first_token == "component":
+                    o = read_keys(line, LINES["component"].keys)
+                    try:
+                        component = new_component(o.type)
+                    except FormatError as error:
+                        raise line.error(str(error)) from error
+                    component.init_from_config(line, rng)
+                    components[o.name] = component
         self._replace(nodes_from_lines(merged), components)
 
     def _replace(self, nodes: list[NetworkNode], components: dict[str, Component]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -344,6 +345,31 @@ def test_values_come_from_files(tmp_path: Path) -> None:
         path.write_text(ndl(f'W = Parameter(3, 3, init=fromFile, initFromFilePath="{name}")'))
         with pytest.raises(FormatError, match="a pipe or a device, not a file"):
             initialize(build_ndl_file(path).network)
+
+
+@pytest.mark.parametrize("init", ["uniform", "gaussian", "fixedvalue, value=3"])
+def test_all_parameters_of_a_network_together(
+    init: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "net.ndl"
+    path.write_text(ndl("\n".join(f"W{n} = Parameter(300, 300, init={init})" for n in range(3))))
+    monkeypatch.setenv("OPSCOPE_LIMITS", "fill=2M")
+    initialize(build_ndl_file(path).network)
+    monkeypatch.setenv("OPSCOPE_LIMITS", "fill=1M")
+    told = r"W2.*with 720000 bytes before it: 1080000 bytes, .*fill=NUMBER"
+    with pytest.raises(FormatError, match=told):
+        initialize(build_ndl_file(path).network)
+
+
+def test_values_take_little_more_than_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "net.ndl"
+    path.write_text(ndl("W = Parameter(2000, 2000, init=uniform)"))
+    network = build_ndl_file(path).network
+    tracemalloc.start()
+    initialize(network)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16_000_000 + (6 << 20)
 
 
 def test_axes_are_bounded() -> None:

@@ -9,6 +9,7 @@ from opscope.framework.base.errors import FormatError, OpscopeError, RunError
 from opscope.framework.base.untrusted.limits import LIMITS, check_limit, limit
 from opscope.framework.base.untrusted.opener import file_path, read_file
 from opscope.framework.base.untrusted.values import (
+    Fills,
     check_fill,
     count_of,
     json_value,
@@ -82,6 +83,24 @@ def test_fills(monkeypatch):
     check_fill((3, 4), 4, "w")
     with pytest.raises(FormatError, match="w: .* bytes, beyond the limit"):
         check_fill((1 << 30, 1 << 30), 4, "w")
+
+
+def test_fills_of_one_file_count_together(monkeypatch):
+    monkeypatch.setenv("OPSCOPE_LIMITS", "fill=100")
+    for _ in range(3):
+        check_fill((20,), 4, "w")  # nobody counts
+    with Fills() as fills:
+        check_fill((10,), 4, "a")
+        with Fills():  # what the file includes
+            check_fill((5,), 4, "b")
+            with pytest.raises(FormatError, match="c, with 60 bytes before it: 104 bytes, .*fill="):
+                check_fill((11,), 4, "c")
+        check_fill((10,), 4, "d")
+        assert fills.nbytes == 100
+        assert count_of((0, 5), 4, "none") == 0  # holds nothing
+        with pytest.raises(FormatError, match="e, with 100 bytes before it"):
+            check_fill((), 1, "e")
+    check_fill((20,), 4, "w")
 
 
 def test_a_size_of_zero_hides_no_other():

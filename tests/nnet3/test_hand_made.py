@@ -2,6 +2,7 @@
 
 import io
 import os
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -14,6 +15,7 @@ from opscope.framework.files.array_files import read_arrays
 from opscope.framework.ir.desc import NetDesc
 from opscope.nnet3.cache.computations import CachingCompiler
 from opscope.nnet3.cache.files import read_cache
+from opscope.nnet3.components.base.initial import normal
 from opscope.nnet3.files.context_dependency import (
     ContextDependency,
     Leaf,
@@ -23,6 +25,7 @@ from opscope.nnet3.files.context_dependency import (
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.files.posterior import Posterior
 from opscope.nnet3.fst.fst_io import read_fst
+from opscope.nnet3.network.config_check import config_problems
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import xconfig_to_config
 
@@ -55,6 +58,41 @@ def config(component, input_dim=4):
 def test_configs_that_ask_for_much(component):
     with pytest.raises(FormatError, match=r"line 2: .*limit"):
         Nnet.from_config_text(config(component))
+
+
+@pytest.mark.parametrize(
+    "component",
+    [
+        "component name={} type=LinearComponent input-dim=600 output-dim=200",
+        "component name={} type=BatchNormComponent dim=30000",
+        "component name={} type=FixedAffineComponent input-dim=300 output-dim=200",
+        "component name={} type=CompositeComponent num-components=2"
+        " component1='type=BatchNormComponent dim=16000'"
+        " component2='type=BatchNormComponent dim=16000'",
+    ],
+)
+def test_all_components_of_a_config_together(component, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPSCOPE_LIMITS", "fill=1M")
+    lines = [component.format(f"c{number}") for number in range(3)]
+    with pytest.raises(FormatError, match=r"needs an input node"):
+        Nnet.from_config_text(lines[0])
+    told = r"line 3.*: .*bytes before it: \d+ bytes, beyond the limit of 1048576.*fill=NUMBER"
+    with pytest.raises(FormatError, match=told):
+        Nnet.from_config_text("\n".join(lines))
+    (tmp_path / "a.config").write_text("\n".join(lines))
+    found = [str(problem) for problem in config_problems(tmp_path / "a.config")]
+    assert any("fill=NUMBER" in text for text in found)
+
+
+def test_drawing_takes_little_more_than_what_is_drawn():
+    size = 3 << 20
+    tracemalloc.start()
+    drawn = normal(np.random.default_rng(3), (3, size // 3), 0.5, 1.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < drawn.nbytes + (9 << 20)  # a piece of doubles
+    whole = np.random.default_rng(3).normal(1.0, 0.5, (3, size // 3)).astype(np.float32)
+    np.testing.assert_array_equal(drawn, whole)
 
 
 def test_a_node_of_many_columns():

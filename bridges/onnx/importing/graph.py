@@ -10,7 +10,7 @@ import numpy as np
 
 from ....framework.base.errors import FormatError, nearest
 from ....framework.base.untrusted.limits import check_limit
-from ....framework.base.untrusted.values import check_fill, check_nesting, shown
+from ....framework.base.untrusted.values import Fills, check_fill, check_nesting, shown
 from ....proto import onnx_pb2 as pb
 from ..files.reading import STANDARD, ModelFile
 from ..files.tensors import dtype_of, to_array, type_name
@@ -121,7 +121,8 @@ def check_model(file: ModelFile) -> Model:
         )
     proto = file.model.graph
     env: dict[str, str] = {}
-    graph = reader.graph(proto, env, file.path, 0)
+    with Fills():
+        graph = reader.graph(proto, env, file.path, 0)
     initial = {tensor.name for tensor in proto.initializer}
     return Model(
         file.path,

@@ -43,17 +43,17 @@ LIMITS = {
     for limit in (
         Limit(
             "fill",
-            2 << 30,
+            1 << 30,
             "bytes",
-            "arrays that a text or a message describes and does not hold: parameters of a config"
-            " that are drawn, initial values of a net",
+            "arrays that a text or a message describes and does not hold, all of one file together:"
+            " parameters of a config that are drawn, initial values of a net",
         ),
         Limit(
             "run",
-            physical_memory(),
+            physical_memory() * 4 // 5,
             "bytes",
             "results and temporaries of one run of a net on the CPU",
-            "the machine's memory",
+            "four fifths of the machine's memory",
         ),
         Limit(
             "cache",

@@ -11,10 +11,11 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from ..errors import FormatError
-from .limits import check_limit
+from .limits import check_limit, shown_number
 
 Value = TypeVar("Value")
 INT32 = (-(1 << 31), (1 << 31) - 1)
@@ -116,22 +117,65 @@ def count_of(dims: Sequence[int], item_bytes: int, what: str) -> int:
         raise FormatError(f"{what} has the shape {list(dims)}")
     count = math.prod(dims)
     if not count:
-        check_fill(dims, item_bytes, f"{what}: the shape {list(dims)}")
+        described = _bytes_of(dims, item_bytes)
+        check_limit("fill", described, f"{what}: the shape {list(dims)}")
     return count
 
 
 def check_fill(dims: Sequence[int], item_bytes: int, what: str) -> None:
     """Refuse an array that is described and not given where the limit `fill` does not allow it.
 
-    A size of 0 counts as 1: it must not hide the others, which nobody has checked.
+    It counts with those before it where a `Fills` is open. A size of 0 counts as 1: it must not
+    hide the others, which nobody has checked.
 
     Raises:
         FormatError: its bytes are beyond the limit.
     """
-    count = item_bytes
-    for dim in dims:
-        count *= max(dim, 1)
-    check_limit("fill", count, what)
+    described = _bytes_of(dims, item_bytes)
+    fills = _fills.get()
+    if fills is None:
+        check_limit("fill", described, what)
+    else:
+        fills.add(described, what)
+
+
+def _bytes_of(dims: Sequence[int], item_bytes: int) -> int:
+    return math.prod((max(dim, 1) for dim in dims), start=item_bytes)
+
+
+class Fills:
+    """Counts what one file describes and does not hold: many small arrays are as much as a large.
+
+    `with Fills() as fills:` counts the arrays of all `check_fill` inside. Where one is open
+    already, the block counts there: a file that another includes is part of it.
+
+    Attributes:
+        nbytes: of all arrays so far.
+    """
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def __enter__(self) -> Fills:
+        counting = _fills.get() or self
+        self._before = _fills.set(counting)
+        return counting
+
+    def __exit__(self, *error: object) -> None:
+        _fills.reset(self._before)
+
+    def add(self, nbytes: int, what: str) -> None:
+        """Count an array.
+
+        Raises:
+            FormatError: all together are beyond the limit `fill`; `what` names the last.
+        """
+        more = f", with {shown_number(self.nbytes)} bytes before it" if self.nbytes else ""
+        check_limit("fill", self.nbytes + nbytes, what + more)
+        self.nbytes += nbytes
+
+
+_fills: ContextVar[Fills | None] = ContextVar("fills", default=None)
 
 
 def json_value(text: str, what: str) -> Any:

@@ -28,6 +28,7 @@ from ....framework.base.errors import (
 )
 from ....framework.base.plugins import entry_points, load_plugin
 from ....framework.base.untrusted.limits import check_limit
+from ....framework.base.untrusted.values import Fills
 from ...files.kaldi_io import Reader, Writer
 from ...index.indexes import Columns, IndexList
 from ...language.config import ConfigLine, Key, read_keys
@@ -127,7 +128,11 @@ class Component:
         values = read_keys(line, self.keys, self.type)
         line.check_unused(known=[k.name for k in self.keys])
         try:
-            self.configure(values, rng)
+            with Fills() as fills:
+                before = fills.nbytes
+                self.configure(values, rng)
+                rest = self._nbytes() - (fills.nbytes - before)
+                fills.add(max(rest, 0), "its arrays")
             self.check()
             self.check_settings()
         except (ValueError, ShapeError, FormatError) as error:
@@ -308,6 +313,9 @@ class Component:
             raise ShapeError(
                 f"{self.type} has {self.num_parameters} parameters, the vector {vector.shape}"
             )
+
+    def _nbytes(self) -> int:
+        return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
 
     # Statistics
 

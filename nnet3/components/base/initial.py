@@ -5,7 +5,6 @@ Parameters are drawn at random, or read from files that config lines name.
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +13,7 @@ from ....framework.base.errors import AttributeTypeError
 from ....framework.base.untrusted.values import check_fill
 from ...files.kaldi_io import Reader
 
-_FEW = 1 << 20  # numbers that are not compared with the limit
+_PIECE = 1 << 20  # numbers that are drawn as doubles at once
 
 
 def generator_of(rng: np.random.Generator | int | None) -> np.random.Generator:
@@ -43,11 +42,15 @@ def normal(
     sizes = (shape,) if isinstance(shape, int) else shape
     if min(sizes) <= 0:
         raise ValueError(f"dimensions must be positive, not {' x '.join(map(str, sizes))}")
-    if math.prod(sizes) > _FEW:
-        check_fill(sizes, np.dtype(np.float64).itemsize, "random parameters")
     if not stddev >= 0:
         raise ValueError("a standard deviation must not be negative")
-    return rng.normal(mean, stddev, sizes).astype(np.float32)
+    check_fill(sizes, np.dtype(np.float32).itemsize, "random parameters")
+    drawn = np.empty(sizes, np.float32)
+    flat = drawn.reshape(-1)
+    for begin in range(0, flat.size, _PIECE):
+        part = flat[begin : begin + _PIECE]
+        part[:] = rng.normal(mean, stddev, part.size)
+    return drawn
 
 
 def default_ranks(o: SimpleNamespace, dim_in: int, dim_out: int, most_in: int = 20) -> None:
