@@ -92,15 +92,19 @@ def scaled(g: Graph, x: str) -> str:
     return g.node("Resize", [image, None, g.node("Concat", parts, axis=0)], "y", mode="nearest")
 
 
-def cut(at: int, sizes: Any, **attributes: Any) -> Callable[[Graph, str], str]:
-    """An element of a sequence that is cut from a tensor at known places."""
+def cut(
+    at: int, sizes: Any, *, trained: bool = False, **attributes: Any
+) -> Callable[[Graph, str], str]:
+    """An element of a sequence that is cut at known places from a tensor, or from a parameter."""
 
     def build(g: Graph, x: str) -> str:
-        values = [g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")])]
+        w = g.constant(normal(4, 2, 3), "w")
+        values = [w if trained else g.node("Mul", [x, w])]
         if sizes is not None:
             values.append(g.constant(np.array(sizes), dtype=np.int64))
         parts = g.node("SplitToSequence", values, **attributes)
-        return g.node("SequenceAt", [parts, g.constant(np.array(at), dtype=np.int64)], "y")
+        part = g.node("SequenceAt", [parts, g.constant(np.array(at), dtype=np.int64)])
+        return g.node("Mul", [part, g.node("ReduceMax", [x], keepdims=0)], "y")
 
     return build
 
@@ -142,6 +146,7 @@ CASES: dict[str, tuple[Callable[[Graph, str], str], int]] = {
     "Clip of whole numbers, limits that cross": (clipped_places, 17),
     "Resize by factors put together": (scaled, 17),
     "SplitToSequence, equal parts": (cut(-1, 3, axis=0), 17),
+    "SplitToSequence, of a parameter": (cut(1, 2, trained=True, axis=0), 17),
     "SplitToSequence, sizes": (cut(1, [1, 2], axis=-1), 17),
     "SplitToSequence, single places": (cut(2, None, axis=2, keepdims=0), 17),
 }

@@ -286,14 +286,14 @@ class Lowering:
                 if parts is not None:
                     self._lower_all(parts)
                     continue
+            if node.op == "SplitToSequence":  # of a constant, too: its parts are tensors
+                self._cuts[node.outputs[0]] = node
             if any(name in self._waiting for name in node.reads()):
                 self._defer(node, host=False)
             else:
                 self._lower_one(node)
 
     def _defer(self, node: Node, *, host: bool) -> None:
-        if node.op == "SplitToSequence":
-            self._cuts[node.outputs[0]] = node
         self._rest.append((node, host))
         self._waiting.update(name for name in node.outputs if name)
 

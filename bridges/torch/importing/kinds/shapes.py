@@ -72,12 +72,13 @@ def _permute(n: Aten) -> Value:
     return n.moved(x, [axis % x.ndim for axis in n["dims"]])
 
 
-@aten("transpose", "transpose_copy", "swapaxes")
+@aten("transpose", "transpose_copy", "swapaxes", "swapdims")
 def _transpose(n: Aten) -> Value:
     x = n["self"]
     perm = list(range(x.ndim))
     if x.ndim:
-        a, b = n.axis("dim0", x.ndim), n.axis("dim1", x.ndim)
+        word = "axis" if n.name == "swapaxes" else "dim"
+        a, b = (n.axis(f"{word}{k}", x.ndim) for k in (0, 1))
         perm[a], perm[b] = b, a
     return n.moved(x, perm)
 
