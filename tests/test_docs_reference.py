@@ -126,6 +126,15 @@ def test_switches_and_initialisers(pages: ModuleType) -> None:
     assert "`orthogonal_random`" in text
 
 
+def test_promises_and_limits_say_the_same() -> None:
+    text = " ".join((DOCS / "promises.md").read_text().split())
+    gib, mib = LIMITS["fill"].default / (1 << 30), LIMITS["carried"].default / (1 << 20)
+    assert f"describes and does not hold take {gib:g} GiB" in text
+    assert f"end after {LIMITS['rounds'].default:,} rounds (`rounds`)" in text
+    assert f"or {mib:g} MiB (`carried`)" in text
+    assert f"asks before it takes more than {LIMITS['run'].shown_default} (the limit `run`)" in text
+
+
 def test_programs(pages: ModuleType) -> None:
     text = filled(pages, "nnet3_programs")
     assert "## nnet3-compute\n" in text and "--frames-per-chunk" in text

@@ -9,12 +9,17 @@ import numpy as np
 
 from .calls import Attributes
 from .graph import Graph
+from .loop_budget import LoopBudget, held_bytes
+from .unrolling import never_ends
 
 _FOREVER = 1 << 62
 
 
 class RunsGraphs(Protocol):
     """The engine, as far as it is wanted here."""
+
+    constants: dict[str, np.ndarray]
+    loops: LoopBudget
 
     def run_graph(
         self, graph: Graph, inputs: Sequence[Any], env: Mapping[str, Any]
@@ -44,16 +49,56 @@ def _loop(
     state = list(args[2:])
     if len(body.inputs) != 2 + len(state) or len(body.outputs) < 1 + len(state):
         n.fail(f"its body takes {len(body.inputs)} inputs and gives {len(body.outputs)} outputs")
-    scanned: list[list[Any]] = [[] for _ in body.outputs[1 + len(state) :]]
+    if goes_on and engine.loops.is_beyond(most) and never_ends(body, engine.constants):
+        engine.loops.count(most)  # refused before its first round
+    rounds = _Rounds(engine, body, env, state, len(body.outputs) - 1 - len(state))
     step = 0
-    while goes_on and step < most:
-        made = engine.run_graph(body, [np.array(step), np.array(True), *state], env)
-        goes_on = bool(np.asarray(made[0]).reshape(-1)[0])
-        state = made[1 : 1 + len(state)]
-        for values, value in zip(scanned, made[1 + len(state) :], strict=True):
+    with engine.loops.loop(args):
+        while goes_on and step < most:
+            made = rounds.run([np.array(step), np.array(True)], [], 1)
+            goes_on = bool(np.asarray(made[0]).reshape(-1)[0])
+            step += 1
+        return [*rounds.state, *(_stacked(values) for values in rounds.scanned)]
+
+
+class _Rounds:
+    """The rounds of one loop: what they carry on, and what they collect.
+
+    Attributes:
+        state: values that a round hands to the next. scanned: what each round gave beside them.
+    """
+
+    def __init__(
+        self,
+        engine: RunsGraphs,
+        body: Graph,
+        env: Mapping[str, Any],
+        state: Sequence[Any],
+        outs: int,
+    ) -> None:
+        self._engine, self._body, self._env = engine, body, env
+        self.state = list(state)
+        self.scanned: list[list[Any]] = [[] for _ in range(outs)]
+        self._carried = 0
+
+    def run(self, first: Sequence[Any], last: Sequence[Any], lead: int) -> list[Any]:
+        """The outputs of the next round.
+
+        Args:
+            first, last: inputs of the body before and behind the state.
+            lead: outputs before those of the state.
+        """
+        loops = self._engine.loops
+        loops.count()
+        made = self._engine.run_graph(self._body, [*first, *self.state, *last], self._env)
+        self.state = made[lead : lead + len(self.state)]
+        collected = made[lead + len(self.state) :]
+        for values, value in zip(self.scanned, collected, strict=True):
             values.append(value)
-        step += 1
-    return [*state, *(_stacked(values) for values in scanned)]
+        carried = held_bytes(self.state)
+        loops.hold(carried - self._carried + held_bytes(collected))
+        self._carried = carried
+        return made
 
 
 def _stacked(values: list[Any], axis: int = 0) -> np.ndarray:
@@ -93,17 +138,14 @@ def _scan_once(
         np.moveaxis(x, axis, 0)[:: -1 if back else 1]
         for x, axis, back in zip(scanned, in_axes, in_back, strict=True)
     ]
-    made: list[list[Any]] = [[] for _ in out_axes]
-    state = list(state)
-    for step in range(min(len(x) for x in moved)):
-        results = engine.run_graph(body, [*state, *(np.array(x[step]) for x in moved)], env)
-        state = results[: len(state)]
-        for values, value in zip(made, results[len(state) :], strict=True):
-            values.append(value)
-    outs = []
-    for values, axis, back in zip(made, out_axes, out_back, strict=True):
-        outs.append(_stacked(values[::-1] if back else values, axis))
-    return [*state, *outs]
+    rounds = _Rounds(engine, body, env, state, len(out_axes))
+    with engine.loops.loop((*state, *scanned)):
+        for step in range(min(len(x) for x in moved)):
+            rounds.run([], [np.array(x[step]) for x in moved], 0)
+        outs = []
+        for values, axis, back in zip(rounds.scanned, out_axes, out_back, strict=True):
+            outs.append(_stacked(values[::-1] if back else values, axis))
+    return [*rounds.state, *outs]
 
 
 def _scan_of_batches(
@@ -126,12 +168,12 @@ def _sequence_map(
     engine: RunsGraphs, n: Attributes, args: list[Any], env: Mapping[str, Any]
 ) -> Sequence[Any]:
     body = n.graph("body")
-    made: list[list[Any]] = [[] for _ in body.outputs]
-    for step in range(len(args[0])):
-        inputs = [arg[step] if isinstance(arg, list) else arg for arg in args]
-        for values, value in zip(made, engine.run_graph(body, inputs, env), strict=True):
-            values.append(value)
-    return made
+    rounds = _Rounds(engine, body, env, (), len(body.outputs))
+    with engine.loops.loop(args):
+        for step in range(len(args[0])):
+            inputs = [arg[step] if isinstance(arg, list) else arg for arg in args]
+            rounds.run(inputs, [], 0)
+    return rounds.scanned
 
 
 _RUN = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}

@@ -12,12 +12,14 @@ from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.python.bounded_cache import BoundedCache
 from ....framework.base.scope import Scope
+from ....framework.base.untrusted.values import Fills
 from ....framework.runtime.executor import bound_bytes
 from ....framework.runtime.plain_net import PlainNet
 from ....framework.runtime.plans.memory import WorkspaceOwner
 from .calls import CONTROL, Attributes, kind_of
 from .control import run_control
 from .graph import Graph, Node
+from .loop_budget import LoopBudget
 from .stage import Lowering, Promote, Stage, Store
 from .types import mixed_types
 
@@ -36,6 +38,7 @@ class Engine(Store):
     Attributes:
         scope: holds the parameters.
         seed: of random operators.
+        loops: what the loops of the present run may still take.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Engine(Store):
         for name, array in self.parameters.items():
             self.scope.var(name).bind(array, own=array.flags.owndata)
         self.generator = np.random.default_rng()
+        self.loops = LoopBudget()
         self._bodies: dict[int, tuple[Graph, Body]] = {}
 
     def current(self, name: str) -> np.ndarray:
@@ -212,6 +216,8 @@ class Body:
             ready = self._ready(part, env, first and self._may_promote)
             if watch is not None:
                 watch(ready.stage)
+            if ready.stage.makes > engine.loops.room:
+                engine.loops.refuse(ready.stage.makes)
             ready.run(env)
             for node in ready.stage.host:
                 for name, made in zip(node.outputs, engine.evaluate(node, env), strict=False):
@@ -295,7 +301,8 @@ def lower_part(
         is_one_of_many=is_one_of_many,
         folds=folds,
     )
-    return lowering.lower(nodes, outputs)
+    with Fills():
+        return lowering.lower(nodes, outputs)
 
 
 def _signature(name: str, env: Mapping[str, Any], by_value: set[str]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ....framework.files.saved import save
 from ....framework.ir.op_list import OpList
 from .engine import Body, Engine
 from .graph import InputInfo, Model
+from .loop_budget import LoopBudget
 from .stage import Stage
 from .whole import Given, Variants, whole_net
 
@@ -80,9 +81,7 @@ class ImportedModel:
                 raise VariableError(
                     f"{self.path}: the model has no output {name!r}{nearest(name, names)}"
                 )
-        env = self._fed(feed)
-        with self._lock:
-            made = self._body.run(env)
+        made = self._ran(self._body, feed)
         found = dict(zip(names, made, strict=True))
         return found if fetch is None else {name: found[name] for name in fetch}
 
@@ -96,8 +95,7 @@ class ImportedModel:
         made = [name for node in nodes for name in node.outputs if name]
         names = list(dict.fromkeys([*made, *self._model.graph.outputs]))
         body = Body(self._engine, nodes, names, may_promote=True)
-        with self._lock:
-            found = dict(zip(names, body.run(self._fed(feed)), strict=True))
+        found = dict(zip(names, self._ran(body, feed), strict=True))
         outputs = zip(self.outputs, self._model.graph.outputs, strict=True)
         return found | {info.name: found[name] for info, name in outputs}
 
@@ -143,9 +141,20 @@ class ImportedModel:
     def is_one_net(self, feed: Mapping[str, Any]) -> bool:
         """Whether these inputs are computed by one net, with nothing on the host."""
         stages: list[Stage] = []
-        with self._lock:
-            self._body.run(self._fed(feed), watch=stages.append)
+        self._ran(self._body, feed, stages.append)
         return len(stages) == 1 and not stages[0].host
+
+    def _ran(
+        self,
+        body: Body,
+        feed: Mapping[str, Any],
+        watch: Callable[[Stage], None] | None = None,
+    ) -> list[Any]:
+        """The outputs of a body of the outer graph."""
+        env = self._fed(feed)
+        with self._lock:
+            self._engine.loops = LoopBudget(env.values())
+            return body.run(env, watch)
 
     def _fed(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         known = {info.name: info for info in self.inputs}

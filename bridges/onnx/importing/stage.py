@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Stage:
         host: nodes to compute on the host after the net, in order.
         rest: nodes of later stages.
         parameters: those that the net reads.
+        makes: bytes of all that is fetched.
     """
 
     net: OpList
@@ -57,6 +59,7 @@ class Stage:
     host: list[Node] = field(default_factory=list)
     rest: list[Node] = field(default_factory=list)
     parameters: set[str] = field(default_factory=set)
+    makes: int = 0
 
 
 class Store(ABC):
@@ -470,6 +473,7 @@ class Lowering:
                 stage.folded[name] = value.array
             elif name not in stage.feeds:
                 stage.fetches[name] = value.name
+                stage.makes += math.prod(value.shape) * value.dtype.itemsize
         self._prune(set(stage.fetches.values()))
 
     def _is_ready(self, name: str, ready: set[str]) -> bool:

@@ -33,7 +33,7 @@ def _loop(
     trips, condition, *_ = (*node.inputs, "", "")
     count = values.get(trips)
     start = values.get(condition) if condition else None
-    if count is None or count.array is None or not _goes_on(body, constants):
+    if count is None or count.array is None or not never_ends(body, constants):
         return None
     if condition and (start is None or start.array is None):
         return None
@@ -57,7 +57,7 @@ def _loop(
     return made + _ends(node, state, scanned, [0] * len(scanned))
 
 
-def _goes_on(body: Graph, constants: Mapping[str, np.ndarray]) -> bool:
+def never_ends(body: Graph, constants: Mapping[str, np.ndarray]) -> bool:
     """Whether a body never ends its loop by itself."""
     makers = {out: node for node in body.nodes for out in node.outputs}
     name = body.outputs[0]

@@ -56,6 +56,20 @@ LIMITS = {
             "four fifths of the machine's memory",
         ),
         Limit(
+            "rounds",
+            100_000,
+            "rounds",
+            "rounds of all loops of an ONNX model in one run (`Loop`, `Scan`, `SequenceMap`),"
+            " besides one for each number that is fed",
+        ),
+        Limit(
+            "carried",
+            256 << 20,
+            "bytes",
+            "what the loops of an ONNX model carry from round to round and collect, besides as much"
+            " as is fed",
+        ),
+        Limit(
             "cache",
             128 << 20,
             "bytes",

@@ -1,0 +1,98 @@
+"""What the loops of a model may take in one run: rounds, and bytes that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ....framework.base.untrusted.limits import check_limit, limit
+
+
+class LoopBudget:
+    """Counts what all loops of one run do together, those inside of others too.
+
+    Inputs pay for themselves: each number that is fed allows a round, each byte a byte.
+
+    Args:
+        fed: the inputs of the run; none of them is kept.
+
+    Attributes:
+        room: bytes that a stage of a net may still make; without bound outside of loops.
+    """
+
+    def __init__(self, fed: Iterable[Any] = ()) -> None:
+        arrays = [array for value in fed for array in _arrays(value)]
+        self._paid_rounds = sum(array.size for array in arrays)
+        self._paid = sum(array.nbytes for array in arrays)
+        self._rounds = self._held = self._depth = 0
+        self.room: float = float("inf")
+
+    @contextmanager
+    def loop(self, state: Iterable[Any]) -> Iterator[None]:
+        """A loop runs in the block; what it begins with is there already and counts as paid."""
+        before = self._paid, self._held
+        self._paid += held_bytes(state)
+        self._depth += 1
+        self._note_room()
+        try:
+            yield
+        finally:
+            self._paid, self._held = before
+            self._depth -= 1
+            self._note_room()
+
+    def is_beyond(self, rounds: int) -> bool:
+        """Whether so many more rounds are too many."""
+        return self._rounds + rounds - self._paid_rounds > limit("rounds")
+
+    def count(self, rounds: int = 1) -> None:
+        """Rounds are about to be made.
+
+        Raises:
+            FormatError: they are beyond the limit `rounds`.
+        """
+        self._rounds += rounds
+        if self._rounds > self._paid_rounds:
+            more = self._rounds - self._paid_rounds
+            check_limit("rounds", more, f"loops, besides {self._paid_rounds} for what is fed")
+
+    def hold(self, grown: int) -> None:
+        """A round has changed what its loop holds, by so many bytes.
+
+        Raises:
+            FormatError: all loops together hold more than the limit `carried`.
+        """
+        self._held += grown
+        if grown > 0 and self._held > self._paid:
+            check_limit("carried", self._held - self._paid, "values that loops carry and collect")
+        self._note_room()
+
+    def refuse(self, nbytes: int) -> None:
+        """A stage inside a loop would make so many bytes, for which there is no room.
+
+        Raises:
+            FormatError: always.
+        """
+        wanted = self._held + nbytes - self._paid
+        check_limit("carried", wanted, "values that loops carry, collect and are about to make")
+
+    def _note_room(self) -> None:
+        if self._depth:
+            self.room = limit("carried") + self._paid - self._held
+        else:
+            self.room = float("inf")
+
+
+def held_bytes(values: Iterable[Any]) -> int:
+    """The bytes of arrays and of sequences of arrays."""
+    return sum(array.nbytes for value in values for array in _arrays(value))
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        return [value]
+    listed = value if isinstance(value, (list, tuple)) else ()
+    return [array for array in listed if isinstance(array, np.ndarray)]
