@@ -24,8 +24,8 @@ FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 PARALLEL_WORK = 400_000
 """Work (elements times cost) from which a loop may use threads: some 10 us. See pool.py."""
 
-MOST_ARRAYS = {"cpu": 256, "gpu": 48}
-"""Most arrays of a kernel. C compilers take seconds for hundreds and minutes for thousands; the
+MOST_ARRAYS = {"cpu": 100, "gpu": 48}
+"""Most arrays of a kernel. C compilers take 1 s for a hundred and 6 s for two hundred; the
 parameters of a CUDA function hold 4 KB, an array of four dimensions takes 80 bytes of them."""
 
 C_TYPES = {

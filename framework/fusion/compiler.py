@@ -1,8 +1,9 @@
 """Compiles fused loops with the system's C compiler, and keeps the libraries on disk.
 
-The loops of one plan go through the compiler together. A library's file name is a hash of source,
-flags, compiler and processor, so that folders shared between machines do no harm; `library_files`
-keeps it. Without a compiler, or when it fails, everything still runs, operator by operator.
+The loops of one plan go through the compiler together, very many of them in batches. A library's
+file name is a hash of source, flags, compiler and processor, so that folders shared between
+machines do no harm; `library_files` keeps it. Without a compiler, or when it fails, everything
+still runs, operator by operator.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ _X86 = platform.machine().lower() in ("x86_64", "amd64")
 _WIDE = ("-mprefer-vector-width=512",) if _X86 else ()
 _EXPORTED = re.compile(r"^EXPORT [^(=;\[]*?(\w+)\s*[(=;\[]", re.MULTILINE)
 _TIMEOUT = 120  # seconds
+_MOST_TEXT = 1 << 17  # characters of one call's loops: up to 10 s of a compiler's time
 _NO_COMPILER = "none"
 
 
@@ -165,9 +167,10 @@ def compile_loops(loops: Sequence[Loop]) -> bool:
         if compiler is None or compiler in _broken:
             return not wanted
         new = [loop for key, loop in sorted(wanted.items()) if (compiler, key) not in _refused]
-        if new and not _load(compiler, new) and len(new) > 1:
-            for loop in new:  # one bad expression must not spoil the others
-                _load(compiler, [loop])
+        for batch in _batches(new):
+            if not _load(compiler, batch) and len(batch) > 1:
+                for loop in batch:  # one bad expression must not spoil the others
+                    _load(compiler, {loop: batch[loop]})
         for loop in new:
             if loop.key not in _functions:
                 _refused.add((compiler, loop.key))
@@ -176,8 +179,23 @@ def compile_loops(loops: Sequence[Loop]) -> bool:
         return all(key in _functions for key in wanted)
 
 
-def _load(compiler: str, loops: Sequence[Loop]) -> bool:
-    source = C_PRELUDE + "\n" + "\n".join(map(c_source, loops))
+def _batches(loops: Iterable[Loop]) -> Iterator[dict[Loop, str]]:
+    """Loops with their text, cut into what one call of the compiler takes."""
+    batch: dict[Loop, str] = {}
+    size = 0
+    for loop in loops:
+        text = c_source(loop)
+        if batch and size + len(text) > _MOST_TEXT:
+            yield batch
+            batch, size = {}, 0
+        batch[loop] = text
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _load(compiler: str, loops: Mapping[Loop, str]) -> bool:
+    source = C_PRELUDE + "\n" + "\n".join(loops.values())
     library = _try_library(compiler, source)
     if library is None:
         return False

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.fusion import compiler, library_files
+from opscope.framework.fusion import codegen, compiler, library_files
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 
@@ -71,6 +71,23 @@ def compiler_runs(monkeypatch: Any) -> list[list[str]]:
 
     monkeypatch.setattr(compiler.subprocess, "run", run)
     return runs
+
+
+def test_very_many_loops_are_compiled_in_batches(compiler_runs: Any) -> None:
+    """One text for all would be more than the compiler does in the time that it gets."""
+    factors = range(1, 41)
+    long = "x0" + " * 1.0009765625" * 60
+    loops = [loop(f"{long} * {factor}") for factor in factors]
+    values = tuple(parse(f"{'v' if i else 'x'}{max(i - 1, 0)} + {i}") for i in range(90))
+    loops += [
+        Loop("float32", made.operands, (*values, *made.values), ((0, "v90"),)) for made in loops
+    ]
+    text = sum(len(codegen.c_source(made)) for made in loops)
+    assert compiler.compile_loops(loops)
+    assert len(compiler_runs) == -(-text // compiler._MOST_TEXT) > 1
+    for made, factor in zip(loops, factors, strict=False):
+        wanted = np.float32(1.0009765625) ** 60 * factor
+        np.testing.assert_allclose(apply(made, np.ones(3, np.float32)), wanted, rtol=1e-5)
 
 
 def test_cache(fresh: Path, compiler_runs: list, monkeypatch: Any) -> None:

@@ -276,6 +276,18 @@ def test_long_chains_are_cut(monkeypatch: Any) -> None:
     both(net, feed, ["t70"], monkeypatch)
 
 
+def test_loops_of_very_many_arrays_are_cut(monkeypatch: Any) -> None:
+    """C compilers take more than twice the time for twice the arrays."""
+    net = chain(*(("fz_add", f"a{i} b{i}", f"c{i}") for i in range(50)))
+    feed = {f"{name}{i}": normal(3, 4) for name in "ab" for i in range(50)}
+    scope = Scope()
+    scope.feed(feed)
+    plan = net.frame(scope, OpContext()).plan
+    sizes = [len(loop) for step in plan.steps for loop in step.loops]
+    assert sum(sizes) == 50 and max(sizes) * 3 <= 100
+    both(net, feed, [f"c{i}" for i in range(50)], monkeypatch)
+
+
 def test_updates_of_the_same_variable_stay_in_order(monkeypatch: Any) -> None:
     net, feed, names = _adams(1, np.float32)
     net.add_op(net.op_list.ops[0])
