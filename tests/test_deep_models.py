@@ -5,6 +5,7 @@ As in test_deep_nets.py every stage runs on something short first, so that all i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -15,6 +16,7 @@ import pytest
 
 import opscope
 from little_stack import little_stack
+from nested_models import branches, calls, calls_in_macros, functions, macros
 from opscope.bridges.profile.flame import flame_graph
 from opscope.bridges.profile.timed import Timed
 from opscope.cntk.config import parse_config
@@ -22,7 +24,7 @@ from opscope.cntk.config.printer import format_config
 from opscope.cntk.models.v1 import write_model
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.framework.base.errors import FormatError, VariableError
+from opscope.framework.base.errors import CycleError, FormatError, VariableError
 from opscope.framework.base.untrusted.values import json_value
 from opscope.framework.fusion.array_calls import array_plan
 from opscope.framework.fusion.expression import ExpressionError, parse
@@ -163,6 +165,24 @@ def test_no_stage_calls_itself_from_node_to_node(stage, tmp_path):
         CHAINS[stage](400, tmp_path)
 
 
+VERY_LONG = {
+    **dict.fromkeys(CHAINS, 5_000),
+    **dict.fromkeys(["NDL", "BrainScript", "CNTK PyTorch", "CNTK ONNX", "xconfig"], 10_000),
+    **dict.fromkeys(["scopes", "flame graph"], 100_000),
+    "nnet3 ONNX": 1_000,  # ONNX Runtime's check of the file takes quadratic time
+    "nnet3 drawn": 1_000,  # a drawing is laid out layer by layer
+}
+"""How many nodes each stage takes within some seconds."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", VERY_LONG)
+def test_time_does_not_grow_beyond_the_length(stage, tmp_path):
+    before = time.process_time()
+    CHAINS[stage](VERY_LONG[stage], tmp_path)
+    assert time.process_time() - before < 60
+
+
 @pytest.mark.slow
 def test_a_tree_of_great_height(tmp_path):
     _tree(20_000, tmp_path)
@@ -189,6 +209,11 @@ NESTED = {
     "sums": (lambda n: parse_descriptor("Sum(a, " * n + "a" + ")" * n), 99),
     "choices": (lambda n: parse_descriptor("Failover(a, " * n + "a" + ")" * n), 99),
     "sections of a config": (lambda n: parse_config("a=[" * n + "b=1" + "]" * n), 199),
+    "branches of ONNX": (branches, 31),
+    "functions of ONNX": (functions, 101),
+    "macros of NDL": (macros, 60),
+    "calls of NDL": (calls, 101),
+    "calls in macros of NDL": (calls_in_macros, 60),
     "JSON": (lambda n: json_value("[" * n + "]" * n, "this"), 100),
 }
 
@@ -200,5 +225,5 @@ def test_nesting_has_a_limit_that_half_of_the_stack_is_enough_for(what):
     with little_stack(480):
         build(most)
         for levels in (most + 2, 1000, 20_000):
-            with pytest.raises((ExpressionError, FormatError)):
+            with pytest.raises((CycleError, ExpressionError, FormatError)):
                 build(levels)

@@ -6,6 +6,7 @@ with hardly any stack. A stage that calls itself from operator to operator ends 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,9 @@ def _run(c: Chain) -> None:
 def _unfused(c: Chain) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPSCOPE_FUSE", "0")
-        _run(c)
+        anew = opscope.NetBuilder.from_desc(c.net)  # the other one has a plan already
+        got = anew.run(c.scope, feed=FEED, fetch=["loss"])
+    assert np.isfinite(got["loss"])
 
 
 def _train(c: Chain) -> None:
@@ -158,6 +161,15 @@ STAGES: dict[str, Callable[[Chain], object]] = {
     "compare": _compared,
 }
 
+VERY_LONG = {
+    **dict.fromkeys(STAGES, 100_000),
+    # Some 1 ms of work for each operator, in more than one pass over the net.
+    **dict.fromkeys(["ONNX", "compare", "mixed precision", "run unfused", "view", "edit"], 20_000),
+    # A drawing is laid out layer by layer.
+    **dict.fromkeys(["dot", "svg"], 5_000),
+}
+"""How many operators each stage takes within a minute or less."""
+
 
 @pytest.fixture(scope="module")
 def chains(tmp_path_factory: pytest.TempPathFactory) -> tuple[Chain, Chain]:
@@ -173,3 +185,16 @@ def test_no_stage_calls_itself_from_operator_to_operator(stage, chains):
     STAGES[stage](short)
     with little_stack():
         STAGES[stage](long)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", sorted(set(VERY_LONG.values())))
+def test_time_does_not_grow_beyond_the_length(length, tmp_path):
+    """One task for all stages of a length: to build the chain takes a good part of the time."""
+    long = chain(length, tmp_path)
+    for stage, most in VERY_LONG.items():
+        if most == length:
+            before = time.process_time()
+            STAGES[stage](long)
+            spent = time.process_time() - before
+            assert spent < 90, f"{stage} took {spent:.0f} s for {length} operators"

@@ -120,7 +120,7 @@ BOUNDED = {
         cntk/ndl/numbering.py: Numbering._body Numbering._define Numbering._enter
             Numbering._expression Numbering._parameters
         cntk/ndl/parse.py: _call _expression _macro _parameter _parameters _script
-        cntk/ndl/scope.py: _follow _reduce plain
+        cntk/ndl/scope.py: plain
     """,
     "configs: brackets inside one another in cntk/config/scan.py, DEEPEST of variables.py and "
     "files.py": """

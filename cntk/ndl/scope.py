@@ -98,7 +98,9 @@ class Scope:
         symbol = self.symbols.get(head.lower())
         if not dot or symbol is None:
             return None
-        found = _follow(symbol, {} if followed is None else followed)
+        followed = {} if followed is None else followed
+        _note(symbol, followed)
+        found = _reduce(symbol.value, symbol.scope, followed)
         if isinstance(found, Instance) and found.inner is not None:
             return found.inner.find(rest, followed)
         return None
@@ -119,15 +121,18 @@ def reduce(expression: Expression, scope: Scope) -> Value:
 
 
 def _reduce(expression: Expression, scope: Scope, followed: dict[Symbol, None]) -> Value:
-    if isinstance(expression, Call):
-        return scope.instances.get(expression)
-    if isinstance(expression, Array) or expression.number is not None:
-        return expression, scope
-    symbol = scope.find(expression.string, followed)
-    return (expression, scope) if symbol is None else _follow(symbol, followed)
+    # A loop, as evaluation is deep in calls already where many macros lie inside one another.
+    while isinstance(expression, Word) and expression.number is None:
+        symbol = scope.find(expression.string, followed)
+        if symbol is None:
+            return expression, scope
+        _note(symbol, followed)
+        expression, scope = symbol.value, symbol.scope
+    return scope.instances.get(expression) if isinstance(expression, Call) else (expression, scope)
 
 
-def _follow(symbol: Symbol, followed: dict[Symbol, None]) -> Value:
+def _note(symbol: Symbol, followed: dict[Symbol, None]) -> None:
+    """Add a symbol to those that lead from name to name."""
     if symbol in followed:
         circle = list(followed)
         names = " -> ".join(s.name for s in [*circle[circle.index(symbol) :], symbol])
@@ -141,7 +146,6 @@ def _follow(symbol: Symbol, followed: dict[Symbol, None]) -> Value:
         followed[symbol] = None
         if len(followed) > LONGEST:
             raise located(CycleError, f"more than {LONGEST} names in a row", symbol.location)
-    return _reduce(symbol.value, symbol.scope, followed)
 
 
 def number_of(value: Value) -> float | None:

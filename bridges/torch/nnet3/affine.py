@@ -31,7 +31,8 @@ class Windows:
     def __init__(self, w: DescriptorWriter) -> None:
         self.w, self.topology, self.plan = w, w.topology, w.plan
         self._shapes: dict[str, tuple[int, int, int] | None] = {}
-        for number in self.plan.grids:
+        self._still: dict[int, bool] = {}
+        for number in reversed(self.plan.grids):  # sources first: `_is_still` knows them then
             node = self.topology.nodes[number]
             if node.kind != "component" or node.component.type not in AFFINE:
                 continue
@@ -92,6 +93,11 @@ class Windows:
 
     def _is_still(self, number: int) -> bool:
         """Whether a node may have one row for all times; affine components know it beforehand."""
+        if number not in self._still:
+            self._still[number] = self._leads_to_still(number)
+        return self._still[number]
+
+    def _leads_to_still(self, number: int) -> bool:
         waiting, seen = [number], set()
         while waiting:
             number = waiting.pop()
@@ -99,6 +105,10 @@ class Windows:
             if number in seen:
                 continue
             seen.add(number)
+            if number in self._still:
+                if not self._still[number]:
+                    return False
+                continue
             if node.kind == "dim-range":
                 waiting.append(node.source)
                 continue
