@@ -1,4 +1,4 @@
-"""Uses of an operator with axes of length 1, and 0, in place of those that a test's case has."""
+"""Uses of an operator that differ from a test's case: axes 1 or 0 long, inputs that do not fit."""
 
 from __future__ import annotations
 
@@ -39,6 +39,29 @@ def resized(setup: Setup, seen: set[str]) -> Iterator[Setup]:
                     seen.add(key)
                     yield made
                 break
+
+
+def mistaken(case: Case) -> Iterator[Case]:
+    """The case with one array of another rank or length, or floating where it is not."""
+    for slot, value in case.inputs.items():
+        listed = value if isinstance(value, list) else [value]
+        for place, array in enumerate(listed):
+            for wrong in _mistakes(np.asarray(array)):
+                changed = [*listed[:place], wrong, *listed[place + 1 :]]
+                given = changed if isinstance(value, list) else wrong
+                yield replace(case, inputs={**case.inputs, slot: given})
+
+
+def _mistakes(array: np.ndarray) -> Iterator[np.ndarray]:
+    yield array[None]
+    if array.dtype.kind != "f":
+        yield array.astype(np.float64)
+    if not array.size or not array.ndim:
+        return
+    yield array.reshape(-1) if array.ndim > 1 else array[0]
+    for axis, size in enumerate(array.shape):
+        yield array.take(range(size - 1), axis)
+        yield array.take([*range(size), 0], axis)
 
 
 def lowered(setup: Setup) -> Setup:

@@ -15,9 +15,9 @@ Checked for every case, on NumPy, on a stand-in of CuPy (device_double.py) and o
 one: values against the reference in each dtype, with contiguous and strided arrays and each kernel
 library; inferred against real shapes and dtypes, also with unknown dimensions; gradients along
 random directions in float64, and those of some inputs where the others are fixed; axes of length 1
-and 0 wherever the shape rule takes them; flags (`inplace`, `not_in_gradient`, `shape_only`) by
-taking away what they say is not needed; runs through a net with every switch of the plan on and
-off.
+and 0 wherever the shape rule takes them; inputs of a wrong rank or length; flags
+(`inplace`, `not_in_gradient`, `shape_only`) by taking away what they say is not needed; runs
+through a net with every switch of the plan on and off.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ..framework.runtime.feeding import Inputs, set_inputs
 from ..framework.runtime.plain_net import PlainNet
 from .device_double import DOUBLE, instead_of_cupy
 from .op_setup import Case, Setup, difference, run
-from .op_sizes import lowered, resized
+from .op_sizes import lowered, mistaken, resized
 
 __all__ = ["Case", "OpTest"]
 
@@ -58,6 +58,8 @@ _LEAST = 1.0
 """What the largest result counts for at least where sizes are 1: some are 0 by cancellation."""
 _FIXED_CASES = 3
 """Cases with the same inputs that are trained with some of these fixed."""
+_MISTAKEN_CASES = 2
+"""Cases whose inputs are made wrong, one by one."""
 
 PLAIN = {"OPSCOPE_FUSE": "0", "OPSCOPE_REUSE": "0", "OPSCOPE_INPLACE": "0"}
 PLANNED = {"OPSCOPE_FUSE": "1", "OPSCOPE_REUSE": "1", "OPSCOPE_INPLACE": "1"}
@@ -175,6 +177,14 @@ class OpTest:
         for case in self._cases() if self.resize else ():
             for setup in resized(self.setup(case, "float64"), seen):
                 self._check_size(setup, libraries, place)
+
+    def test_mistaken_inputs(self) -> None:
+        """An input that does not fit ends in an error of our own, or is one that the rule takes."""
+        for case in itertools.islice(self._cases(), _MISTAKEN_CASES):
+            setup = self.setup(case, "float64")
+            for wrong in mistaken(case):
+                with suppress(OpscopeError):
+                    run(setup.of_case(wrong))
 
     def _check_size(self, setup: Setup, libraries: list[str], place: Any) -> None:
         try:

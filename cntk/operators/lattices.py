@@ -69,6 +69,7 @@ lattice_criterion = operator(
     ),
 )
 
+_WHOLE = ("nodes", "firsts", "edges", "counts", "first_units", "units", "reference", "states")
 _NO_SCORE = -200.0  # language-model scores below it are not meant
 
 
@@ -82,7 +83,15 @@ def lattice_criterion_shape(s: ShapeArgs) -> None:
     s.same("edges and counts", edges, s.rank("counts", 1)[0])
     s.same("numbers of a unit", s.rank("units", 2)[1], 2)
     s.same("numbers of a phone of the reference", s.rank("reference", 2)[1], 3)
-    s.same("states and transitions", s.rank("states", 2)[0], s.rank("transitions", 3)[0])
+    for slot in ("nodes", "firsts", "first_units"):
+        s.rank(slot, 1)
+    for slot in _WHOLE:
+        s.integers(slot)
+    phones, most = s.rank("states", 2)
+    size = most + 1 if most >= 0 else -1
+    s.same_shape("transitions and [P, M + 1, M + 1]", s["transitions"], (phones, size, size))
+    for slot in ("lm", "transitions"):
+        s.floats(slot)
     dtype = s.floats("label", "x", "likelihoods")
     s.set("out", ((1,), dtype))
     s.set("slope", (shape, dtype))
@@ -104,6 +113,18 @@ class _Paths:
         self._backward = _backwards(self.edges)
 
     def _check(self, k: KernelArgs, shape: tuple[int, int], arrays: dict[str, np.ndarray]) -> None:
+        for part, most in (
+            ("firsts", len(self.nodes)),
+            ("edges", len(self.nodes) - 1),
+            ("first_units", len(arrays["units"])),
+        ):
+            numbers = arrays[part]
+            if numbers.size and not 0 <= numbers.min() <= numbers.max() <= most:
+                raise RunError(k.describe(f"{part} of the lattices are not in 0 .. {most}"))
+        if (np.diff(arrays["firsts"]) <= 0).any() or (np.diff(arrays["first_units"]) < 0).any():
+            raise RunError(k.describe("firsts or first_units of the lattices do not ascend"))
+        if len(arrays["first_units"]) != len(self.edges) + 1:
+            raise RunError(k.describe("first_units want one number more than there are edges"))
         if len(self.nodes) and self.nodes.max() > shape[0]:
             rows = f"row {self.nodes.max()}, the minibatch has {shape[0]}"
             raise RunError(k.describe(f"a lattice ends at {rows}"))

@@ -245,7 +245,7 @@ rms_prop = register(
 def _like(slot: str, out: str) -> Callable[[ShapeArgs], None]:
     def rule(s: ShapeArgs) -> None:
         check_control(s)
-        s.set(out, (s[slot], s.dtype(slot)))
+        s.set(out, (s[slot], s.floats(slot)))
 
     return rule
 
@@ -302,6 +302,7 @@ l2_gradient = operator(
 @l2_gradient.shape_rule
 def l2_gradient_shape(s: ShapeArgs) -> None:
     s.same_shape("grad and param", s["grad"], s["param"])
+    s.floats("param")
     _like("grad", "out")(s)
 
 

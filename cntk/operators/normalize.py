@@ -62,7 +62,7 @@ def batch_norm_shape(s: ShapeArgs) -> None:
     widths = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
     features = s.same("features", x[1], *widths, count(s["variance"]))
     for slot in ("time", "blend", "seen"):
-        s.same(f"elements of {slot}", count(s[slot]), 1)
+        s.same_shape(f"{slot} and [1]", s[slot], (1,))
     s.set("out", (x, dtype))
     for slot in ("mean", "variance"):
         s.set(f"{slot}_out", (s[slot], dtype))

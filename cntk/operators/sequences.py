@@ -44,6 +44,10 @@ def initial_state_shape(s: ShapeArgs) -> None:
     if s.has("fresh"):
         count = s.same("sequences", count, s.rank("fresh", 1)[0], s["carried"][0])
         s.same_shape("x and rows of carried", s["x"], s["carried"][1:])
+        if s.dtype("fresh") != bool:
+            s.fail(f"fresh wants bool and has {s.dtype('fresh')}")
+        if not np.can_cast(s.dtype("carried"), s.dtype("x"), "same_kind"):
+            s.fail(f"carried is {s.dtype('carried')} and x {s.dtype('x')}")
     s.set("out", ((count, *s["x"]), s.dtype("x")))
     s.set_offsets("out", ())
 

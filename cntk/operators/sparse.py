@@ -204,7 +204,7 @@ def _check_out_grad(s: ShapeArgs, width: int) -> None:
 def sparse_times_grad_shape(s: ShapeArgs) -> None:
     _check_out_grad(s, count(s["w"][1:]))
     elements = s["values"][0]
-    s.set("grad", ((elements, *s["w"][1:]), s.dtype("out_grad")))
+    s.set("grad", ((elements, *s["w"][1:]), s.floats("out_grad")))
     s.set("rows", ((elements,), _INT))
 
 

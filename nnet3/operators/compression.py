@@ -97,6 +97,8 @@ decompress = operator(
 
 @decompress.shape_rule
 def decompress_shape(s: ShapeArgs) -> None:
+    if s.attrs["range"]:
+        s.integers("x")
     s.set("out", (s["x"], s.attrs["dtype"]))
 
 

@@ -108,7 +108,7 @@ add_scaled = operator(
 @add_scaled.shape_rule
 def add_scaled_shape(s: ShapeArgs) -> None:
     s.same_shape("y and x", s["y"], s["x"])
-    s.set("out", (s["y"], s.dtype("y")))
+    s.set("out", (s["y"], s.floats("y", "x")))
 
 
 @add_scaled.kernel
@@ -133,7 +133,7 @@ def add_rows_shape(s: ShapeArgs) -> None:
     rows = _rows(s.attrs)
     _same_columns(s, s["x"])
     _check_rows(s, rows, len(rows), s["x"][0])
-    s.set("out", (s["y"], s.dtype("y")))
+    s.set("out", (s["y"], s.floats("y", "x")))
 
 
 @add_rows.kernel
@@ -166,7 +166,7 @@ def add_rows_multi_shape(s: ShapeArgs) -> None:
     for number, shape in enumerate(shapes):
         of_this = pairs[pairs[:, 0] == number, 1]
         _check_rows(s, of_this, len(pairs), shape[0])
-    s.set("out", (s["y"], s.dtype("y")))
+    s.set("out", (s["y"], s.floats("y", "x")))
 
 
 @add_rows_multi.kernel
@@ -200,7 +200,7 @@ def add_row_ranges_shape(s: ShapeArgs) -> None:
     real = ranges[ranges[:, 0] >= 0]
     if (real[:, 0] >= real[:, 1]).any() or 0 <= s["x"][0] < real[:, 1].max(initial=0):
         s.fail("a range is empty, or leads beyond x")
-    s.set("out", (s["y"], s.dtype("y")))
+    s.set("out", (s["y"], s.floats("y", "x")))
 
 
 @add_row_ranges.kernel
@@ -280,6 +280,11 @@ copy_rows = operator(
 )
 
 
+def _scalable(s: ShapeArgs) -> Any:
+    """The dtype of x: any for a plain copy, a floating one where rows are scaled."""
+    return s.dtype("x") if s.attrs["alpha"] == 1 else s.floats("x")
+
+
 @copy_rows.shape_rule
 def copy_rows_shape(s: ShapeArgs) -> None:
     rows = _rows(s.attrs)
@@ -288,7 +293,7 @@ def copy_rows_shape(s: ShapeArgs) -> None:
         s.fail(f"wants rows [N], not {rows.shape}")
     if len(rows) and (rows.min() < -1 or 0 <= s["x"][0] <= rows.max()):
         s.fail(f"an entry lies outside of -1 .. {s['x'][0] - 1}")
-    s.set("out", ((len(rows), s["x"][1]), s.dtype("x")))
+    s.set("out", ((len(rows), s["x"][1]), _scalable(s)))
 
 
 @copy_rows.kernel
@@ -341,7 +346,7 @@ def copy_rows_multi_shape(s: ShapeArgs) -> None:
         rows = pairs[pairs[:, 0] == number, 1]
         if len(rows) and (rows.min() < 0 or 0 <= shape[0] <= rows.max()):
             s.fail(f"a pair leads out of x number {number}")
-    s.set("out", ((len(pairs), shapes[0][1]), s.dtype("x")))
+    s.set("out", ((len(pairs), shapes[0][1]), _scalable(s)))
 
 
 @copy_rows_multi.kernel

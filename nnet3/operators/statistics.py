@@ -34,7 +34,7 @@ def keep_totals(s: ShapeArgs, **shapes: tuple[int, ...]) -> None:
     """Totals keep their shapes, which must be these."""
     for name, wanted in shapes.items():
         s.same_shape(f"{name} and what is added to it", s[name], wanted)
-        s.set(f"{name}_out", (s[name], s.dtype(name)))
+        s.set(f"{name}_out", (s[name], s.floats(name)))
 
 
 _SUMMED = ("value", "square", "sigmoid_slope", "tanh_slope", "relu_slope")

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.backend import to_host
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -60,6 +61,7 @@ def _scalars(s: ShapeArgs, *slots: str) -> None:
 @parameter_delta.shape_rule
 def parameter_delta_shape(s: ShapeArgs) -> None:
     _scalars(s, "rate", "l2_scale", "kept")
+    s.floats("param")
     specs = s.specs("param")
     for slot in ("grad", "delta"):
         if s.has(slot):
@@ -144,7 +146,9 @@ def max_change_shape(s: ShapeArgs) -> None:
     arrays, bounds = s.attrs["arrays"], s.attrs["bounds"]
     s.same("the lengths of arrays and bounds", len(arrays), len(bounds))
     s.same("the sum of arrays and the number of delta", sum(arrays), len(s.specs("delta")))
-    dtype = s.dtype("scale")
+    if s.has("delta"):
+        s.floats("delta")
+    dtype = s.floats("scale")
     for slot, size in (("scales", len(arrays)), ("factors", len(arrays)), ("change", 1)):
         s.set(slot, ((size,), dtype))
     s.set("kept", ((1,), dtype))
@@ -201,6 +205,7 @@ apply_change = operator(
 
 @apply_change.shape_rule
 def apply_change_shape(s: ShapeArgs) -> None:
+    s.floats("param")
     specs, deltas = s.specs("param"), s.specs("delta")
     s.same("the numbers of param and delta", len(specs), len(deltas))
     for (shape, _), (other, _) in zip(specs, deltas, strict=True):
@@ -315,6 +320,9 @@ scale_states = operator(
 @scale_states.shape_rule
 def scale_states_shape(s: ShapeArgs) -> None:
     _scalars(s, "factor")
+    for shape, dtype in s.specs("x"):
+        if not shape or not is_float(dtype):
+            s.fail(f"x wants floating arrays of at least one dimension, not {dtype} {list(shape)}")
     s.set("x_out", *s.specs("x"))
 
 
