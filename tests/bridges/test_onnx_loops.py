@@ -1,4 +1,4 @@
-"""Loops of ONNX models that would run for ever or fill all memory end in one clear error."""
+"""ONNX models whose loops or constants would run for ever or fill all memory end in one error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing.imported import ImportedModel
 from opscope.bridges.onnx.importing.model import model_of_bytes
-from opscope.framework.base.errors import RunError
+from opscope.framework.base.errors import OpscopeError, RunError
 
 FOREVER = 1 << 60
 ONES = np.ones(2, np.float32)
@@ -134,3 +134,18 @@ def test_a_scan_is_paid_for_by_what_it_reads(monkeypatch: pytest.MonkeyPatch) ->
     assert scan(2).run(feed)["z"].tolist() == [80, 80]
     with pytest.raises(RunError, match=r"'z' \(Scan.*besides 80 for what is fed: 11 rounds"):
         scan(3).run(feed)
+
+
+def test_constants_of_a_model_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = Graph("g")
+    total = g.input("x", np.float32, [2000])
+    for number in range(3):
+        made = g.node("ConstantOfShape", [g.ints(2000)], f"c{number}")
+        total = g.node("Add", [total, made])
+    g.output(total, np.float32)
+    feed = {"x": np.ones(2000, np.float32)}
+    monkeypatch.setenv("OPSCOPE_LIMITS", "fill=30K")
+    assert model_of_bytes(model_bytes(g)).run(feed)
+    monkeypatch.setenv("OPSCOPE_LIMITS", "fill=20K")
+    with pytest.raises(OpscopeError, match=r"'c2'.*16000 bytes before it: 24000 bytes.*fill="):
+        model_of_bytes(model_bytes(g)).run(feed)

@@ -12,7 +12,6 @@ from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.python.bounded_cache import BoundedCache
 from ....framework.base.scope import Scope
-from ....framework.base.untrusted.values import Fills
 from ....framework.runtime.executor import bound_bytes
 from ....framework.runtime.plain_net import PlainNet
 from ....framework.runtime.plans.memory import WorkspaceOwner
@@ -301,8 +300,7 @@ def lower_part(
         is_one_of_many=is_one_of_many,
         folds=folds,
     )
-    with Fills():
-        return lowering.lower(nodes, outputs)
+    return lowering.lower(nodes, outputs)
 
 
 def _signature(name: str, env: Mapping[str, Any], by_value: set[str]) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.shape import ArraySpec
+from ....framework.base.untrusted.values import Fills
 from ....framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
 from ....framework.ir.infer import infer_one
 from ....framework.ir.op_list import OpList, OpNode, VarDecl
@@ -136,6 +137,7 @@ class Lowering:
         self._foreign = set(foreign)
         self._may_promote = may_promote
         self._unroll = unroll
+        self._fills = Fills()
         self.is_one_of_many = is_one_of_many
         self._specs: dict[str, ArraySpec] = {}
         self._declared: dict[str, VarDecl] = {}
@@ -409,7 +411,9 @@ class Lowering:
 
     def _fold(self, node: Node, values: Mapping[str, Value | None]) -> None:
         arrays = {name: value.array for name, value in values.items() if value is not None}
-        for name, made in zip(node.outputs, self._store.evaluate(node, arrays), strict=False):
+        with self._fills:  # what is computed beforehand is there as long as the stage
+            results = self._store.evaluate(node, arrays)
+        for name, made in zip(node.outputs, results, strict=False):
             if name:
                 self._put(name, made)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .....framework.base.untrusted.values import check_fill
+from .....framework.base.untrusted.limits import check_limit
 from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
 
 _FEW = 4
@@ -130,7 +130,7 @@ def _plan(
     whole = list(shape)
     for axis, out in zip(axes, outs, strict=True):
         whole[axis] = out
-    check_fill(whole, item, n.node.title())
+    check_limit("run", math.prod(whole) * item, n.node.title())
     crop = n.attr("coordinate_transformation_mode", "") == "tf_crop_and_resize"
     found = []
     for number, (axis, out, factor) in enumerate(zip(axes, outs, factors, strict=True)):
