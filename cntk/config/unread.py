@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from ...framework.base.errors import OpscopeError, nearest
+from ...framework.base.errors import OpscopeError, nearest, one_list
 from ..base.text import located
 from .parameters import ConfigParameters
 from .section import Section
@@ -41,6 +41,7 @@ _HOMES = ("sgd", "autoadjust", "reader", "cvreader", "writer", "format", "simple
 _NEAR = 0.8  # likeness of names at the top level, where users have names of their own
 
 
+@one_list()
 def unread_parameters(config: ConfigParameters) -> list[OpscopeError]:
     """Warnings about what was given in a config and not read, each once; to be asked for once all
     sections that matter were read."""

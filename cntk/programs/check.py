@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, one_list
 from ...framework.base.untrusted.opener import open_file, path_text
 from ...framework.base.untrusted.values import stem_of
 from ..actions.checks.config import check_config, check_experiment
@@ -17,6 +17,7 @@ from ..config.files import read_source
 from ..models.open_model import format_of, open_model
 
 
+@one_list()
 def check_file(path: str | Path, parse_only: bool = False, extra: Sequence[str] = ()) -> Report:
     """Check a config, an NDL, MEL or BrainScript file, or a model.
 

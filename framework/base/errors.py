@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from numbers import Integral, Real
 from os.path import commonprefix
@@ -19,6 +21,9 @@ _LONGEST_LINE = 500
 _LONGEST_NAME = 100  # characters of a name that others are suggested for
 _SHORTEST_BEGINNING = 3  # and of one that may be short for others
 _MOST_NAMES, _MOST_COMPARED = 10_000, 100  # names to suggest: looked at, compared letter by letter
+_COMPARISON = 20  # looks at a name that take as long as one comparison letter by letter
+_MOST_LOOKS = 200_000  # at names, for all messages of one list: some half a second
+_LOOKS_LEFT: ContextVar[list[int] | None] = ContextVar("looks", default=None)
 
 
 _MARKS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
@@ -161,20 +166,53 @@ def _article(name: str) -> str:
     return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
 
 
+@contextmanager
+def one_list() -> Iterator[None]:
+    """While a list of messages is made: what all its suggestions together cost has an end.
+
+    The first messages have suggestions, the thousandth has none. A list inside another is part of
+    it. Works as a decorator, too.
+    """
+    if _LOOKS_LEFT.get() is not None:
+        yield
+        return
+    token = _LOOKS_LEFT.set([_MOST_LOOKS])
+    try:
+        yield
+    finally:
+        _LOOKS_LEFT.reset(token)
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean a, b?)` with the closest of `names`, or an empty string.
 
     Capitals count, unless nothing is near then; where nothing is at all, names that begin so are
     meant: `acc` is short for `accuracy`. Names without end cost nothing: of very many the first are
-    looked at, of many that may fit those whose two ends are most like those of `name`.
+    looked at, of many that may fit those whose two ends are most like those of `name`; and of a
+    list of messages (see `one_list`) the first have suggestions.
+    """
+    left = _LOOKS_LEFT.get()
+    if left is not None and left[0] <= 0:
+        return ""
+    close = near_names(name, names, left)
+    return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+def near_names(name: str, names: Iterable[str], left: list[int] | None = None) -> list[str]:
+    """The closest of `names`, at most three, as `nearest` suggests them.
+
+    Args:
+        left: the looks at names that are left, from which these are taken.
     """
     given = str(name)
     if len(given) > _LONGEST_NAME:
-        return ""
-    first = list(islice(names, _MOST_NAMES))
+        return []
+    first = list(dict.fromkeys(islice(names, _MOST_NAMES)))
     known = [word for word in first if _is_as_long(given, word)]
     if len(known) > _MOST_COMPARED:
         known = heapq.nlargest(_MOST_COMPARED, known, lambda word: _equal_ends(given, word))
+    if left is not None:
+        left[0] -= len(first) + _COMPARISON * len(known)
     close = difflib.get_close_matches(given, known, n=3, cutoff=0.6)
     if not close:
         spelt = {word.lower(): word for word in reversed(known)}
@@ -182,7 +220,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
         close = [spelt[word] for word in found]
     if not close and len(given) >= _SHORTEST_BEGINNING:
         close = sorted((w for w in first if w.lower().startswith(given.lower())), key=len)[:3]
-    return f" (did you mean {', '.join(close)}?)" if close else ""
+    return close
 
 
 def spelled(typed: str, names: Iterable[str]) -> str:

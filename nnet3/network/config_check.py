@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.errors import FormatError, OpscopeError, near_names, nearest, one_list
 from ...framework.base.untrusted.values import Fills
 from ..components import Component, new_component
 from ..language.config import ConfigLine, is_valid_name, numbered_lines, read_config_text
@@ -41,6 +41,7 @@ _KINDS = {
 }
 
 
+@one_list()
 def config_problems(path: PathLike) -> list[Problem]:
     """What is wrong, and what is unusual, in the config file `path`, in the order of its lines.
 
@@ -227,7 +228,7 @@ class NetworkCheck:
 
     def _known_component(self, number: int, line: ConfigLine, wanted: str) -> None:
         if self.all_components and f"component {wanted}" not in self._declared:
-            names = [key.removeprefix("component ") for key in self._declared if " " in key]
+            names = (key.removeprefix("component ") for key in self._declared if " " in key)
             told = f"there is no component {wanted!r}{nearest(wanted, names)}"
             self._error(number, line.error(told))
 
@@ -270,5 +271,5 @@ class NetworkCheck:
 
 def _meant(word: str) -> str:
     """The first word of a line that was meant by `word`; empty where none is near."""
-    found = nearest(word, ("component", *WORDS))
-    return found.removeprefix(" (did you mean ").split("?")[0].split(",")[0] if found else ""
+    found = near_names(word, ("component", *WORDS))
+    return found[0] if found else ""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.errors import OpscopeError, ShapeError, one_list
 from ..components import Component
 from ..files.kaldi_io import Reader
 from ..files.transition_model import TransitionModel
@@ -23,6 +23,7 @@ _COMPONENT = re.compile(rb"<ComponentName>\s")
 _END = re.compile(rb"</Nnet3>\s")
 
 
+@one_list()
 def model_problems(path: PathLike) -> list[Problem]:
     """What is wrong in a raw network or an acoustic model, in the order of the file.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.errors import FormatError, OpscopeError, one_list
 from ..language.config import is_valid_name
 from ..network.config_check import NetworkCheck
 from ..network.model_check import ERROR, Problem
@@ -20,6 +20,7 @@ from .layer import Layer, LayerType
 from .lines import XconfigLine, parse_line, split_lines
 
 
+@one_list()
 def xconfig_problems(path: PathLike) -> list[Problem]:
     """What is wrong, and what is unusual, in an xconfig, in the order of its lines.
 

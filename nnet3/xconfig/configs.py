@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -29,6 +29,26 @@ from .lines import XconfigLine, read_lines
 
 # Importing these registers their layer types.
 _FAMILIES = (basic, composite, convolution, gru, lstm, single)
+
+
+class Transforms(Mapping[str, np.ndarray]):
+    """Matrices by path, each made when it is asked for: a short line may mean a very large one.
+
+    Args:
+        settings: the arguments of `idct_matrix` by path.
+    """
+
+    def __init__(self, settings: Mapping[str, tuple[int, int, float]]) -> None:
+        self._settings = settings
+
+    def __getitem__(self, path: str) -> np.ndarray:
+        return basic.idct_matrix(*self._settings[path])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,12 +255,16 @@ class LayerNetwork:
             raise FormatError(f"{last}: the last line, and there was no output layer")
         return texts
 
-    def transforms(self) -> dict[str, np.ndarray]:
+    def transforms(self) -> Transforms:
         """The matrices of the idct-layers."""
-        return {
-            layer["affine-transform-file"]: basic.idct_matrix(
-                layer.input_dim, layer["dim"], layer["cepstral-lifter"]
-            )
-            for layer in self.layers.values()
-            if layer.type == "idct-layer"
-        }
+        return Transforms(
+            {
+                layer["affine-transform-file"]: (
+                    layer.input_dim,
+                    layer["dim"],
+                    layer["cepstral-lifter"],
+                )
+                for layer in self.layers.values()
+                if layer.type == "idct-layer"
+            }
+        )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ... import __version__
-from ...framework.base.errors import OpscopeError
+from ...framework.base.errors import OpscopeError, nearest, one_list
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...nnet3.programs import OWN, PROGRAMS
 from ...speech.programs import PROGRAMS as SPEECH_PROGRAMS
@@ -106,8 +106,6 @@ class _Commands(click.Group):
         return parsed
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        from ...framework.base.errors import nearest
-
         if args and args[0] not in _COMMANDS:
             ctx.fail(f"no command {args[0]!r}{nearest(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -119,7 +117,8 @@ class _Commands(click.Group):
         standard_streams.prepare()
         code: Any = 0
         try:
-            super().main(*args, **extra)
+            with one_list():  # all messages of a command
+                super().main(*args, **extra)
         except SystemExit as done:
             code = done.code
         except OSError as error:

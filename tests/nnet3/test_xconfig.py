@@ -16,7 +16,7 @@ from opscope.framework.base.errors import FormatError, SaveError
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.files.matrix_io import read_matrix
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.xconfig import layer_types, xconfig_to_config, xconfig_to_configs
+from opscope.nnet3.xconfig import basic, layer_types, xconfig_to_config, xconfig_to_configs
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "xconfig"
 CASES = sorted(GOLDEN.glob("*.xconfig"))
@@ -105,6 +105,15 @@ def test_the_cosine_transform_undoes_the_cosine_transform():
     assert not plain[:, 8].any()
     lifter = [1 + 11 * math.sin(math.pi * k / 22) for k in range(8)]
     np.testing.assert_allclose(liftered[:, :8] * lifter, plain[:, :8], atol=1e-14)
+
+
+def test_transforms_are_made_when_they_are_asked_for(monkeypatch):
+    made = []
+    monkeypatch.setattr(basic, "idct_matrix", lambda *shape: made.append(shape))
+    text = "input dim=4096 name=i\nidct-layer name=l dim=4096 affine-transform-file=m\n"
+    configs = xconfig_to_configs(text + "output-layer name=output dim=3\n")
+    assert list(configs.transforms) == ["m"] and not made
+    assert configs.transforms["m"] is None and made == [(4096, 4096, 22.0)]
 
 
 def test_files_are_written_together(tmp_path, monkeypatch):

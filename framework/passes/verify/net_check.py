@@ -84,7 +84,6 @@ class NetCheck:
         root: what a view is a view of, by the name of the view.
         writers: numbers of the operators that write a variable, or a view of it.
         operators: those that could be decoded, by their numbers.
-        undefined: how many reads of names were found that nobody defines.
         unsound: views that are no rectangle of their base.
     """
 
@@ -102,7 +101,6 @@ class NetCheck:
         self.root = {v.name: v.view.base for v in self.desc.vars if v.view is not None}
         self.operators: dict[int, Operator] = {}
         self.unsound: set[str] = set()
-        self.undefined = 0
         self._number_writers()
         for rule in self.rules:
             rule(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ from ...ir.names import EMPTY
 from ...ir.op_list import OpList
 from .net_check import WARNING, NetCheck
 
-_HINTED = 8  # names, and circles, for which one looks through the whole net
+_SEARCHED = 8  # circles for which one looks through the whole net
 _SHOWN = 12  # operators of a circle that a message names
 _IN_PLACE = 8  # operators that may lie between two writes of one variable
 _REWRITABLE = frozenset({PARAMETER, STATE})
@@ -46,7 +47,7 @@ def definitions(net: NetCheck) -> None:
                     f"{net.title(index)} reads {name!r} before {net.title(later[0])} writes it",
                     index,
                 )
-            elif circles[index] not in told or searches < _HINTED:
+            elif circles[index] not in told or searches < _SEARCHED:
                 searches += 1
                 told.add(circles[index])
                 chain = [index, *_chain(net, later[0], index)]
@@ -64,13 +65,10 @@ def definitions(net: NetCheck) -> None:
 
 
 def _undefined(net: NetCheck, index: int, name: str) -> None:
-    net.undefined += 1
     if name in net.vars:
         why = "a temporary that no operator writes"
     else:
-        hint = ""
-        if net.undefined <= _HINTED:  # each looks at all names
-            hint = nearest(name, [*net.vars, *net.writers, *net.given])
+        hint = nearest(name, itertools.chain(net.vars, net.writers, net.given))
         why = f"neither declared nor written before{hint}"
     net.add("undefined", f"{net.title(index)} reads {name!r}, {why}", index)
 

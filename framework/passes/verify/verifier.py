@@ -21,6 +21,7 @@ from ...base.errors import (
     UnknownOperatorError,
     format_shape,
     nearest,
+    one_list,
 )
 from ...base.shape import ArraySpec, fits
 from ...base.untrusted.values import MAX_RANK
@@ -76,6 +77,7 @@ def verify(desc: OpList | pb.NetDesc, stage: str = "", *, undeclared: bool = Fal
     raise KINDS[found[0].kind](f"{prefix}: {found[0].message}{more}")
 
 
+@one_list()
 def problems(desc: OpList | pb.NetDesc) -> list[Problem]:
     """All that is wrong or suspicious: errors first, each group in the order of operators."""
     found = NetCheck(check_inner_nets(as_op_list(desc)), _RULES).run()
