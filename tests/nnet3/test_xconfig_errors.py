@@ -237,7 +237,7 @@ def test_files(tmp_path):
     ):
         xconfig_to_config(str(path))
     path.write_bytes(b"input \xff")
-    with pytest.raises(FormatError, match="network.xconfig: no text .byte 6."):
+    with pytest.raises(FormatError, match="network.xconfig: no text in UTF-8 .byte 6."):
         xconfig_to_config(path)
     path.write_text("")
     with pytest.raises(FormatError, match="network.xconfig: no layer in it"):
