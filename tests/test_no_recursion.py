@@ -222,10 +222,13 @@ BOUNDED = {
         framework/base/context.py: OpContext.generator
         framework/base/cpu/threads.py: _start follow_by_numpy most_threads
         framework/base/dtypes.py: to_dtype
-        framework/base/scope.py: Scope.explain Scope.find Scope.get Scope.numpy
+        framework/base/python/bounded_cache.py: BoundedCache._charge BoundedCache._use
+            BoundedCache.add BoundedCache.items
+        framework/base/scope.py: Scope.find Scope.get Scope.numpy
             Scope.sequences
         framework/ir/kernel_args.py: KernelArgs.get
-        framework/runtime/executor.py: _bind_apart bind_operator
+        framework/runtime/binding.py: _bind_apart bind_operator
+        framework/runtime/executor.py: Frame.nbytes
         nnet3/chain/phone_lm.py: _Estimation._state_of
         nnet3/compiler/locations.py: split_locations
         nnet3/graph/graph.py: _present

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ...framework.base.python.cached import cached_property
 from ...framework.base.settings import is_on
 from ...framework.ir.desc import FORWARD, TEMPORARY
+from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpList, OpNode, VarDecl, View
 
 _NARROWEST, _SMALLEST = 64, 1 << 16
@@ -284,9 +285,9 @@ class _Splicer:
             return {number: made}
         adds = [int(self.ops[n].type == "add") for _, n in added]
         targets = [self.ops[n].output_names()[0] for _, n in added]
-        summed = tuple(name for name, yes in zip(targets, adds, strict=True) if yes)
-        if summed:
-            inputs["y"] = summed
+        if any(adds):
+            pairs = zip(targets, adds, strict=True)
+            inputs["y"] = tuple(name if yes else EMPTY for name, yes in pairs)
         lefts = [sum(splice.widths[:place]) for place, _ in added]
         columns = [splice.widths[place] for place, _ in added]
         attrs = {"first": lefts, "columns": columns, "adds": adds}

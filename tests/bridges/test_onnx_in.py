@@ -62,7 +62,7 @@ def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert set(model.parameters) == {"w", "v"}
     assert model.run({"x": x_of(1, 2, 6, 6)}, ["y"])["y"].shape == (1, 16)
     next(tmp_path.glob("*.data")).unlink()
-    with pytest.raises(FormatError, match=r"m.onnx: tensor '\w': external data .*No such file"):
+    with pytest.raises(FormatError, match=r"m.onnx: tensor '\w': external data: .*No such file"):
         opscope.from_onnx(path)
 
 

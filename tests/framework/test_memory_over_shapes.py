@@ -15,12 +15,17 @@ import opscope
 from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import RunError
 from opscope.framework.base.python import bounded_cache
-from opscope.framework.base.python.bounded_cache import BoundedCache, idle_bytes
+from opscope.framework.base.python.bounded_cache import BoundedCache
 from opscope.framework.runtime.plans.memory import Workspace
 from opscope.nnet3 import ChunkComputer, ChunkOptions, Nnet
 
 SHAPES, EARLY = 300, 100
 """Shapes in all, and those after which all caches are full; 1,000 are in test_onnx_shapes.py."""
+
+
+def idle_bytes() -> int:
+    """What all caches keep for shapes other than the last ones."""
+    return bounded_cache._IDLE.nbytes
 
 
 class Held:

@@ -13,7 +13,7 @@ import functools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ..errors import OpscopeError
 from ..untrusted.limits import limit
@@ -22,6 +22,7 @@ from .cached import new_rlock
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
+_MISSING = object()
 _TRIMMED = 16 << 20
 """Bytes that caches let go of before the memory is given back to the system."""
 
@@ -49,19 +50,19 @@ class BoundedCache(Generic[Key, Value]):
         nbytes: Callable[[Value], int] | None = None,
         release: Callable[[Value], None] | None = None,
     ) -> None:
+        self._charges: dict[Key, _Charge] = {}
         if capacity < 1:
             raise OpscopeError(f"a cache of {capacity} values")
         self.capacity = capacity
         self._nbytes, self._release = nbytes, release
         self._values: OrderedDict[Key, Value] = OrderedDict()
-        self._charges: dict[Key, _Charge] = {}
         self._last: list[Key] = []  # the key of the value in use
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __del__(self) -> None:
-        if self._charges:
+        if self._charges and _IDLE is not None:  # which is gone while the interpreter ends
             _IDLE.remove(self._charges.values())
 
     def values(self) -> list[Value]:
@@ -87,8 +88,10 @@ class BoundedCache(Generic[Key, Value]):
 
     def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
         """The value of a key; a missing one is made and stored."""
-        value = self.get(key)
-        return self.add(key, make()) if value is None else value
+        value = self._values.get(key, _MISSING)
+        if value is _MISSING or not self._use(key):
+            return self.add(key, make())
+        return cast(Value, value)
 
     def give_up(self, key: Key) -> None:
         """Drop a value for want of room."""
@@ -225,8 +228,4 @@ def _malloc_trim() -> Any:
 
 
 _IDLE = _IdleValues()
-
-
-def idle_bytes() -> int:
-    """The bytes that all caches keep for shapes other than the last ones."""
-    return _IDLE.nbytes
+"""What all caches keep for shapes other than the last ones."""
