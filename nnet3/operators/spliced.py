@@ -107,8 +107,8 @@ spliced_input_grad = operator(
     doc=(
         "Gradients of `nnet3.spliced_matmul` with respect to its x, one after another:"
         " x_grad = out_grad w[:, first : first + columns]. Those whose entry of `adds` is not 0"
-        " are added to what is there: `y` names these, and nothing in place of the others, which may"
-        " lie in the same rows."
+        " are added to what is there: `y` names these, and nothing in place of the others, which"
+        " may lie in the same rows."
         " out_grad [N, M], w [M, sum of D] -> x_grad [N, D] each."
     ),
     inputs=[
