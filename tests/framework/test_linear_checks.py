@@ -42,14 +42,18 @@ def test_faults_of_many_operators(make):
 
 def test_names_are_compared_a_few_times_only(monkeypatch):
     """What `difflib` does for each name is not seen in operations: C and its own loops."""
-    asked = []
-    monkeypatch.setattr(
-        "opscope.framework.passes.verify.values.nearest",
-        lambda name, names: asked.append(name) or errors.nearest(name, names),
-    )
-    found = problems(undefined(300))
-    assert len([problem for problem in found if problem.kind == "undefined"]) == 300
-    assert 0 < len(asked) <= 8
+    compared = []
+    close = errors.difflib.get_close_matches
+
+    def counted(name, names, *args, **options):
+        names = list(names)
+        compared.append(len(names))
+        return close(name, names, *args, **options)
+
+    monkeypatch.setattr(errors.difflib, "get_close_matches", counted)
+    found = problems(undefined(3000))
+    assert len([problem for problem in found if problem.kind == "undefined"]) == 3000
+    assert 0 < sum(compared) <= errors._MOST_LOOKS
 
 
 def test_a_circle_names_its_operators():

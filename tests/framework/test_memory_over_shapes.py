@@ -45,9 +45,9 @@ def size(held: Held) -> int:
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> int:
-    """A limit of 1,000 bytes beside what other tests have left."""
-    gc.collect()
-    most = idle_bytes() + 1000
+    """A limit of 1,000 bytes, as if no other test had left anything."""
+    monkeypatch.setattr(bounded_cache, "_IDLE", bounded_cache._IdleValues())
+    most = 1000
     monkeypatch.setenv("OPSCOPE_LIMITS", f"cache={most}")
     return most
 

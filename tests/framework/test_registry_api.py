@@ -175,7 +175,8 @@ def test_an_operator_decodes_its_description():
     assert op.input_vars() == ["a", "b"] and op.inputs["x"] == ("a", "@EMPTY@", "b")
     assert op.title() == "op 4 (toy_total)" and repr(op) == "<op 4 (toy_total)>"
     assert Operator(make_op("toy_square", {"x": "a"}, {"out": "b"})).attrs == {"bias": 0.0}
-    grad = Operator(make_op("toy_relu_grad", {"x": "a", "out": "b", "out_grad": "c"}, {}))
+    given = {"x": "a", "out": "b", "out_grad": "c"}
+    grad = Operator(make_op("toy_relu_grad", given, {"x_grad": "d"}))
     assert grad.value_reads() == ["b", "c"] and grad.input_vars() == ["a", "b", "c"]
 
 

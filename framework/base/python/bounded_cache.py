@@ -67,11 +67,13 @@ class BoundedCache(Generic[Key, Value]):
 
     def values(self) -> list[Value]:
         """All values, the most recently used last."""
-        return list(self._values.values())
+        with _IDLE.lock:
+            return list(self._values.values())
 
     def items(self) -> list[tuple[Key, Value]]:
         """As `values`, with their keys."""
-        return list(self._values.items())
+        with _IDLE.lock:
+            return list(self._values.items())
 
     def get(self, key: Key) -> Value | None:
         """The value of a key; None where there is none."""
@@ -80,10 +82,13 @@ class BoundedCache(Generic[Key, Value]):
 
     def add(self, key: Key, value: Value) -> Value:
         """Store a value and return it."""
-        self._values[key] = value
+        with _IDLE.lock:
+            self._values[key] = value
         self._use(key)
         while len(self._values) > self.capacity:
-            self.give_up(next(iter(self._values)))
+            with _IDLE.lock:
+                oldest = next(iter(self._values), key)
+            self.give_up(oldest)
         return value
 
     def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
@@ -118,13 +123,9 @@ class BoundedCache(Generic[Key, Value]):
 
     def _use(self, key: Key) -> bool:
         """Note which value is in use; False: another thread has just had it dropped."""
-        if self._nbytes is None or self._last == [key]:
-            try:
-                self._values.move_to_end(key)
-            except KeyError:
-                return False
-            return True
-        # Within the lock no other thread drops values: this one is gone already, or stays.
+        if self._last == [key]:
+            return key in self._values
+        # Keys compare in Python, where threads change: an OrderedDict takes no two changes at once.
         with _IDLE.lock:
             if key not in self._values:
                 return False
@@ -133,6 +134,8 @@ class BoundedCache(Generic[Key, Value]):
             charge = self._charges.pop(key, None)
             if charge is not None:
                 _IDLE.remove([charge])
+        if self._nbytes is None:
+            return True
         for idle in before:
             value = self._values.get(idle)
             if value is not None:
