@@ -53,8 +53,8 @@ def recursive_functions(root: Path, left_out: Iterable[str]) -> list[list[Place]
     package, skipped = _Package(), set(left_out)
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).parts
-        if skipped.isdisjoint(parts):
-            _read(package, "/".join(parts), ast.parse(path.read_text()))
+        if skipped.isdisjoint(parts) and not any(part.startswith(".") for part in parts):
+            _read(package, "/".join(parts), ast.parse(path.read_text(encoding="utf-8")))
     return sorted(sorted(group) for group in _circles(_calls(package)))
 
 

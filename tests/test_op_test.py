@@ -78,6 +78,7 @@ def run_all(test, monkeypatch):
     test.test_values(PLACE)
     test.test_strided(PLACE)
     test.test_sizes(PLACE)
+    test.test_mistaken_inputs()
     test.test_leaves_inputs_alone()
     test.test_shapes()
     test.test_halves(PLACE, "float16")

@@ -60,6 +60,7 @@ DIRECT = {
         **{".read_bytes": 1, ".read_text": 1, "ctypes.CDLL": 1, "os.path.realpath": 1},
     },
     "framework/base/installed.py": {"open": 2},
+    "framework/base/python/bounded_cache.py": {"ctypes.CDLL": 1},  # of this process
     "framework/fusion/library_files.py": {"os.open": 1},
     "framework/base/processes.py": {"open": 1},  # of /proc: whether a process is alive
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
