@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_FILES = {
-    # base/errors.py spells names in any case; nesting.py holds inner nets to a limit; bounded_cache.py
+    # base/errors.py spells names in any case; ir/nesting.py holds inner nets to a limit; caches
     "b.fc": 20,
     # Where the loops are not on disk yet they are compiled, kept whole and checked. A plan's parts
     # are files of runtime/plans; a product asks each of our ways to compute it (lone rows, AMX,
